@@ -1,0 +1,146 @@
+"""The multi-layer perceptron, its activations and its random initial weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ._theta0 import Architecture, Theta0
+
+__all__ = [
+    "ACTIVATIONS",
+    "INITS",
+    "MLP",
+    "Activation",
+    "initialize_",
+    "module_from_theta0",
+    "theta0_from_module",
+]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An element-wise non-linearity and its derivative.
+
+    ``derivative`` must itself be differentiable by autograd wherever the activation has
+    curvature: the input-output detachment loss is a function of Jacobians.
+    ``derivative_from_output`` gives the same numbers from the activation's output alone,
+    where that is possible, so that the input need not be kept; None elsewhere.
+    """
+
+    function: Callable[[torch.Tensor], torch.Tensor]
+    derivative: Callable[[torch.Tensor], torch.Tensor]
+    derivative_from_output: Callable[[torch.Tensor], torch.Tensor] | None
+
+
+def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
+    cdf = 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+    pdf = torch.exp(-0.5 * x.square()) / math.sqrt(2.0 * math.pi)
+    return cdf + x * pdf
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype), lambda y: (y > 0).to(y.dtype)),
+    "tanh": Activation(
+        torch.tanh, lambda x: 1.0 - torch.tanh(x).square(), lambda y: 1.0 - y.square()
+    ),
+    "gelu": Activation(nn.functional.gelu, _gelu_derivative, None),
+}
+
+
+def _xavier_(weight: torch.Tensor, generator: torch.Generator) -> None:
+    nn.init.xavier_uniform_(weight, generator=generator)
+
+
+def _he_(weight: torch.Tensor, generator: torch.Generator) -> None:
+    nn.init.kaiming_normal_(weight, mode="fan_in", nonlinearity="relu", generator=generator)
+
+
+INITS: dict[str, Callable[[torch.Tensor, torch.Generator], None]] = {
+    "xavier": _xavier_,
+    "he": _he_,
+}
+
+
+class MLP(nn.Module):
+    """A multi-layer perceptron that returns logits.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        Widths, activation and whether batch normalisation stands before each activation.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.architecture = architecture
+        widths = architecture.widths
+        # skip_init: nn.Linear's own initialisation would draw from the global generator.
+        self.linears = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, n_in, n_out)
+            for n_in, n_out in zip(widths[:-1], widths[1:], strict=True)
+        )
+        norm_widths = architecture.hidden_layer_sizes if architecture.batch_norm else ()
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in norm_widths)
+
+    def hidden(self, X: torch.Tensor) -> torch.Tensor:
+        """Activations of the last hidden layer, (n, width); X itself without hidden layers."""
+        function = ACTIVATIONS[self.architecture.activation].function
+        for layer, linear in enumerate(self.linears[:-1]):
+            X = linear(X)
+            if self.architecture.batch_norm:
+                X = self.norms[layer](X)
+            X = function(X)
+        return X
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Logits (n, n_classes) of inputs (n, n_features)."""
+        logits: torch.Tensor = self.linears[-1](self.hidden(X))
+        return logits
+
+
+def initialize_(module: MLP, init: str, generator: torch.Generator) -> MLP:
+    """Draw fresh weights in place: Glorot uniform or Kaiming normal (fan-in), biases 0.
+
+    Parameters
+    ----------
+    module : MLP
+        The network to fill, on the CPU.
+    init : {"xavier", "he"}
+        Key of :data:`INITS`.
+    generator : torch.Generator
+        The only source of randomness.
+
+    Returns
+    -------
+    MLP
+        The same module.
+    """
+    with torch.no_grad():
+        for linear in module.linears:
+            INITS[init](linear.weight, generator)
+            linear.bias.zero_()
+        for norm in module.norms:
+            norm.reset_parameters()
+    return module
+
+
+def theta0_from_module(module: MLP) -> Theta0:
+    """The parameters of a module as NumPy arrays; copies, on the CPU."""
+    names = module.architecture.array_shapes()
+    state = module.state_dict()
+    arrays = {name: state[name].detach().cpu().numpy().copy() for name in names}
+    return Theta0(module.architecture, arrays)
+
+
+def module_from_theta0(theta0: Theta0, device: str | torch.device = "cpu") -> MLP:
+    """A fresh module that starts at theta0; the arrays are copied."""
+    module = MLP(theta0.architecture)
+    # copy: the arrays may be read-only memory maps in a worker process.
+    state = {name: torch.tensor(array) for name, array in theta0.arrays.items()}
+    module.load_state_dict(state, strict=False)  # num_batches_tracked is a counter, not learned
+    return module.to(device)
