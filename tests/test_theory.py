@@ -1,0 +1,335 @@
+"""The paper's bounds, checked against samples of what they bound."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from sklearn_mmdinit import Architecture
+from sklearn_mmdinit.theory import (
+    class_probability_lower_bound,
+    jacobian_row_norm_moments,
+    mean_vertex_distances,
+    perturbation_norm_tail_bound,
+    perturbation_std,
+    relu_jacobian_row_norms,
+)
+
+N_DRAWS = 20_000
+# A bound that holds is broken by a sample frequency about once in 3.5 million such comparisons.
+N_SIGMA = 5.0
+
+STDS = {
+    "one coordinate": np.array([0.7]),
+    "equal": np.full(40, 0.3),
+    "spread": np.geomspace(0.01, 1.0, 25),
+    "one dominates": np.concatenate([[1.0], np.full(60, 0.02)]),
+    "some fixed": np.concatenate([np.zeros(5), np.ones(3)]),
+    "network": perturbation_std(Architecture(6, (5,), 3)),
+}
+
+
+def _norms(std, seed):
+    draws = np.random.default_rng(seed).standard_normal((N_DRAWS, std.size))
+    return np.linalg.norm(draws * std, axis=1)
+
+
+def _smallest_radius(std, form):
+    total = {"theorem": std.size * (std**2).max(), "sub_exponential": (std**2).sum()}[form]
+    return math.sqrt(total)
+
+
+# Theorem 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
+@pytest.mark.parametrize("std", STDS.values(), ids=STDS)
+def test_tail_bound_is_above_the_frequency_of_large_perturbations(std, form, seed):
+    norms = _norms(std, seed)
+    radii = _smallest_radius(std, form) * np.linspace(1.001, 4.0, 60)
+    bound = perturbation_norm_tail_bound(radii, std, form=form)
+    frequency = (norms[:, None] >= radii).mean(axis=0)
+    noise = N_SIGMA * np.sqrt(bound * (1.0 - bound) / N_DRAWS) + N_SIGMA / N_DRAWS
+    assert (frequency <= bound + noise).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 10, 100, 1000])
+@pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
+def test_tail_bound_is_above_the_exact_chi_squared_tail(m, form):
+    """With equal sigma the norm has a known law: no sampling noise, and far into the tail."""
+    sigma = 0.3
+    radii = sigma * math.sqrt(m) * np.linspace(1.0001, 6.0, 400)
+    bound = perturbation_norm_tail_bound(radii, np.full(m, sigma), form=form)
+    exact_log = stats.chi2.logsf((radii / sigma) ** 2, df=m)
+    positive = bound > 0
+    assert (np.log(bound[positive]) >= exact_log[positive]).all()
+    # Where the bound underflows so does the tail.
+    assert (exact_log[~positive] < -700).all()
+
+
+def test_the_eighth_of_the_sub_exponential_bound_is_needed():
+    """With an exponent of one sixth it would fall below the exact tail at twice the mean."""
+    m = 1000
+    radius = math.sqrt(2.0 * m)
+    bound = perturbation_norm_tail_bound(radius, np.ones(m), form="sub_exponential")
+    exact_log = stats.chi2.logsf(radius**2, df=m)
+    assert np.log(bound) >= exact_log > np.log(bound) * 8.0 / 6.0
+
+
+def test_theorem_matches_its_formula_by_hand():
+    # m = 2, alpha_* = 4, r^2 = 24: eta = 2, min(4, 4) / 8. And r^2 = 12: eta = 0.5.
+    std = np.array([1.0, 2.0])
+    found = perturbation_norm_tail_bound([math.sqrt(24.0), math.sqrt(12.0)], std)
+    np.testing.assert_allclose(found, [math.exp(-0.5), math.exp(-0.25 / 8.0)], rtol=1e-12)
+    # eta = 4 > m: the linear branch, m * eta = 8.
+    np.testing.assert_allclose(perturbation_norm_tail_bound(math.sqrt(40.0), std), math.exp(-1.0))
+
+
+def test_sub_exponential_matches_its_formula_by_hand():
+    # sum sigma^2 = 5, sum sigma^4 = 17, max = 4; r^2 = 9: min(16 / 17, 1); r^2 = 25: min(.., 5).
+    std = np.array([1.0, 2.0])
+    found = perturbation_norm_tail_bound([3.0, 5.0], std, form="sub_exponential")
+    np.testing.assert_allclose(found, [math.exp(-16.0 / 17.0 / 8.0), math.exp(-5.0 / 8.0)])
+
+
+@pytest.mark.parametrize("std", STDS.values(), ids=STDS)
+def test_sub_exponential_is_never_above_the_theorem(std):
+    radii = _smallest_radius(std, "theorem") * np.linspace(1.001, 10.0, 200)
+    sharp = perturbation_norm_tail_bound(radii, std, form="sub_exponential")
+    loose = perturbation_norm_tail_bound(radii, std, form="theorem")
+    assert (sharp <= loose * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
+def test_tail_bound_falls_with_the_radius_and_knows_no_units(form):
+    std = STDS["spread"]
+    radii = _smallest_radius(std, form) * np.linspace(1.01, 3.0, 30)
+    bound = perturbation_norm_tail_bound(radii, std, form=form)
+    assert (np.diff(bound) < 0).all()
+    assert (bound < 1).all()
+    scaled = perturbation_norm_tail_bound(radii * 1e-3, std * 1e-3, form=form)
+    np.testing.assert_allclose(scaled, bound, rtol=1e-9)
+
+
+def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biases():
+    architecture = Architecture(8, (2,), 3, batch_norm=True)
+    std = perturbation_std(architecture, perturbation_scale=2.0)
+    expected = [2 / math.sqrt(8)] * 16 + [2 / math.sqrt(2)] * 2  # first layer
+    expected += [2 / math.sqrt(2)] * 6 + [2 / math.sqrt(3)] * 3  # logits
+    np.testing.assert_allclose(std, expected)
+
+
+@pytest.mark.parametrize("sizes", [(), (7,), (5, 3, 9)])
+def test_perturbation_has_a_squared_norm_of_s2_times_twice_the_outputs(sizes):
+    """Sum over a layer: n_out n_in / n_in + n_out / n_out, times s^2."""
+    architecture = Architecture(11, sizes, 4)
+    std = perturbation_std(architecture)
+    expected = 0.5 * sum(width + 1 for width in architecture.widths[1:])
+    np.testing.assert_allclose((std**2).sum(), expected)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
+def test_perturbation_std_refuses_a_scale_that_is_not_positive(scale):
+    with pytest.raises(ValueError, match=r"perturbation_scale=.*positive finite"):
+        perturbation_std(Architecture(2, (), 2), scale)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0, 2.0], [0.1], "paper"), r"form='paper'.*\['sub_exponential', 'theorem'\]"),
+        ((1.0, [], "theorem"), r"shape \(0,\)"),
+        ((1.0, [[1.0]], "theorem"), r"shape \(1, 1\)"),
+        ((1.0, [-0.5, 1.0], "theorem"), "from -0.5 to 1.0"),
+        ((1.0, [0.0, 0.0], "theorem"), "not all zero"),
+        ((1.0, [np.nan], "theorem"), "std holds NaN"),
+        ((np.inf, [1.0], "theorem"), "radius holds NaN or infinity"),
+        ((1.0, [1.0], "theorem"), r"radius=1.0 is too small.*max"),
+        (([9.0, 1.9], [0.0, 2.0], "sub_exponential"), r"radius=1.9 is too small.*sum"),
+    ],
+)
+def test_tail_bound_names_the_bad_value(arguments, message):
+    radius, std, form = arguments
+    with pytest.raises(ValueError, match=message):
+        perturbation_norm_tail_bound(radius, std, form=form)
+
+
+# Theorem 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("concentration", [0.02, 0.1, 0.5, 1.0, 5.0])
+def test_class_bound_is_below_the_share_of_the_class(n_classes, concentration, seed):
+    """Exact for any set of predictions, so no tolerance beyond rounding."""
+    rng = np.random.default_rng(seed)
+    alpha = concentration * rng.uniform(0.01, 3.0, n_classes)
+    probabilities = rng.dirichlet(alpha, size=300)
+    # Very small alpha can underflow a whole row to NaN or zeros.
+    probabilities = probabilities[np.isclose(probabilities.sum(axis=1), 1.0)]
+    assert len(probabilities) > 100
+    largest = probabilities == probabilities.max(axis=1, keepdims=True)
+    bound = class_probability_lower_bound(mean_vertex_distances(probabilities), n_classes)
+    assert (bound <= largest.mean(axis=0) + 1e-12).all()
+
+
+def test_class_bound_says_something_where_predictions_sit_at_a_vertex():
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet([60.0, 0.5, 0.5], size=500)
+    bound = class_probability_lower_bound(mean_vertex_distances(probabilities), 3)
+    assert bound[0] > 0.9
+    np.testing.assert_array_equal(bound[1:], 0.0)
+
+
+def test_class_bound_is_nearly_attained():
+    """Markov's inequality is tight for two values, 0 and just at 1/sqrt(d): d = 2, f = (1/2, 1/2)
+    lies at the distance 1/sqrt(2). Moved over the border, class 0 keeps only the bound's share.
+    """
+    share = 0.3
+    n = 1000
+    over = np.tile([0.5 - 1e-9, 0.5 + 1e-9], (round(n * (1 - share)), 1))
+    probabilities = np.concatenate([np.tile([1.0, 0.0], (round(n * share), 1)), over])
+    bound = class_probability_lower_bound(mean_vertex_distances(probabilities), 2)[0]
+    assert bound == pytest.approx(share, abs=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_class_bound_turns_positive_at_one_over_root_d(n_classes):
+    threshold = 1.0 / math.sqrt(n_classes)
+    assert class_probability_lower_bound(threshold - 1e-3, n_classes) > 0
+    assert class_probability_lower_bound(threshold + 1e-3, n_classes) == 0
+    assert class_probability_lower_bound(0.0, n_classes) == 1
+
+
+def test_vertex_distances_by_hand():
+    probabilities = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
+    expected = [math.sqrt(1.5) / 2, (math.sqrt(2) + math.sqrt(0.5)) / 2]
+    np.testing.assert_allclose(
+        mean_vertex_distances(probabilities), [expected[0], expected[1], expected[1]]
+    )
+
+
+def test_vertex_distances_take_float32_probabilities_of_many_classes():
+    logits = np.random.default_rng(0).standard_normal((20, 1000)).astype(np.float32)
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    distances = mean_vertex_distances(probabilities)
+    assert distances.shape == (1000,)
+    assert (distances > 0.9).all()
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "message"),
+    [
+        ([0.5, 0.5], r"got \(2,\)"),
+        (np.empty((0, 2)), r"got \(0, 2\)"),
+        ([[1.0]], r"got \(1, 1\)"),
+        ([[0.5, np.nan]], "NaN"),
+        ([[1.5, -0.5]], "smallest value -0.5"),
+        ([[0.5, 0.6]], "row sums from 1.1 to 1.1"),
+    ],
+)
+def test_vertex_distances_name_the_bad_value(probabilities, message):
+    with pytest.raises(ValueError, match=message):
+        mean_vertex_distances(probabilities)
+
+
+@pytest.mark.parametrize(
+    ("distance", "n_classes", "message"),
+    [(-0.1, 2, "-0.1"), (1.5, 3, r"\[0, sqrt\(2\)\].*1.5"), (0.1, 1, "n_classes=1")],
+)
+def test_class_bound_names_the_bad_value(distance, n_classes, message):
+    with pytest.raises(ValueError, match=message):
+        class_probability_lower_bound(distance, n_classes)
+
+
+# Theorem 3
+
+
+def _sampled_row_norms(n_in, std, seed, n_out=50, n=400):
+    """Norms from the theorem's own assumptions: Gaussian weights, symmetric inputs.
+
+    One weight matrix an example, for the norms of one matrix are correlated.
+    """
+    rng = np.random.default_rng(seed)
+    norms = [
+        relu_jacobian_row_norms(rng.normal(0.0, std, (n_out, n_in)), rng.standard_normal((1, n_in)))
+        for _ in range(n)
+    ]
+    return np.concatenate(norms)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("n_in", "std"), [(1, None), (2, None), (10, 0.7), (60, None)])
+def test_moments_agree_with_sampled_networks(n_in, std, seed):
+    moments = jacobian_row_norm_moments(n_in, std)
+    drawn = _sampled_row_norms(n_in, std or math.sqrt(2.0 / n_in), seed)
+    # Outputs of one example share their open units: the examples are the independent draws.
+    for sample, mean in ((drawn, moments.mean), (drawn**2, moments.squared_mean)):
+        by_example = sample.mean(axis=1)
+        standard_error = by_example.std(ddof=1) / math.sqrt(len(by_example))
+        assert abs(by_example.mean() - mean) < N_SIGMA * standard_error
+    squares = ((drawn**2 - moments.squared_mean) ** 2).mean(axis=1)
+    standard_error = squares.std(ddof=1) / math.sqrt(len(squares))
+    assert abs(squares.mean() - moments.squared_variance) < N_SIGMA * standard_error
+    spread = ((drawn - moments.mean) ** 2).mean(axis=1)
+    standard_error = spread.std(ddof=1) / math.sqrt(len(spread))
+    assert abs(spread.mean() - moments.variance) < N_SIGMA * standard_error
+
+
+@pytest.mark.parametrize("n_in", [1, 2, 3, 7])
+def test_moments_agree_with_the_sum_over_all_patterns_of_open_units(n_in):
+    """Exact enumeration: the norm of N open He weights is a scaled chi variable."""
+    std = math.sqrt(2.0 / n_in)
+    n_open = np.array([bin(pattern).count("1") for pattern in range(2**n_in)])
+    chi_means = [0.0 if k == 0 else stats.chi.mean(k) for k in n_open]
+    moments = jacobian_row_norm_moments(n_in)
+    assert moments.mean == pytest.approx(std * np.mean(chi_means))
+    second = std**4 * np.mean(n_open**2 + 2.0 * n_open)  # E[chi2_k^2] = k^2 + 2k
+    assert moments.squared_variance == pytest.approx(second - moments.squared_mean**2)
+
+
+@pytest.mark.parametrize("n_in", [1, 10, 392, 784, 5000])
+def test_he_has_a_squared_norm_of_one_with_variance_five_over_n(n_in):
+    moments = jacobian_row_norm_moments(n_in)
+    assert moments.squared_mean == pytest.approx(1.0)
+    assert moments.squared_variance == pytest.approx(5.0 / n_in)
+
+
+@pytest.mark.parametrize("n_in", [100, 1000, 10_000])
+def test_norm_tends_to_one_at_the_rate_of_the_delta_method(n_in):
+    """E||J|| = 1 - Var||J||^2 / 8 + O(1/n^2), Var||J|| = Var||J||^2 / 4 + O(1/n^2)."""
+    moments = jacobian_row_norm_moments(n_in)
+    assert 1.0 - moments.mean == pytest.approx(5.0 / (8.0 * n_in), rel=5.0 / n_in)
+    assert moments.variance == pytest.approx(5.0 / (4.0 * n_in), rel=5.0 / n_in)
+
+
+def test_row_norms_are_the_autograd_jacobian():
+    rng = np.random.default_rng(0)
+    weight, inputs = rng.standard_normal((4, 6)), rng.standard_normal((3, 6))
+    found = relu_jacobian_row_norms(weight, inputs)
+    for row, x in zip(found, inputs, strict=True):
+        jacobian = torch.autograd.functional.jacobian(
+            lambda z: torch.tensor(weight) @ torch.relu(z), torch.tensor(x)
+        )
+        np.testing.assert_allclose(row, np.linalg.norm(jacobian.numpy(), axis=1), rtol=1e-12)
+
+
+def test_row_norms_count_a_zero_as_closed():
+    np.testing.assert_array_equal(relu_jacobian_row_norms([[3.0, 4.0]], [[0.0, 1.0]]), [[4.0]])
+
+
+def test_row_norms_name_the_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(5, 4\)"):
+        relu_jacobian_row_norms(np.ones((2, 3)), np.ones((5, 4)))
+
+
+@pytest.mark.parametrize(
+    ("n_in", "std", "message"),
+    [(0, None, "n_in=0"), (3, 0.0, "weight_std=0.0"), (3, np.nan, "nan")],
+)
+def test_moments_name_the_bad_value(n_in, std, message):
+    with pytest.raises(ValueError, match=message):
+        jacobian_row_norm_moments(n_in, std)
