@@ -1,6 +1,6 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
-from . import theory
+from . import display, theory
 from ._theta0 import Architecture, Theta0
 
 __version__ = "0.1.0"
@@ -8,5 +8,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Architecture",
     "Theta0",
+    "display",
     "theory",
 ]

@@ -1,0 +1,11 @@
+"""Plots of a pre-training and of what it is worth, in the style of scikit-learn's displays.
+
+A display keeps its data; its ``plot`` draws them and sets ``ax_`` and ``figure_``. Matplotlib is
+imported when a plot is drawn and not before.
+"""
+
+from ._loss_curve import LossCurveDisplay
+from ._prediction_density import PredictionDensityDisplay
+from ._task_accuracy import TaskAccuracyDisplay
+
+__all__ = ["LossCurveDisplay", "PredictionDensityDisplay", "TaskAccuracyDisplay"]

@@ -1,0 +1,214 @@
+"""Densities of the predictions of perturbed networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._drawing import pyplot
+
+__all__ = ["PredictionDensityDisplay"]
+
+Array = np.ndarray[Any, Any]
+
+# What a density runs over: the axis of the predictions that is spread over panels, and its name.
+_PANEL_AXES = {"perturbations": (1, "input"), "inputs": (0, "perturbed network")}
+
+
+def _predictions(name: str, values: ArrayLike) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 3 or array.shape[2] < 2:
+        raise ValueError(
+            f"{name} must have shape (n_perturbations, n_inputs, n_classes) with two classes or "
+            f"more, got {array.shape}"
+        )
+    # Written so that NaN fails too.
+    if array.size and not ((array >= 0.0) & (array <= 1.0 + 1e-6)).all():
+        raise ValueError(
+            f"{name} must hold probabilities, got values from {array.min()} to {array.max()}"
+        )
+    return np.minimum(array, 1.0)
+
+
+class PredictionDensityDisplay:
+    """Densities of one class's probability, beside the density of uniform predictions.
+
+    One panel a curve: over perturbations for fixed inputs, or over inputs for fixed
+    perturbations (the paper's figure "degenerate_ex"). Create it with :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    samples : dict of str to array-like of shape (n_panels, n_samples)
+        Probabilities of the class for each group, such as "before" and "after".
+    panel_names : sequence of str
+        Title of each panel.
+    n_classes : int, default=2
+        Number of classes d. The uniform distribution on the simplex gives one class's
+        probability p the density (d - 1) (1 - p)^(d - 2), which is 1 for two classes.
+    class_index : int, default=0
+        The class, named on the axis.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes of shape (n_panels,)
+        One Axes a panel.
+    figure_ : matplotlib Figure
+        Figure of the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit.display import PredictionDensityDisplay
+    >>> samples = {"before": np.full((1, 9), 0.5)}
+    >>> PredictionDensityDisplay(samples, panel_names=["input 0"]).uniform_density([0.0, 0.5])
+    array([1., 1.])
+    """
+
+    def __init__(
+        self,
+        samples: Mapping[str, ArrayLike],
+        panel_names: Sequence[str],
+        n_classes: int = 2,
+        class_index: int = 0,
+    ) -> None:
+        self.samples = samples
+        self.panel_names = panel_names
+        self.n_classes = n_classes
+        self.class_index = class_index
+
+    @classmethod
+    def from_predictions(
+        cls,
+        before: ArrayLike,
+        after: ArrayLike | None = None,
+        *,
+        over: str = "perturbations",
+        max_panels: int = 4,
+        class_index: int = 0,
+        bins: int = 40,
+        ax: Any = None,
+        **line_kw: Any,
+    ) -> PredictionDensityDisplay:
+        """Draw densities from the predictions of perturbed networks.
+
+        Parameters
+        ----------
+        before : array-like of shape (n_perturbations, n_inputs, n_classes)
+            Probabilities of the perturbed networks before pre-training.
+        after : array-like of shape (n_perturbations, n_inputs, n_classes) or None, default=None
+            The same after pre-training. None leaves it out.
+        over : {"perturbations", "inputs"}, default="perturbations"
+            What a density runs over. "perturbations" makes a panel for each input, "inputs" one
+            for each perturbed network.
+        max_panels : int, default=4
+            The first so many panels are drawn.
+        class_index : int, default=0
+            The class whose probability is drawn.
+        bins : int, default=40
+            Number of bins of the histogram on [0, 1].
+        ax : sequence of matplotlib Axes or None, default=None
+            One Axes a panel. None makes a new figure.
+        **line_kw : dict
+            Passed on to matplotlib's `stairs`.
+
+        Returns
+        -------
+        PredictionDensityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If `over` or `class_index` is unknown, a shape does not fit, or a value is not a
+            probability.
+        ImportError
+            If matplotlib is not installed.
+        """
+        groups = {"before": before} | ({} if after is None else {"after": after})
+        arrays = {name: _predictions(name, values) for name, values in groups.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if len({shape[2] for shape in shapes.values()}) > 1:
+            raise ValueError(f"before and after must have the same classes, got shapes {shapes}")
+        n_classes = arrays["before"].shape[2]
+        if over not in _PANEL_AXES:
+            raise ValueError(f"unknown over={over!r}; valid ones are {sorted(_PANEL_AXES)}")
+        if not 0 <= class_index < n_classes:
+            raise ValueError(f"class_index={class_index} must lie in [0, {n_classes})")
+        panel_axis, noun = _PANEL_AXES[over]
+        n_panels = min(max_panels, *(shape[panel_axis] for shape in shapes.values()))
+        if n_panels < 1:
+            raise ValueError(f"nothing to draw: max_panels={max_panels}, shapes {shapes}")
+        samples = {
+            name: np.moveaxis(array[..., class_index], panel_axis, 0)[:n_panels]
+            for name, array in arrays.items()
+        }
+        names = [f"{noun} {panel}" for panel in range(n_panels)]
+        display = cls(samples, names, n_classes=n_classes, class_index=class_index)
+        return display.plot(ax=ax, bins=bins, **line_kw)
+
+    def uniform_density(self, probability: ArrayLike) -> Array:
+        """Density of one class's probability under the uniform distribution on the simplex.
+
+        Parameters
+        ----------
+        probability : array-like of float
+            Where to evaluate it, in [0, 1].
+
+        Returns
+        -------
+        ndarray of the shape of `probability`
+            The density.
+        """
+        remainder = 1.0 - np.asarray(probability, dtype=np.float64)
+        return (self.n_classes - 1.0) * remainder ** (self.n_classes - 2)
+
+    def plot(self, ax: Any = None, *, bins: int = 40, **line_kw: Any) -> PredictionDensityDisplay:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : sequence of matplotlib Axes or None, default=None
+            One Axes a panel. None makes a new figure.
+        bins : int, default=40
+            Number of bins of the histogram on [0, 1].
+        **line_kw : dict
+            Passed on to matplotlib's `stairs`.
+
+        Returns
+        -------
+        PredictionDensityDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If the number of axes is not that of the panels.
+        ImportError
+            If matplotlib is not installed.
+        """
+        plt = pyplot()
+        n_panels = len(self.panel_names)
+        if ax is None:
+            size = (3.0 * n_panels, 2.6)
+            _, ax = plt.subplots(
+                1, n_panels, figsize=size, squeeze=False, sharex=True, layout="constrained"
+            )
+        axes = np.ravel(np.asarray(ax, dtype=object))
+        if len(axes) != n_panels:
+            raise ValueError(f"got {len(axes)} axes for {n_panels} panels")
+        self.ax_, self.figure_ = axes, axes[0].figure
+        grid = np.linspace(0.0, 1.0, 201)
+        for panel, (axis, title) in enumerate(zip(axes, self.panel_names, strict=True)):
+            for name, values in self.samples.items():
+                heights, edges = np.histogram(
+                    np.asarray(values)[panel], bins=bins, range=(0.0, 1.0), density=True
+                )
+                axis.stairs(heights, edges, **{"label": name, **line_kw})
+            axis.plot(grid, self.uniform_density(grid), "k:", label="uniform")
+            axis.set(title=title, xlabel=f"Probability of class {self.class_index}")
+        axes[0].set_ylabel("Density")
+        axes[0].legend()
+        return self

@@ -1,0 +1,228 @@
+"""Displays keep their data, draw them once asked, and need matplotlib only then."""
+
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import trapezoid
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from sklearn_mmdinit.display import (
+    LossCurveDisplay,
+    PredictionDensityDisplay,
+    TaskAccuracyDisplay,
+)
+
+HISTORY = [
+    {"step": 100, "loss": 0.9, "uniformity": 0.5, "degeneracy": 0.4},
+    {"step": 200, "loss": 0.6, "uniformity": 0.3, "degeneracy": 0.3},
+    {"step": 250, "loss": 0.5, "uniformity": 0.2, "degeneracy": 0.2},
+]
+
+
+class Fitted(BaseEstimator):
+    def __init__(self, history=None):
+        self.history = history
+
+    def fit(self, X=None, y=None):
+        self.history_ = self.history
+        return self
+
+
+@pytest.fixture(autouse=True)
+def plt():
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+@pytest.fixture
+def predictions():
+    """(n_perturbations, n_inputs, n_classes), each input at a mean of its own."""
+    rng = np.random.default_rng(0)
+    first = np.clip(rng.normal(np.linspace(0.2, 0.8, 5), 0.05, (300, 5)), 0.0, 1.0)
+    return np.stack([first, 1.0 - first], axis=2)
+
+
+def draw(name, predictions, ax=None):
+    scores = {"ours": np.ones((2, 3)) * [[0.7, 0.8, 0.9]]}
+    return {
+        "loss": lambda: LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), ax=ax),
+        "density": lambda: PredictionDensityDisplay.from_predictions(
+            predictions, max_panels=1, ax=None if ax is None else [ax]
+        ),
+        "accuracy": lambda: TaskAccuracyDisplay.from_scores([5, 10], scores, ax=ax),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+def test_a_display_draws_on_the_given_axes_or_a_new_figure(name, predictions, plt):
+    display = draw(name, predictions)
+    assert plt.get_fignums() == [display.figure_.number]
+    assert np.ravel(display.ax_)[0].figure is display.figure_
+    figure, ax = plt.subplots()
+    assert draw(name, predictions, ax).figure_ is figure
+    assert len(plt.get_fignums()) == 2
+    assert ax.get_legend() is not None
+    display.figure_.canvas.draw()  # warnings are errors here too
+
+
+@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+def test_plot_returns_the_display_and_draws_the_same_again(name, predictions, plt):
+    display = draw(name, predictions)
+    before = np.ravel(display.ax_)[0]
+    assert display.plot() is display
+    after = np.ravel(display.ax_)[0]
+    assert after is not before
+    assert after.dataLim.bounds == before.dataLim.bounds
+
+
+@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+def test_the_error_without_matplotlib_names_the_extra(name, predictions, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"sklearn-mmdinit\[plot\]"):
+        draw(name, predictions)
+
+
+def test_importing_the_displays_does_not_import_matplotlib():
+    code = "import sys, sklearn_mmdinit.display; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# LossCurveDisplay
+
+
+def test_loss_curves_are_the_terms_of_the_history():
+    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit())
+    assert list(display.lines_) == ["loss", "uniformity", "degeneracy"]
+    np.testing.assert_array_equal(display.lines_["loss"].get_xdata(), [100, 200, 250])
+    np.testing.assert_array_equal(display.lines_["uniformity"].get_ydata(), [0.5, 0.3, 0.2])
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == list(display.lines_)
+
+
+def test_loss_curves_of_chosen_terms_in_a_chosen_style():
+    display = LossCurveDisplay.from_estimator(
+        Fitted(HISTORY).fit(), terms=["degeneracy"], linestyle="--"
+    )
+    assert list(display.lines_) == ["degeneracy"]
+    assert display.lines_["degeneracy"].get_linestyle() == "--"
+
+
+def test_loss_curves_of_an_unfitted_or_unknown_thing():
+    with pytest.raises(NotFittedError):
+        LossCurveDisplay.from_estimator(Fitted(HISTORY))
+    with pytest.raises(ValueError, match=r"\['accuracy'\].*\['loss', 'uniformity', 'degeneracy'\]"):
+        LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms=["loss", "accuracy"])
+
+
+# PredictionDensityDisplay
+
+
+def _stairs(axis):
+    return [patch.get_data() for patch in axis.patches]
+
+
+def test_densities_over_perturbations_have_a_panel_an_input(predictions):
+    display = PredictionDensityDisplay.from_predictions(predictions, max_panels=9, bins=20)
+    assert len(display.ax_) == 5
+    for panel, axis in enumerate(display.ax_):
+        (steps,) = _stairs(axis)
+        expected, _ = np.histogram(predictions[:, panel, 0], bins=20, range=(0, 1), density=True)
+        np.testing.assert_allclose(steps.values, expected)
+
+
+def test_densities_over_inputs_have_a_panel_a_network_and_both_groups(predictions):
+    after = predictions[:, :, ::-1]
+    display = PredictionDensityDisplay.from_predictions(
+        predictions, after, over="inputs", class_index=1, bins=10
+    )
+    assert len(display.ax_) == 4
+    for panel, axis in enumerate(display.ax_):
+        for steps, array in zip(_stairs(axis), (predictions, after), strict=True):
+            expected, _ = np.histogram(array[panel, :, 1], bins=10, range=(0, 1), density=True)
+            np.testing.assert_allclose(steps.values, expected)
+        assert "class 1" in axis.get_xlabel()
+    legend = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
+    assert legend == ["before", "after", "uniform"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_uniform_density_is_that_of_normalised_exponentials(n_classes):
+    draws = np.random.default_rng(0).standard_exponential((20_000, n_classes))
+    first = draws[:, 0] / draws.sum(axis=1)
+    display = PredictionDensityDisplay({}, [], n_classes=n_classes)
+    grid = np.linspace(0.0, 1.0, 2001)
+    density = display.uniform_density(grid)
+    assert trapezoid(density, grid) == pytest.approx(1.0, abs=1e-3)
+    cdf = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
+    assert stats.kstest(first, lambda x: np.interp(x, grid, cdf)).pvalue > 1e-6
+    line = (
+        PredictionDensityDisplay({"before": [first]}, ["input 0"], n_classes=n_classes)
+        .plot()
+        .ax_[0]
+        .lines[0]
+    )
+    np.testing.assert_allclose(line.get_ydata(), display.uniform_density(line.get_xdata()))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"over": "classes"}, r"over='classes'.*\['inputs', 'perturbations'\]"),
+        ({"class_index": 2}, r"class_index=2 must lie in \[0, 2\)"),
+        ({"max_panels": 0}, r"max_panels=0"),
+        ({"before": np.ones((3, 2))}, r"before must have shape.*got \(3, 2\)"),
+        ({"after": np.ones((3, 2, 4)) / 4}, r"same classes"),
+        ({"after": np.full((3, 2, 2), 1.5)}, r"after must hold probabilities.*1\.5"),
+        ({"after": np.full((3, 2, 2), np.nan)}, r"after must hold probabilities"),
+        ({"ax": [None, None, None]}, r"got 3 axes for 4 panels"),
+    ],
+)
+def test_densities_name_what_does_not_fit(predictions, change, message):
+    with pytest.raises(ValueError, match=message):
+        PredictionDensityDisplay.from_predictions(**{"before": predictions, **change})
+
+
+# TaskAccuracyDisplay
+
+
+def test_accuracy_draws_means_and_student_intervals():
+    scores = {"ours": [[0.7, 0.8, 0.9], [0.9, 0.9, 0.9]], "scratch": np.full((2, 4), 0.5)}
+    display = TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=0.9)
+    np.testing.assert_allclose(display.means["ours"], [0.8, 0.9])
+    expected = stats.t.interval(0.9, df=2, loc=0.8, scale=stats.sem([0.7, 0.8, 0.9]))
+    np.testing.assert_allclose(display.intervals["ours"][0], expected)
+    np.testing.assert_allclose(display.intervals["scratch"], 0.5)
+    assert list(display.errorbars_) == ["ours", "scratch"]
+    line, _, (bars,) = display.errorbars_["ours"]
+    np.testing.assert_allclose(line.get_ydata(), [0.8, 0.9])
+    np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], expected)
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
+
+
+def test_accuracy_draws_given_means_and_lopsided_intervals():
+    display = TaskAccuracyDisplay([5], {"a": [0.8]}, {"a": [[0.5, 0.9]]}).plot()
+    _, _, (bars,) = display.errorbars_["a"]
+    np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], [0.5, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("scores", "confidence", "message"),
+    [
+        ({}, 0.95, r"at least one method"),
+        ({"ours": [[0.5], [0.5]]}, 0.95, r"'ours' must have shape \(2, n_tasks\).*\(2, 1\)"),
+        ({"ours": [[0.5, 0.5]]}, 0.95, r"got \(1, 2\)"),
+        ({"ours": [[0.5, np.nan], [0.5, 0.5]]}, 0.95, r"'ours' hold NaN"),
+        ({"ours": [[0.5, 0.5]] * 2}, 95, r"confidence=95"),
+    ],
+)
+def test_accuracy_names_what_does_not_fit(scores, confidence, message):
+    with pytest.raises(ValueError, match=message):
+        TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
