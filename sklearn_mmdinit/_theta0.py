@@ -27,9 +27,9 @@ class Architecture:
         Width of each hidden layer, the first one first.
     n_classes : int
         Number of logits, the paper's d.
-    activation : str
+    activation : str, default="relu"
         Key of :data:`sklearn_mmdinit._network.ACTIVATIONS`.
-    batch_norm : bool
+    batch_norm : bool, default=False
         Whether batch normalisation stands before each activation.
     """
 
