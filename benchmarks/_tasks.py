@@ -1,0 +1,147 @@
+"""Random binary tasks and the labelled rows drawn for them.
+
+Everything follows from one seed. Each thing drawn has its own
+``numpy.random.SeedSequence(seed, spawn_key=(purpose, run, ...))``, so that nothing drawn
+depends on what else was asked for: more tasks, other values of N, or another list of methods
+leave the tasks and the rows that were there as they are. No method takes part in the keys:
+every method of a run sees the same tasks, the same rows and the same seed, which is what
+makes the comparison a paired one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Draw", "Task", "draw_rows", "fit_seed", "n_rows", "pretraining_seed", "random_tasks"]
+
+TRAIN_ROWS_PER_N = 10
+VALIDATION_ROWS_PER_N = 2
+
+# First entry of a spawn key. The numbers are part of the protocol: changing one redraws all.
+PURPOSES = {"tasks": 0, "rows": 1, "fit": 2}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A map of the classes onto {0, 1}: class ``c`` becomes ``values[c]``."""
+
+    run: int
+    index: int
+    values: tuple[int, ...]
+
+    def apply(self, y: np.ndarray) -> np.ndarray:
+        """Labels (n,) in {0, 1} of the original classes (n,), which count from 0."""
+        return np.asarray(self.values, dtype=np.int8)[y]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Row numbers of the training set: (10 N,) to train on and (2 N,) to validate with."""
+
+    train: np.ndarray
+    validation: np.ndarray
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All 12 N rows, the training rows first: what a splitter that cuts off the end needs."""
+        return np.concatenate([self.train, self.validation])
+
+
+def n_rows(n_labels: int) -> int:
+    """How many labelled rows N stands for, training and validation together."""
+    return (TRAIN_ROWS_PER_N + VALIDATION_ROWS_PER_N) * n_labels
+
+
+def _stream(seed: int, purpose: str, *key: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(PURPOSES[purpose], *key))
+
+
+def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[Task]:
+    """Distinct random maps of the classes onto {0, 1}, both values used.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of original classes, at least 2.
+    n_tasks : int
+        How many tasks, at most the ``2**n_classes - 2`` there are.
+    seed, run : int
+        What the tasks follow from. The first k tasks are the same for every ``n_tasks >= k``.
+
+    Returns
+    -------
+    list of Task
+        Uniform over the maps that use both values; within a run no map comes twice. (A map and
+        its complement are two maps, as in the paper's count of 2^10 - 2.)
+
+    Raises
+    ------
+    ValueError
+        If there are not that many tasks.
+    """
+    n_possible = 2**n_classes - 2
+    if not 1 <= n_tasks <= n_possible:
+        raise ValueError(
+            f"n_tasks = {n_tasks}: {n_classes} classes have between 1 and {n_possible} binary tasks"
+        )
+    rng = np.random.default_rng(_stream(seed, "tasks", run))
+    found: dict[tuple[int, ...], None] = {}  # a set that keeps the order of the draws
+    while len(found) < n_tasks:
+        values = tuple(rng.integers(0, 2, size=n_classes).tolist())
+        if 0 < sum(values) < n_classes:
+            found.setdefault(values)
+    return [Task(run, index, values) for index, values in enumerate(found)]
+
+
+def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
+    """The labelled rows of a task: 10 N to train on, 2 N to validate with, none twice.
+
+    Rows are drawn uniformly without replacement. A draw whose training rows all have one label
+    under this task is thrown away and drawn again as a whole, so what comes out is the uniform law
+    conditioned on both labels being among the training rows, and nothing else is tilted:
+    no row is exchanged, no class is balanced. (At N = 5 the most lopsided task, one digit
+    against nine, needs this about once in 200 draws.) The validation rows may have one label.
+
+    Parameters
+    ----------
+    y : ndarray of int, shape (n,)
+        Original classes of the whole training set.
+    task : Task
+        The map onto {0, 1}.
+    n_labels : int
+        N.
+    seed : int
+        The rows follow from (seed, task.run, task.index, N) alone.
+
+    Raises
+    ------
+    ValueError
+        If the training set has fewer than 12 N rows, or one label alone under the task.
+    """
+    if n_labels < 1 or n_rows(n_labels) > len(y):
+        raise ValueError(
+            f"N = {n_labels} takes {n_rows(n_labels)} labelled rows; the training set has {len(y)} "
+            f"and N must be between 1 and {len(y) // n_rows(1)}"
+        )
+    labels = task.apply(y)
+    if labels.min() == labels.max():
+        raise ValueError(f"under the task {task.values} every row has the label {labels[0]}")
+    n_train = TRAIN_ROWS_PER_N * n_labels
+    rng = np.random.default_rng(_stream(seed, "rows", task.run, task.index, n_labels))
+    while True:
+        rows = rng.choice(len(y), size=n_rows(n_labels), replace=False)
+        train, validation = rows[:n_train], rows[n_train:]
+        if labels[train].min() != labels[train].max():
+            return Draw(train, validation)
+
+
+def fit_seed(task: Task, *, seed: int) -> int:
+    """``random_state`` of the fine-tuning on a task, the same for every method and every N."""
+    return int(_stream(seed, "fit", task.run, task.index).generate_state(1)[0])
+
+
+def pretraining_seed(run: int, *, seed: int) -> int:
+    """``random_state`` of the pre-training of a run; run 0 of seed 0 is ``random_state=0``."""
+    return seed + run

@@ -1,0 +1,109 @@
+"""Claim: every table of figures in the README is a committed measurement, and nobody typed it.
+
+The README holds pairs of comments, and this script writes what stands between them::
+
+    <!-- table: mnist-full.json accuracy -->
+    ...
+    <!-- end of table -->
+
+The first word names a file of ``benchmarks/results``, the second a table made of it:
+``accuracy``, ``task_std`` or ``gain``. Run it after a new result::
+
+    python benchmarks/readme_tables.py
+
+``--check`` writes nothing and fails if the README is not what it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _report import CELLS, as_markdown, build_table, summarize, unpack_scores
+from _store import write_atomically
+
+__all__ = ["main", "rewrite"]
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(
+    r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
+    r"(?P<tail><!-- end of table -->)",
+    re.DOTALL,
+)
+
+
+def _render(results: dict[str, Any], kind: str) -> str:
+    summaries = summarize(unpack_scores(results["scores"]))
+    # The paper's figures are MNIST's and nobody else's.
+    return as_markdown(build_table(kind, summaries, paper=results["dataset"]["name"] == "mnist"))
+
+
+def rewrite(text: str, folder: Path) -> str:
+    """The text with each table between its comments made anew.
+
+    Parameters
+    ----------
+    text : str
+        A Markdown document.
+    folder : Path
+        Where the files of results are.
+
+    Raises
+    ------
+    ValueError
+        If a comment names a file or a table that does not exist, or a table is never ended.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        path = folder / match["file"]
+        if not path.is_file():
+            valid = sorted(p.name for p in folder.glob("*.json"))
+            raise ValueError(f"no results {match['file']!r}; {folder.name} has {valid}")
+        if match["kind"] not in CELLS:
+            raise ValueError(f"unknown table {match['kind']!r}; valid names are {sorted(CELLS)}")
+        results = json.loads(path.read_text(encoding="utf-8"))
+        return f"{match['head']}\n{_render(results, match['kind'])}\n\n{match['tail']}"
+
+    begun, ended = text.count("<!-- table:"), text.count("<!-- end of table -->")
+    if begun != ended or begun != len(BLOCK.findall(text)):
+        raise ValueError(
+            f"{begun} tables begin and {ended} end; a table is written as "
+            "<!-- table: FILE KIND --> ... <!-- end of table -->"
+        )
+    return BLOCK.sub(replace, text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    options = parser.parse_args(argv)
+    old = options.readme.read_text(encoding="utf-8")
+    try:
+        new = rewrite(old, options.results)
+    except ValueError as error:
+        print(f"{options.readme.name}: {error}", file=sys.stderr)
+        return 2
+    if new == old:
+        return 0
+    if options.check:
+        print(
+            f"{options.readme.name} differs from what its results say; "
+            "run python benchmarks/readme_tables.py",
+            file=sys.stderr,
+        )
+        return 1
+    write_atomically(options.readme, lambda part: part.write_text(new, encoding="utf-8"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
