@@ -1,0 +1,120 @@
+"""Parameters of MLPClassifier: which values are valid, and which ones belong to its parts."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_scalar
+
+from ._fine_tuning import OPTIMIZERS, ROUTED_PREFIXES
+from ._network import ACTIVATIONS, INITS
+from ._warm_start import editable_copy, is_fitted_initializer
+
+__all__ = ["RoutedParameters", "check_parameters"]
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "activation": (None, *ACTIVATIONS),
+    "batch_norm": (None, True, False),
+    "init": tuple(INITS),
+    "refit_initializer": ("auto", True, False),
+}
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise an error that names the first parameter that is not valid, and what is valid."""
+    for name, valid in _CHOICES.items():
+        value = getattr(estimator, name)
+        # Not `value in valid`: 1 == True, and an array has no single truth.
+        if not any(type(value) is type(v) and value == v for v in valid):
+            raise ValueError(f"{name} must be one of {list(valid)}, got {value!r}")
+    check_scalar(estimator.max_iter, "max_iter", Integral, min_val=0)
+    check_scalar(estimator.batch_size, "batch_size", Integral, min_val=1)
+    check_scalar(
+        estimator.learning_rate_init,
+        "learning_rate_init",
+        Real,
+        min_val=0,
+        include_boundaries="neither",
+    )
+    if not isinstance(estimator.callbacks, list | tuple | None):
+        raise ValueError(
+            f"callbacks must be a list of skorch callbacks or None, got {estimator.callbacks!r}"
+        )
+    if not isinstance(estimator.skorch_params, dict | None):
+        raise ValueError(f"skorch_params must be a dict or None, got {estimator.skorch_params!r}")
+    if isinstance(estimator.optimizer, str) and estimator.optimizer not in OPTIMIZERS:
+        raise ValueError(
+            f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
+            f"torch.optim.Optimizer, got {estimator.optimizer!r}"
+        )
+
+
+class RoutedParameters(BaseEstimator):
+    """An estimator with parts whose parameters can be set and searched as its own.
+
+    Parts are the initializer in ``warm_start_from`` and the pieces of the skorch net, whose
+    parameters are kept in ``skorch_params``. No object that a caller passed is changed.
+    """
+
+    warm_start_from: Any
+    refit_initializer: Any
+    skorch_params: dict[str, Any] | None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of this estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add those of the initializer and of the skorch net.
+
+        Returns
+        -------
+        params : dict
+            Values by name.
+        """
+        params: dict[str, Any] = super().get_params(deep=deep)
+        if deep and isinstance(self.skorch_params, dict):
+            params |= {k: v for k, v in self.skorch_params.items() if k.startswith(ROUTED_PREFIXES)}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the initializer and of the skorch net among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name. ``warm_start_from__<name>`` puts an unfitted copy of the
+            initializer in its place first; ``optimizer__<name>`` and the like go into a new
+            ``skorch_params``.
+
+        Returns
+        -------
+        self : estimator
+            This one.
+        """
+        routed = {k: params.pop(k) for k in list(params) if k.startswith(ROUTED_PREFIXES)}
+        nested = {k: params.pop(k) for k in list(params) if k.startswith("warm_start_from__")}
+        super().set_params(**params)
+        if routed:
+            self.skorch_params = {**(self.skorch_params or {}), **routed}
+        if nested:
+            if not hasattr(self.warm_start_from, "set_params"):
+                raise ValueError(
+                    f"{min(nested)!r} cannot be set: warm_start_from is not an initializer but "
+                    f"{self.warm_start_from!r}"
+                )
+            source = editable_copy(self.warm_start_from)
+            source.set_params(**{k.removeprefix("warm_start_from__"): v for k, v in nested.items()})
+            self.warm_start_from = source
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        cloned: Self = super().__sklearn_clone__()
+        # A plain clone drops what the initializer has learned, and every fold of a
+        # cross-validation would learn it again.
+        if self.refit_initializer is not True and is_fitted_initializer(self.warm_start_from):
+            cloned.warm_start_from = self.warm_start_from
+        return cloned

@@ -1,0 +1,148 @@
+"""theta0 in a safetensors file: the arrays, and the architecture as JSON beside them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from ._theta0 import Architecture, Theta0
+
+__all__ = ["load_theta0", "save_theta0"]
+
+_SUFFIX = ".safetensors"
+# safetensors keeps string metadata only, so the architecture goes in as JSON.
+_KEY = "sklearn_mmdinit.architecture"
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    checked = Path(path)
+    if checked.suffix != _SUFFIX:
+        raise ValueError(
+            f"a file of theta0 must have a name that ends in {_SUFFIX!r}, got {str(path)!r}"
+        )
+    if checked.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; name a {_SUFFIX!r} file")
+    return checked
+
+
+def _as_theta0(source: Any) -> Theta0:
+    if isinstance(source, Theta0):
+        return source
+    theta0 = getattr(source, "theta0_", None)
+    if isinstance(theta0, Theta0):
+        return theta0
+    raise TypeError(
+        "only a Theta0 or a fitted estimator with theta0_ can be saved, got "
+        f"{type(source).__name__}; fit it first if it is an initializer"
+    )
+
+
+def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
+    """Write theta0 to a safetensors file.
+
+    The file appears whole or not at all: it is written beside its final place under
+    another name, and then renamed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; must end in ``.safetensors``. An existing file is replaced.
+    source : Theta0 or fitted estimator
+        Parameters to save; of an estimator, its ``theta0_``.
+
+    Raises
+    ------
+    TypeError
+        If ``source`` is neither a Theta0 nor fitted.
+    ValueError
+        If ``path`` ends otherwise or is a folder.
+
+    See Also
+    --------
+    load_theta0 : Read the file back.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import Architecture, Theta0, load_theta0, save_theta0
+    >>> architecture = Architecture(n_features=3, hidden_layer_sizes=(4,), n_classes=2)
+    >>> shapes = architecture.array_shapes()
+    >>> theta0 = Theta0(architecture, {name: np.ones(shapes[name]) for name in shapes})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "theta0.safetensors")
+    ...     save_theta0(path, theta0)
+    ...     load_theta0(path).architecture.hidden_layer_sizes
+    (4,)
+    """
+    target = _checked_path(path)
+    theta0 = _as_theta0(source)
+    # safetensors writes the memory as it lies: a transposed view would be scrambled.
+    arrays = {
+        name: np.ascontiguousarray(array, dtype=np.float32) for name, array in theta0.arrays.items()
+    }
+    data = save(arrays, metadata={_KEY: theta0.architecture.to_json()})
+    # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(partial, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_theta0(path: str | os.PathLike[str]) -> Theta0:
+    """Read theta0 from a safetensors file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that :func:`save_theta0` wrote.
+
+    Returns
+    -------
+    Theta0
+        Arrays of float32 and their architecture.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, holds no architecture, or arrays that do not fit it.
+
+    See Also
+    --------
+    save_theta0 : Write such a file, with an example.
+    """
+    target = _checked_path(path)
+    if not target.exists():
+        raise FileNotFoundError(f"no file of theta0 at {str(path)!r}")
+    try:
+        with safe_open(target, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        # The last three: an element type that NumPy does not have.
+        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
+    if _KEY not in metadata:
+        raise ValueError(
+            f"{str(path)!r} does not say which network its arrays belong to: the metadata "
+            f"has no {_KEY!r} but {sorted(metadata)}; write such files with save_theta0"
+        )
+    try:
+        return Theta0(
+            Architecture.from_json(metadata[_KEY]),
+            {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()},
+        )
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error

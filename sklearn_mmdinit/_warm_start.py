@@ -1,0 +1,328 @@
+"""What ``warm_start_from`` may be, and the theta0 it stands for."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_memory
+
+from ._persistence import load_theta0
+from ._tagged import tag_is_lost, theta0_of
+from ._theta0 import Architecture, Theta0
+
+__all__ = [
+    "Start",
+    "Wanted",
+    "editable_copy",
+    "is_fitted_initializer",
+    "layer_sizes",
+    "resolve",
+    "theta0_from_arrays",
+]
+
+_VALID = (
+    "None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), "
+    "a Theta0, a dict of arrays or the path of a .safetensors file"
+)
+_ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
+_LOSING = (
+    "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or "
+    "a ColumnTransformer around the initializer, set_output(transform='pandas'), and slicing "
+    "the array. Make the initializer the step right before the classifier, or pass it as "
+    "warm_start_from"
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the classifier and its data ask of a network; None where they do not care."""
+
+    n_features: int
+    n_classes: int
+    hidden_layer_sizes: tuple[int, ...] | None = None
+    activation: str | None = None
+    batch_norm: bool | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    def check(self, found: Mapping[str, Any], source: str) -> None:
+        """Raise a ValueError where a field of `found` differs from what is wanted."""
+        for name, words in _WORDS.items():
+            wanted = getattr(self, name)
+            if name in found and wanted is not None and found[name] != wanted:
+                raise ValueError(
+                    f"{source} has {name}={found[name]!r}, but {words} {name}={wanted!r}; "
+                    "the two must be the same"
+                )
+
+
+# Who is it that asks for a field of Wanted.
+_WORDS = {
+    "n_features": "X has",
+    "n_classes": "y has",
+    "hidden_layer_sizes": "the classifier was given",
+    "activation": "the classifier was given",
+    "batch_norm": "the classifier was given",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training starts, and the initializer that found it; None: nowhere in particular."""
+
+    theta0: Theta0 | None = None
+    initializer: Any = None
+
+
+def layer_sizes(value: Any) -> tuple[int, ...]:
+    """Widths of the hidden layers, from a number or any sequence of numbers.
+
+    Raises
+    ------
+    ValueError
+        If a width is not a positive whole number.
+    """
+    try:
+        widths = tuple(np.atleast_1d(np.asarray(value)).tolist())
+        if all(isinstance(w, int) and not isinstance(w, bool) and w > 0 for w in widths):
+            return widths
+    except ValueError:  # ragged
+        pass
+    raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+
+
+def is_initializer(source: Any) -> bool:
+    """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
+    if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
+        return False
+    parameters = source.get_params(deep=False)
+    return isinstance(getattr(source, "theta0_", None), Theta0) or (
+        parameters.keys() >= _ARCHITECTURE_PARAMETERS
+    )
+
+
+def is_fitted_initializer(source: Any) -> bool:
+    """Whether an object is an initializer that has learned its theta0."""
+    return is_initializer(source) and isinstance(getattr(source, "theta0_", None), Theta0)
+
+
+def editable_copy(source: Any) -> Any:
+    """A copy whose parameters can be set without a trace on `source`; fitted state is dropped."""
+    copied = clone(source)
+    # A FrozenEstimator is its own clone.
+    return copy.copy(source) if copied is source else copied
+
+
+def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None) -> Theta0:
+    """The theta0 that a dict of named arrays holds.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array-like
+        Names as in ``Architecture.array_shapes()``: ``linears.0.weight`` of shape
+        (n_out, n_in), ``linears.0.bias``, ... The widths are read from the shapes.
+    activation : str, optional
+        Arrays do not say it; "relu" by default.
+
+    Returns
+    -------
+    Theta0
+        The arrays, as float32.
+
+    Raises
+    ------
+    ValueError
+        If arrays are missing or do not fit each other.
+    """
+    # PyTorch counts batches beside the statistics; the counter is not learned.
+    named = {
+        name: np.asarray(array, dtype=np.float32)
+        for name, array in arrays.items()
+        if not str(name).endswith(".num_batches_tracked")
+    }
+    weights: list[np.ndarray] = []
+    while (name := f"linears.{len(weights)}.weight") in named:
+        weights.append(named[name])
+        if weights[-1].ndim != 2:
+            raise ValueError(
+                f"array {name!r} has shape {weights[-1].shape}, expected (n_out, n_in)"
+            )
+    if not weights:
+        raise ValueError(
+            "warm_start_from is a dict without 'linears.0.weight'; valid names are "
+            f"'linears.0.weight', 'linears.0.bias', 'linears.1.weight', ..., got {sorted(named)}"
+        )
+    architecture = Architecture(
+        n_features=weights[0].shape[1],
+        hidden_layer_sizes=tuple(weight.shape[0] for weight in weights[:-1]),
+        n_classes=weights[-1].shape[0],
+        activation=activation or "relu",
+        batch_norm=any(str(name).startswith("norms.") for name in named),
+    )
+    return Theta0(architecture, named)
+
+
+def resolve(
+    source: Any,
+    X_given: Any,
+    X: np.ndarray,
+    wanted: Wanted,
+    *,
+    refit: str | bool = "auto",
+    memory: Any = None,
+    seed: int | None = None,
+) -> Start:
+    """The theta0 that ``warm_start_from`` stands for.
+
+    Parameters
+    ----------
+    source : object
+        Value of ``warm_start_from``.
+    X_given : array-like
+        Training data as the caller passed them, perhaps with a tag.
+    X : ndarray of shape (n_samples, n_features)
+        The same data, validated; what an unfitted initializer learns from.
+    wanted : Wanted
+        Fields that the result must agree with.
+    refit : {"auto", True, False}, default="auto"
+        Whether an initializer is fitted here: where it is not fitted yet, always, or never.
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted initializers.
+    seed : int, optional
+        For an initializer whose ``random_state`` is None.
+
+    Returns
+    -------
+    Start
+        With ``theta0=None`` where fresh weights are asked for.
+
+    Raises
+    ------
+    NotFittedError
+        If the initializer has to be fitted and is not.
+    TypeError
+        If ``source`` is none of the valid kinds.
+    ValueError
+        If theta0 does not fit the data or the classifier, or the tag was lost.
+    """
+    start = _start(source, X_given, X, wanted, refit, memory, seed)
+    if start.theta0 is not None:
+        wanted.check(vars(start.theta0.architecture), "the theta0 to start from")
+    return start
+
+
+def _start(
+    source: Any, X_given: Any, X: np.ndarray, wanted: Wanted, refit: Any, memory: Any, seed: Any
+) -> Start:
+    if source is None:
+        return Start()
+    if isinstance(source, str) and source in _TAGS:
+        return Start(_TAGS[source](X_given))
+    if is_initializer(source):
+        return _from_initializer(source, X, wanted, refit, memory, seed)
+    if refit is True:
+        raise ValueError(
+            "refit_initializer=True needs an initializer in warm_start_from, got "
+            f"{type(source).__name__}"
+        )
+    for kind, theta0_from in _AS_IT_IS.items():
+        if isinstance(source, kind):
+            return Start(theta0_from(source, wanted))
+    hint = "; pass an instance, not the class" if isinstance(source, type) else ""
+    raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
+
+
+def _from_tag_if_any(X: Any) -> Theta0 | None:
+    if tag_is_lost(X):
+        raise ValueError(
+            "X comes from an initializer, but the theta0 that it carried was lost on the way. "
+            f"{_LOSING}; warm_start_from=None starts from fresh weights"
+        )
+    return theta0_of(X)
+
+
+def _from_tag(X: Any) -> Theta0 | None:
+    theta0 = theta0_of(X)
+    if theta0 is None:
+        raise ValueError(
+            f"warm_start_from='pipeline', but X ({type(X).__name__}) carries no theta0. {_LOSING}"
+        )
+    return theta0
+
+
+_TAGS: dict[str, Callable[[Any], Theta0 | None]] = {
+    "auto": _from_tag_if_any,
+    "pipeline": _from_tag,
+}
+
+
+def _from_file(path: Any, wanted: Wanted) -> Theta0:
+    if isinstance(path, str) and not path.endswith(".safetensors"):
+        raise ValueError(f"warm_start_from must be {_VALID}; got {path!r}")
+    return load_theta0(path)
+
+
+_AS_IT_IS: dict[type, Callable[[Any, Wanted], Theta0]] = {
+    Theta0: lambda theta0, wanted: theta0,
+    Mapping: lambda arrays, wanted: theta0_from_arrays(arrays, wanted.activation),
+    str: _from_file,
+    os.PathLike: _from_file,
+}
+
+
+def _from_initializer(
+    source: Any, X: np.ndarray, wanted: Wanted, refit: Any, memory: Any, seed: Any
+) -> Start:
+    frozen = isinstance(source, FrozenEstimator)
+    if frozen and refit is True:
+        raise ValueError(
+            "refit_initializer=True cannot refit a FrozenEstimator; pass what it wraps"
+        )
+    fitted = is_fitted_initializer(source)
+    if not fitted and (frozen or refit is False):
+        raise NotFittedError(
+            f"warm_start_from is a {type(source).__name__} that is not fitted, and "
+            f"{'a frozen one' if frozen else 'refit_initializer=False'} is never fitted here. "
+            "Call its fit first. In a parameter grid write FrozenEstimator(initializer) or "
+            "initializer.theta0_: scikit-learn un-fits the estimators that a grid holds"
+        )
+    if fitted and refit is not True:
+        _check_feature_names(source, wanted)
+        return Start(source.theta0_, source)
+    # Before the long part: a mismatch that the parameters already show.
+    parameters = source.get_params(deep=False)
+    wanted.check(
+        {
+            "hidden_layer_sizes": layer_sizes(parameters["hidden_layer_sizes"]),
+            **{k: parameters[k] for k in ("n_classes", "activation", "batch_norm")},
+        },
+        f"the initializer {type(source).__name__}",
+    )
+    fresh = clone(source)
+    if seed is not None and parameters.get("random_state", seed) is None:
+        fresh.set_params(random_state=seed)
+    initializer = check_memory(memory).cache(_fit)(fresh, X)
+    return Start(initializer.theta0_, initializer)
+
+
+def _fit(initializer: Any, X: np.ndarray) -> Any:
+    """Fit an initializer: a function of its own, so that joblib.Memory can remember it."""
+    return initializer.fit(X)
+
+
+def _check_feature_names(source: Any, wanted: Wanted) -> None:
+    learned = getattr(source, "feature_names_in_", None)
+    if learned is None or wanted.feature_names is None:
+        return
+    if tuple(learned) != wanted.feature_names:
+        raise ValueError(
+            f"the initializer was fitted on the columns {list(learned)}, but X has "
+            f"{list(wanted.feature_names)}; they must be the same, in the same order"
+        )
