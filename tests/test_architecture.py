@@ -39,12 +39,14 @@ IMPORTS = {
     "_initializer": MATHEMATICS | {"_pretraining", "_tagged", "_validation"},
     # fine-tuning
     "_batches": set(),
+    "_labels": set(),
     "_fine_tuning": {"_batches", "_network", "_theta0"},
     "_warm_start": {"_network", "_persistence", "_tagged", "_theta0", "_validation"},
     "_parameters": {"_fine_tuning", "_network", "_warm_start"},
     "_classifier": {
         "_batches",
         "_fine_tuning",
+        "_labels",
         "_network",
         "_parameters",
         "_tagged",
