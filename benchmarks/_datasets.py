@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from _mnist_files import MNIST_FILES, check_digests, decode_idx, save_folder
-from _mnist_sources import SourceError, cache_folder, mnist_sources
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
+
+from _mnist_files import MNIST_FILES, check_digests, decode_idx, save_folder
+from _mnist_sources import SourceError, cache_folder, mnist_sources
 
 __all__ = [
     "DATASETS",

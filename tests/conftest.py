@@ -3,9 +3,10 @@
 import hashlib
 from urllib.error import URLError
 
-import _mnist_sources
 import numpy as np
 import pytest
+
+import _mnist_sources
 from _mnist_files import MNIST_FILES, IdxFile, encode_idx
 from mnist_stand_in import raises
 

@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+
 from _mnist_files import MNIST_FILES, decode_idx
 
 

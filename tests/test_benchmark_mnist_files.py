@@ -8,9 +8,10 @@ import stat
 import sys
 import threading
 
-import _mnist_files
 import numpy as np
 import pytest
+
+import _mnist_files
 from _mnist_files import (
     MNIST_FILES,
     IdxFile,
