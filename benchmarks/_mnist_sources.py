@@ -141,8 +141,8 @@ def read_openml(data_home: str | Path | None = None) -> dict[str, bytes]:
     dict of str to bytes
         Raw IDX files, rebuilt from the arrays.
     """
-    # liac-arff takes half a minute, once. The faster parser needs pandas, is broken for labels
-    # that look like numbers with some of its versions, and then deletes the user's download.
+    # liac-arff takes half a minute, once. The faster parser needs pandas, failed with its 3.1 on
+    # labels that look like numbers, and such a failure deletes the download from the cache.
     fetch = partial(
         fetch_openml, as_frame=False, return_X_y=True, parser="liac-arff", n_retries=1, delay=0.5
     )
