@@ -31,11 +31,10 @@ _DEFAULTS: dict[str, Any] = {
 class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     """A multi-layer perceptron that can start from learned initial weights.
 
-    Trains all parameters by cross entropy, from fresh Xavier or He weights or from the
-    theta0 that an :class:`MMDInitializer` learned from unlabelled data, and keeps the
-    parameters of the epoch with the lowest validation loss. The defaults are the fine-tuning
-    protocol of [1]_, section 5. The training itself is a
-    :class:`skorch.NeuralNetClassifier`, at hand as ``net_``.
+    Trains all parameters by cross entropy, from fresh weights or from the theta0 that an
+    :class:`MMDInitializer` learned from unlabelled data, and keeps the parameters of the epoch
+    with the lowest validation loss. The defaults are the fine-tuning protocol of [1]_. The
+    training itself is a :class:`skorch.NeuralNetClassifier`, at hand as ``net_``.
 
     Parameters
     ----------
@@ -92,8 +91,8 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA where there is one.
     random_state : int, RandomState instance or None, default=None
-        Of fresh weights, the validation split and the order of the rows; and of an
-        initializer that is fitted here and whose own ``random_state`` is None.
+        Of fresh weights, the validation split, the order of the rows, and an initializer
+        that is fitted here and whose own ``random_state`` is None.
     verbose : int, default=0
         1 prints skorch's table, a line an epoch.
 
@@ -116,8 +115,7 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     validation_loss_curve_ : list of float or None
         Validation loss an epoch.
     best_epoch_ : int or None
-        Epoch whose parameters are kept, from 0; the last one without validation; None when
-        there were no epochs.
+        Epoch whose parameters are kept, from 0; the last one without validation.
     best_validation_loss_ : float or None
         Its validation loss.
     n_iter_ : int
@@ -263,10 +261,9 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         self.initializer_ = start.initializer
         self.n_iter_ = len(net.history)
         best = dict(net.callbacks_)["best_epoch"]
-        validated = best.epoch_ is not None
         last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
-        self.best_epoch_ = best.epoch_ if validated else last_epoch
-        self.best_validation_loss_ = float(best.loss_) if validated else None
+        self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
+        self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -327,8 +324,8 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
 
     def _fresh(self, seed: int) -> Theta0:
         """Xavier or He weights."""
-        given = {name: getattr(self, name) for name in _DEFAULTS}
-        chosen = {k: _DEFAULTS[k] if v is None else v for k, v in given.items()}
+        given = ((name, getattr(self, name)) for name in _DEFAULTS)
+        chosen = _DEFAULTS | {name: value for name, value in given if value is not None}
         architecture = Architecture(
             n_features=self.n_features_in_,
             n_classes=len(self.classes_),
