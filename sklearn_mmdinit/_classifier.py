@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._batches import Rows
-from ._fine_tuning import NetAttributes, build_net, private_randomness, torch_device
+from ._fine_tuning import NetAttributes, build_net, torch_device, train
 from ._labels import indices_of, learn_classes
 from ._network import MLP, initialize_, theta0_from_module
 from ._parameters import RoutedParameters, check_parameters
@@ -228,12 +228,6 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         start = self._start(X_given, X, initializer_seed)
         theta0 = start.theta0 or self._fresh(weight_seed)
         rows = self._rows(X, y, split_seed)
-        if theta0.architecture.batch_norm and min(len(rows), self.batch_size) < 2:
-            raise ValueError(
-                "batch_norm=True needs at least 2 training rows a batch, got "
-                f"{len(rows)} training rows and batch_size={self.batch_size}"
-            )
-        device = torch_device(self.device)
         net = build_net(
             theta0,
             optimizer=self.optimizer,
@@ -242,19 +236,11 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
             max_iter=self.max_iter,
             callbacks=self.callbacks,
             skorch_params=self.skorch_params,
-            device=device,
+            device=torch_device(self.device),
             seed=batch_seed,
             verbose=self.verbose,
         )
-        with private_randomness(
-            batch_seed, device, needed=bool(self.callbacks or self.skorch_params)
-        ):
-            net.fit(rows, None)
-        if not all(bool(p.isfinite().all()) for p in net.module_.parameters()):
-            raise ValueError(
-                "the weights are no longer finite after training; lower learning_rate_init="
-                f"{self.learning_rate_init!r} or standardise X"
-            )
+        train(net, rows, seed=batch_seed, foreign=bool(self.callbacks or self.skorch_params))
 
         self.net_ = net
         self.theta0_ = theta0

@@ -29,9 +29,8 @@ __all__ = [
     "ROUTED_PREFIXES",
     "NetAttributes",
     "build_net",
-    "private_randomness",
-    "threads_for",
     "torch_device",
+    "train",
 ]
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -142,7 +141,7 @@ def torch_device(device: Any) -> torch.device:
 
 
 @contextmanager
-def private_randomness(seed: int, device: torch.device, needed: bool) -> Iterator[None]:
+def _private_randomness(seed: int, device: torch.device, needed: bool) -> Iterator[None]:
     """Seed PyTorch's global generators for a while, and leave them as they were.
 
     Our own draws come from generators of their own. Only what a caller brought, a callback
@@ -159,7 +158,7 @@ def private_randomness(seed: int, device: torch.device, needed: bool) -> Iterato
 
 
 @contextmanager
-def threads_for(architecture: Architecture, batch_size: int) -> Iterator[None]:
+def _threads_for(architecture: Architecture, batch_size: int) -> Iterator[None]:
     """One thread for products too small to share, as many as before for others.
 
     At the paper's size a second thread gains a few per cent on an idle machine, and on a
@@ -254,6 +253,45 @@ def build_net(
         verbose=verbose,
         **{**defaults, **params},
     )
+
+
+def train(net: NeuralNetClassifier, rows: Rows, *, seed: int, foreign: bool) -> None:
+    """Fit a net on rows.
+
+    Parameters
+    ----------
+    net : NeuralNetClassifier
+        From :func:`build_net`.
+    rows : Rows
+        With the rows for validation, where there are any.
+    seed : int
+        Of PyTorch's global generators, as far as they are used.
+    foreign : bool
+        Whether the net holds anything that may draw from them.
+
+    Raises
+    ------
+    ValueError
+        If batch norm would meet a batch of one row, or the weights do not stay finite.
+    """
+    architecture: Architecture = net.module__theta0.architecture
+    if architecture.batch_norm and min(len(rows), net.batch_size) < 2:
+        raise ValueError(
+            "batch_norm=True needs at least 2 training rows a batch, got "
+            f"{len(rows)} training rows and batch_size={net.batch_size}"
+        )
+    device = torch.device(net.device)
+    with (
+        _private_randomness(seed, device, needed=foreign),
+        _threads_for(architecture, net.batch_size),
+    ):
+        net.fit(rows, None)
+        finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())
+    if not finite:
+        raise ValueError(
+            "the weights are no longer finite after training; lower learning_rate_init="
+            f"{net.lr!r} or standardise X"
+        )
 
 
 class NetAttributes:
