@@ -7,6 +7,7 @@ by this script into its own output folder; like any pickle, do not put another's
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +52,12 @@ class Pretrained:
 
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
+        best_loss = float(self.initializer.best_loss_)
         return {
             "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
-            "best_loss": float(self.initializer.best_loss_),
+            # Infinite while no window has ended, which JSON has no word for.
+            "best_loss": best_loss if math.isfinite(best_loss) else None,
             "seconds": round(self.seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,

@@ -281,8 +281,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     summaries = summarize(scores)
     paper = bench.dataset.name == "mnist"
-    for kind in TABLES:
-        print(as_text(build_table(kind, summaries, paper=paper)), end="\n\n")
+    tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
+    for table in tables:
+        if table.rows:  # no gain without a pair, no std over one task
+            print(as_text(table), end="\n\n")
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
     settings |= {"hidden_layer_sizes": bench.settings.hidden_layer_sizes, "device": options.device}
