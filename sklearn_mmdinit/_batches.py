@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,15 +57,15 @@ class _Batches:
         self.rows = rows
         self.shuffle = shuffle
         self.generator = torch.Generator().manual_seed(seed)
-        starts = list(range(0, len(rows), batch_size))
-        left_over = len(rows) - starts[-1] if starts else 0
-        # Batch norm cannot train on a batch of one row: it joins the batch before.
-        if len(starts) > 1 and (
-            (drop_last and left_over < batch_size) or (join_last and left_over == 1)
-        ):
+        n_rows = len(rows)
+        starts = list(range(0, n_rows, batch_size))
+        left_over = n_rows % batch_size
+        if len(starts) > 1 and drop_last and left_over:
+            n_rows = starts.pop()
+        elif len(starts) > 1 and join_last and left_over == 1:
+            # Batch norm cannot train on a batch of one row: it joins the batch before.
             starts.pop()
-        last_stop = starts[-1] + batch_size if drop_last and starts else len(rows)
-        self.bounds = list(zip(starts, [*starts[1:], last_stop], strict=True))
+        self.bounds = list(pairwise([*starts, n_rows]))
 
     def __len__(self) -> int:
         return len(self.bounds)

@@ -218,7 +218,7 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         """
         X_given = X
         check_parameters(self)
-        X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
+        X, y = self._validated(X, y, ensure_min_samples=2)
         self.classes_, y = learn_classes(y)
         # Always the same draws in the same order: two fits that differ in warm_start_from
         # alone have the same split and batches, and can be compared pair by pair.
@@ -266,7 +266,7 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, reset=False)
+        X = self._validated(X, reset=False)
         return self.net_.predict_proba(Rows(X))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -284,6 +284,10 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         """
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
+
+    def _validated(self, *arrays: Any, **checks: Any) -> Any:
+        with np.errstate(over="ignore"):  # too large for float32: the check itself reports it
+            return validate_data(self, *arrays, dtype=np.float32, **checks)
 
     def _start(self, X_given: Any, X: np.ndarray, seed: int) -> Start:
         """What ``warm_start_from`` stands for, checked against X, y and the parameters."""
@@ -336,5 +340,5 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
             raise ValueError(
                 f"validation_split as a tuple must be (X_val, y_val), got {len(pair)} items"
             )
-        X, y = validate_data(self, *pair, dtype=np.float32, reset=False)
+        X, y = self._validated(*pair, reset=False)
         return Rows(X, indices_of(y, self.classes_))

@@ -100,6 +100,8 @@ def layer_sizes(value: Any) -> tuple[int, ...]:
 
 def is_initializer(source: Any) -> bool:
     """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
+    if isinstance(source, FrozenEstimator):
+        source = source.estimator
     if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
         return False
     parameters = source.get_params(deep=False)

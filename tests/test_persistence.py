@@ -53,7 +53,7 @@ def test_a_fitted_estimator_can_be_saved(path):
 
 
 def test_saving_what_has_no_theta0_is_an_error(path):
-    with pytest.raises(TypeError, match="fitted estimator with theta0_.*SimpleNamespace"):
+    with pytest.raises(TypeError, match=r"fitted estimator with theta0_.*SimpleNamespace"):
         save_theta0(path, SimpleNamespace())
     assert not path.exists()
 

@@ -1,0 +1,511 @@
+"""MLPClassifier: the training that it promises, and its answers to bad input."""
+
+import copy
+import pickle
+import time
+
+import numpy as np
+import pytest
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, ShuffleSplit
+from sklearn.neural_network import MLPClassifier as SklearnMLP
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skorch import NeuralNetClassifier
+from skorch.callbacks import Callback, EarlyStopping
+from torch.utils.data import DataLoader
+
+from sklearn_mmdinit._batches import Rows, batches
+from sklearn_mmdinit._classifier import MLPClassifier
+from sklearn_mmdinit._validation import split_rows
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return (X[:300] / 16).astype(np.float32), y[:300]
+
+
+def small(**params):
+    return MLPClassifier(**{"hidden_layer_sizes": (16,), "random_state": 0, **params})
+
+
+# training
+
+
+def test_it_learns(data):
+    X, y = load_digits(return_X_y=True)
+    clf = small(hidden_layer_sizes=(32, 32), max_iter=20).fit(X[:1200] / 16, y[:1200])
+    assert clf.score(X[1200:] / 16, y[1200:]) > 0.85
+    assert clf.loss_curve_[-1] < 0.5 * clf.loss_curve_[0]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_fitted_attributes(activation, batch_norm, data):
+    X, y = data
+    clf = small(activation=activation, batch_norm=batch_norm, max_iter=3).fit(X, y)
+    assert isinstance(clf.net_, NeuralNetClassifier)
+    assert [w.shape for w in clf.coefs_] == [(64, 16), (16, 10)]
+    assert [b.shape for b in clf.intercepts_] == [(16,), (10,)]
+    assert clf.theta0_.architecture == clf.module_.architecture
+    assert clf.theta0_.architecture.activation == activation
+    assert clf.n_iter_ == len(clf.history_) == len(clf.loss_curve_) == 3
+    assert clf.n_features_in_ == 64
+    assert clf.initializer_ is None
+    proba = clf.predict_proba(X)
+    assert proba.dtype == np.float32
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_one_step_of_gradient_descent_is_the_formula(data):
+    """W - lr * dL/dW of the mean cross entropy, by hand for a network without hidden layer."""
+    X, y = data
+    clf = small(
+        hidden_layer_sizes=(),
+        optimizer="sgd",
+        learning_rate_init=0.5,
+        batch_size=len(X),
+        max_iter=1,
+        validation_split=None,
+    ).fit(X, y)
+    W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
+    logits = X @ W + b
+    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    residual = (P - np.eye(10)[y]) / len(X)
+    np.testing.assert_allclose(clf.coefs_[0], W - 0.5 * X.T @ residual, atol=1e-6)
+    np.testing.assert_allclose(clf.intercepts_[0], b - 0.5 * residual.sum(axis=0), atol=1e-6)
+
+
+def test_no_epochs_leave_the_network_where_it_starts(data):
+    clf = small(max_iter=0).fit(*data)
+    np.testing.assert_array_equal(clf.coefs_[0], clf.theta0_.coefs[0])
+    assert (clf.n_iter_, clf.loss_curve_, clf.best_epoch_) == (0, [], None)
+    assert clf.predict(data[0]).shape == (300,)
+
+
+def test_labels_may_be_strings(data):
+    X, y = data
+    names = np.array([f"digit {label}" for label in y])
+    numbers = small(max_iter=5).fit(X, y)
+    strings = small(max_iter=5).fit(X, names)
+    assert strings.classes_.tolist() == [f"digit {i}" for i in range(10)]
+    assert strings.predict(X).tolist() == [f"digit {i}" for i in numbers.predict(X)]
+
+
+def test_fused_and_plain_optimiser_agree(data):
+    fused = small(max_iter=2).fit(*data)
+    assert fused.net_.optimizer_.defaults["fused"] is True
+    plain = small(max_iter=2).set_params(optimizer__fused=False).fit(*data)
+    for a, b in zip(fused.coefs_, plain.coefs_, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "rmsprop", "sgd", torch.optim.Adagrad])
+def test_optimisers(optimizer, data):
+    clf = small(optimizer=optimizer, max_iter=3, learning_rate_init=1e-2).fit(*data)
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+
+
+# the best epoch
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(data):
+    X, y = data
+    noisy = np.random.default_rng(0).permutation(y)  # nothing to learn: it overfits
+    clf = small(hidden_layer_sizes=(64,), max_iter=8, learning_rate_init=1e-2)
+    clf.fit(X, noisy)
+    losses = clf.validation_loss_curve_
+    assert clf.best_epoch_ == np.argmin(losses) < 7, "the case is worth testing"
+    assert clf.best_validation_loss_ == min(losses)
+    # A run that ends there has the same parameters.
+    shorter = clone(clf).set_params(max_iter=clf.best_epoch_ + 1).fit(X, noisy)
+    for a, b in zip(clf.coefs_, shorter.coefs_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    longer = clone(clf).set_params(validation_split=None).fit(X, noisy)
+    assert longer.best_epoch_ == 7
+    assert longer.best_validation_loss_ is None
+    assert longer.validation_loss_curve_ is None
+
+
+def test_running_statistics_belong_to_the_best_epoch(data):
+    X, y = data
+    pair = (X[200:], np.random.default_rng(0).permutation(y[200:]))
+    clf = small(batch_norm=True, validation_split=pair, max_iter=8, learning_rate_init=0.02)
+    clf.fit(X[:200], y[:200])
+    assert clf.best_epoch_ < 7, "the case is worth testing"
+    proba = clf.predict_proba(pair[0])
+    loss = -np.log(proba[np.arange(100), pair[1]]).mean()
+    assert loss == pytest.approx(clf.best_validation_loss_, rel=1e-4)
+
+
+# validation_split
+
+
+def test_a_given_pair_validates(data):
+    X, y = data
+    clf = small(validation_split=(X[:50], y[:50]), max_iter=2).fit(X[50:], y[50:])
+    best = clf.predict_proba(X[:50])[np.arange(50), y[:50]]
+    assert -np.log(best).mean() == pytest.approx(clf.best_validation_loss_, rel=1e-4)
+
+
+def test_a_splitter_validates(data):
+    X, y = data
+    fold = np.full(len(X), -1)
+    fold[:50] = 0
+    by_splitter = small(validation_split=PredefinedSplit(fold), max_iter=2).fit(X, y)
+    by_pair = small(validation_split=(X[:50], y[:50]), max_iter=2).fit(X[50:], y[50:])
+    np.testing.assert_array_equal(by_splitter.coefs_[0], by_pair.coefs_[0])
+
+
+def test_a_fraction_is_stratified_where_possible():
+    y = np.repeat([0, 1], [60, 30])
+    train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
+    assert np.bincount(y[valid]).tolist() == [10, 5]
+    assert sorted([*train, *valid]) == list(range(90))
+    # A class of one member, and fewer validation rows than classes: any rows will do.
+    for y in (np.array([0] * 11 + [1]), np.arange(12) % 6):
+        train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
+        assert (len(train), len(valid)) == (10, 2)
+
+
+@pytest.mark.parametrize(
+    "bad", [0, 1, 1.0, -0.5, 5, True, "some", float("nan"), [0.5], np.array([0.2])]
+)
+def test_a_validation_split_that_is_none(bad, data):
+    with pytest.raises(ValueError, match="validation_split must be a float between 0 and 1"):
+        small(validation_split=bad).fit(*data)
+
+
+def test_a_bad_pair(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"labels that y does not: \[77\]"):
+        small(validation_split=(X, np.full(len(X), 77))).fit(X, y)
+    with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
+        small(validation_split=(X[:, 1:], y)).fit(X, y)
+    with pytest.raises(ValueError, match=r"must be \(X_val, y_val\), got 3 items"):
+        small(validation_split=(X, y, y)).fit(X, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        small(validation_split=(np.full_like(X, np.nan), y)).fit(X, y)
+
+
+def test_a_splitter_without_validation_rows(data):
+    class Nothing:
+        def split(self, X, y=None):
+            yield np.arange(len(X)), np.array([], dtype=int)
+
+    with pytest.raises(ValueError, match="300 training and 0 validation rows"):
+        small(validation_split=Nothing()).fit(*data)
+
+
+# randomness
+
+
+def test_the_seed_decides(data):
+    a, b, c = (small(max_iter=2, random_state=seed).fit(*data) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+    assert not np.array_equal(a.coefs_[0], c.coefs_[0])
+
+
+def _draw(net, **kwargs):
+    torch.rand(5)
+    np.random.default_rng()
+
+
+class DrawingCallback(Callback):
+    on_batch_end = staticmethod(_draw)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"callbacks": [DrawingCallback()]},
+        {"skorch_params": {"iterator_train": DataLoader}},
+    ],
+    ids=["plain", "callback", "DataLoader"],
+)
+def test_global_generators_are_not_touched(params, data):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    a = small(max_iter=2, **params).fit(*data)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert all(np.array_equal(x, y) for x, y in zip(np.random.get_state(), numpy_state))  # noqa: B905, NPY002
+    torch.manual_seed(12345)
+    b = small(max_iter=2, **params).fit(*data)
+    torch.set_rng_state(torch_state)
+    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+
+
+def test_threads_do_not_disturb_each_other(data):
+    alone = [small(max_iter=2, random_state=seed).fit(*data).coefs_[0] for seed in range(4)]
+    together = Parallel(n_jobs=2, backend="threading")(
+        delayed(small(max_iter=2, random_state=seed).fit)(*data) for seed in range(4)
+    )
+    for expected, clf in zip(alone, together, strict=True):
+        np.testing.assert_allclose(clf.coefs_[0], expected, atol=1e-6)
+
+
+def test_the_number_of_threads_is_put_back(data):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        small(max_iter=1).fit(*data)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# batches
+
+
+def test_batches_cover_every_row_once_in_a_new_order():
+    X = np.arange(23, dtype=np.float32)[:, None]
+    iterator = batches(Rows(X, np.arange(23)), 5, shuffle=True, seed=0)
+    orders = [torch.cat([y for _, y in iterator]).tolist() for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(23))
+    for Xi, yi in iterator:
+        np.testing.assert_array_equal(Xi[:, 0], yi)
+    assert [len(y) for _, y in iterator] == [5, 5, 5, 5, 3]
+    assert len(iterator) == 5
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "sizes"),
+    [
+        (11, {}, [5, 5, 1]),
+        (11, {"join_last": True}, [5, 6]),
+        (12, {"join_last": True}, [5, 5, 2]),
+        (10, {"join_last": True}, [5, 5]),
+        (11, {"drop_last": True}, [5, 5]),
+        (10, {"drop_last": True}, [5, 5]),
+        (3, {}, [3]),
+        (0, {}, []),
+    ],
+)
+def test_sizes_of_batches(n, options, sizes):
+    rows = Rows(np.zeros((n, 2), np.float32))
+    assert [len(X) for X, _ in batches(rows, 5, **options)] == sizes
+
+
+def test_batch_norm_with_a_last_batch_of_one_row(data):
+    X, y = data
+    clf = small(batch_norm=True, batch_size=10, validation_split=None, max_iter=1)
+    clf.fit(X[:101], y[:101])
+    assert clf.history_[0]["train_batch_count"] == 10
+
+
+def test_batch_norm_needs_two_rows_a_batch(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"at least 2 training rows a batch.*batch_size=1"):
+        small(batch_norm=True, batch_size=1).fit(X, y)
+    with pytest.raises(ValueError, match="got 1 training rows"):
+        small(batch_norm=True).fit(X[:2], y[:2])
+
+
+def test_read_only_arrays_and_views(data):
+    X, y = data
+    expected = small(max_iter=1, validation_split=None).fit(X, y)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    for given in (frozen, np.asfortranarray(X), X[::-1].copy()[::-1], X.tolist()):
+        clf = small(max_iter=1, validation_split=None).fit(given, y)
+        np.testing.assert_array_equal(clf.coefs_[0], expected.coefs_[0])
+        np.testing.assert_array_equal(clf.predict(given), expected.predict(X))
+
+
+# skorch
+
+
+def test_parameters_of_skorch_can_be_set_and_searched(data):
+    mine = {"optimizer__weight_decay": 0.1}
+    clf = small(skorch_params=mine, max_iter=1)
+    clf.set_params(
+        optimizer__weight_decay=0.2,
+        criterion__label_smoothing=0.1,
+        iterator_train__shuffle=False,
+        iterator_valid__batch_size=7,
+        callbacks__valid_loss=None,
+    )
+    assert mine == {"optimizer__weight_decay": 0.1}, "the caller's dict is left alone"
+    assert clf.get_params()["optimizer__weight_decay"] == 0.2
+    assert "optimizer__weight_decay" not in clf.get_params(deep=False)
+    assert clone(clf).get_params()["criterion__label_smoothing"] == 0.1
+    clf.set_params(callbacks__valid_loss=None)
+    pipe = make_pipeline(StandardScaler(), small(max_iter=1))
+    grid = {"mlpclassifier__optimizer__weight_decay": [0.0, 10.0]}
+    search = GridSearchCV(pipe, grid, cv=2).fit(*data)
+    net = search.best_estimator_[-1].net_
+    assert net.optimizer_.param_groups[0]["weight_decay"] in (0.0, 10.0)
+    assert len(set(search.cv_results_["mean_test_score"])) == 2, "the parameter has an effect"
+
+
+def test_unknown_parameters_of_skorch(data):
+    with pytest.raises(TypeError, match="nonsense"):
+        small().set_params(optimizer__nonsense=1).fit(*data)
+    with pytest.raises(ValueError, match="nonsense"):
+        small(skorch_params={"nonsense": 1}).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [("lr", "learning_rate_init"), ("max_epochs", "max_iter"), ("module", "hidden")],
+)
+def test_skorch_params_that_have_a_name_here(key, ours, data):
+    with pytest.raises(ValueError, match=f"may not hold '{key}'.*{ours}"):
+        small(skorch_params={key: 1}).fit(*data)
+
+
+class Recorder(Callback):
+    def on_train_begin(self, net, **kwargs):
+        self.epochs_ = 0
+
+    def on_epoch_end(self, net, **kwargs):
+        self.epochs_ += 1
+
+
+def test_callbacks_run_on_copies(data):
+    mine = Recorder()
+    clf = small(callbacks=[("recorder", mine)], max_iter=3).fit(*data)
+    assert not hasattr(mine, "epochs_")
+    assert dict(clf.net_.callbacks_)["recorder"].epochs_ == 3
+    assert clone(clf).callbacks[0][1] is not mine
+
+
+def test_early_stopping_of_skorchs(data):
+    stop = EarlyStopping(patience=2, threshold=100, threshold_mode="abs", sink=lambda text: None)
+    clf = small(callbacks=[stop], max_iter=50).fit(*data)
+    assert clf.n_iter_ == 3
+
+
+def test_the_net_itself_predicts_indices(data):
+    X, y = data
+    clf = small(max_iter=3).fit(X, y.astype(str))
+    np.testing.assert_array_equal(clf.classes_[clf.net_.predict(X)], clf.predict(X))
+
+
+def test_pickle(data):
+    clf = small(max_iter=2).fit(*data)
+    for copied in (pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf)):
+        np.testing.assert_array_equal(copied.predict_proba(data[0]), clf.predict_proba(data[0]))
+        assert copied.loss_curve_ == clf.loss_curve_
+    assert len(pickle.dumps(clf)) < data[0].nbytes, "the data do not travel with the model"
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_it_prints_when_asked(verbose, data, capsys):
+    small(max_iter=2, verbose=verbose).fit(*data)
+    assert ("train_loss" in capsys.readouterr().out) is bool(verbose)
+
+
+# bad input
+
+BAD_X = {
+    "NaN": (lambda X: np.where(X[0, 2] == X, np.nan, X), "contains NaN"),
+    "infinity": (lambda X: np.where(X[0, 2] == X, np.inf, X), "contains infinity"),
+    "too large": (lambda X: X * 1e300, r"infinity or a value too large for dtype\('float32'\)"),
+    "text": (lambda X: X.astype(str).astype(object) + "x", "could not convert string to float"),
+    "no rows": (lambda X: X[:0], "0 sample"),
+    "one row": (lambda X: X[:1], "1 sample"),
+    "no columns": (lambda X: X[:, :0], "0 feature"),
+    "one axis": (lambda X: X[:, 0], "Expected 2D array, got 1D array"),
+    "three axes": (lambda X: X[:, :, None], "<= 2"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_X.values(), ids=BAD_X)
+def test_bad_X(make, message, data):
+    X = make(data[0].astype(float))
+    with pytest.raises(ValueError, match=message):
+        small().fit(X, data[1][: len(X)])
+
+
+@pytest.mark.parametrize("key", ["NaN", "infinity", "text", "no rows", "one axis"])
+def test_bad_X_to_predict(key, data):
+    make, message = BAD_X[key]
+    clf = small(max_iter=1).fit(*data)
+    with pytest.raises(ValueError, match=message):
+        clf.predict(make(data[0].astype(float)))
+
+
+def test_wrong_number_of_features(data):
+    clf = small(max_iter=1).fit(*data)
+    with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
+        clf.predict_proba(data[0][:, 1:])
+
+
+def test_bad_y(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"at least two classes.*one class: \[3\]"):
+        small().fit(X, np.full(len(X), 3))
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        small().fit(X, y + 0.5)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        small().fit(X, y[1:])
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        small().fit(X, np.where(y == 0, np.nan, y))
+
+
+BAD_PARAMETERS = {
+    "hidden_layer_sizes": [0, (4, -1), (4, 2.5), "many", (True,), ((1,), (2, 3))],
+    "activation": ["sigmoid", 1],
+    "batch_norm": ["yes", 1],
+    "init": ["zeros", None, 0],
+    "refit_initializer": ["always", 1, None],
+    "optimizer": ["adamax", None, torch.nn.Linear, torch.optim],
+    "max_iter": [-1, 2.5, "ten"],
+    "batch_size": [0, 2.5, None],
+    "learning_rate_init": [0, -1.0, "fast"],
+    "callbacks": ["disable", Recorder()],
+    "skorch_params": [[], "lr"],
+    "device": ["abacus", 1.5],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in BAD_PARAMETERS for value in BAD_PARAMETERS[name]]
+)
+def test_bad_parameters_are_named(name, value, data):
+    clf = small(**{name: value})  # the constructor only assigns
+    with pytest.raises((ValueError, TypeError), match=name):
+        clf.fit(*data)
+
+
+def test_weights_that_do_not_stay_finite(data):
+    X, y = data
+    clf = small(learning_rate_init=1e30, optimizer="sgd", validation_split=None)
+    with pytest.raises(ValueError, match=r"no longer finite.*lower learning_rate_init=1e\+30"):
+        clf.fit(X, y)
+
+
+# speed
+
+
+def test_no_slower_than_scikit_learn():
+    """The ratio in one run; benchmarks/speed.py measures it at more sizes."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(240, 784)).astype(np.float32), rng.integers(0, 2, 240)
+    theirs = SklearnMLP(
+        (392,) * 3, batch_size=50, max_iter=10, alpha=0, n_iter_no_change=99, random_state=0,
+        early_stopping=True, validation_fraction=1 / 6,
+    )  # fmt: skip
+    ours = MLPClassifier(random_state=0)
+
+    def seconds(estimator):
+        start = time.perf_counter()
+        estimator.fit(X, y)
+        return time.perf_counter() - start
+
+    with pytest.warns(match="Maximum iterations"):
+        pairs = [(seconds(ours), seconds(theirs)) for _ in range(5)]
+    # The fastest of five: whatever else runs on the machine only adds.
+    assert min(a for a, _ in pairs) < 1.5 * min(b for _, b in pairs)
+
+
+def test_a_random_splitter_is_seeded_by_itself(data):
+    splitter = ShuffleSplit(1, test_size=0.2, random_state=3)
+    a, b = (small(validation_split=splitter, max_iter=1).fit(*data) for _ in range(2))
+    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
