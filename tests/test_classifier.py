@@ -210,6 +210,20 @@ def test_the_seed_decides(data):
     assert not np.array_equal(a.coefs_[0], c.coefs_[0])
 
 
+@pytest.mark.parametrize("iterator", [{}, {"iterator_train": DataLoader}])
+def test_rows_are_shuffled_by_the_seed(iterator, data):
+    start = small(max_iter=0).fit(*data).theta0_
+
+    def weights(seed, **params):
+        clf = small(warm_start_from=start, random_state=seed, validation_split=None, max_iter=1)
+        return clf.set_params(skorch_params=iterator, **params).fit(*data).coefs_[0]
+
+    assert not np.array_equal(weights(0), weights(1))
+    np.testing.assert_array_equal(weights(0), weights(0))
+    in_order = {"iterator_train__shuffle": False}
+    np.testing.assert_array_equal(weights(0, **in_order), weights(1, **in_order))
+
+
 def _draw(net, **kwargs):
     torch.rand(5)
     np.random.default_rng()
@@ -334,7 +348,7 @@ def test_parameters_of_skorch_can_be_set_and_searched(data):
     assert clf.get_params()["optimizer__weight_decay"] == 0.2
     assert "optimizer__weight_decay" not in clf.get_params(deep=False)
     assert clone(clf).get_params()["criterion__label_smoothing"] == 0.1
-    clf.set_params(callbacks__valid_loss=None)
+    assert clf.set_params(optimizer__eps=1e-7).get_params()["optimizer__weight_decay"] == 0.2
     pipe = make_pipeline(StandardScaler(), small(max_iter=1))
     grid = {"mlpclassifier__optimizer__weight_decay": [0.0, 10.0]}
     search = GridSearchCV(pipe, grid, cv=2).fit(*data)
