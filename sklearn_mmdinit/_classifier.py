@@ -144,7 +144,7 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     >>> from sklearn_mmdinit import MLPClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = make_pipeline(
-    ...     StandardScaler(), MLPClassifier((32, 32), max_iter=30, random_state=0)
+    ...     StandardScaler(), MLPClassifier((32, 32), learning_rate_init=0.01, random_state=0)
     ... )
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
