@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._batches import Rows
-from ._fine_tuning import NetAttributes, build_net, torch_device, train
+from ._fine_tuning import NetAttributes, build_net, train
 from ._labels import indices_of, learn_classes
-from ._network import MLP, initialize_, theta0_from_module
+from ._network import MLP, initialize_, theta0_from_module, torch_device
 from ._parameters import RoutedParameters, check_parameters
 from ._theta0 import Architecture, Theta0
 from ._validation import split_rows
@@ -225,9 +225,9 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         split_seed, batch_seed, weight_seed, initializer_seed = map(int, draws)
 
+        rows = self._rows(X, y, split_seed)
         start = self._start(X_given, X, initializer_seed)
         theta0 = start.theta0 or self._fresh(weight_seed)
-        rows = self._rows(X, y, split_seed)
         net = build_net(
             theta0,
             optimizer=self.optimizer,

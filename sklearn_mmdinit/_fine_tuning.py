@@ -25,11 +25,11 @@ from ._network import module_from_theta0, theta0_from_module
 from ._theta0 import Architecture, Theta0
 
 __all__ = [
-    "OPTIMIZERS",
     "ROUTED_PREFIXES",
     "NetAttributes",
     "build_net",
-    "torch_device",
+    "check_skorch_params",
+    "find_optimizer",
     "train",
 ]
 
@@ -122,24 +122,6 @@ class BestEpoch(Callback):
                 target.copy_(source)
 
 
-def torch_device(device: Any) -> torch.device:
-    """The device a name stands for; "auto" takes CUDA where there is one.
-
-    Raises
-    ------
-    ValueError
-        If PyTorch does not know the name.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(
-            f"device must be 'auto' or a device of PyTorch's ('cpu', 'cuda', ...), got {device!r}"
-        ) from error
-
-
 @contextmanager
 def _private_randomness(seed: int, device: torch.device, needed: bool) -> Iterator[None]:
     """Seed PyTorch's global generators for a while, and leave them as they were.
@@ -176,7 +158,8 @@ def _threads_for(architecture: Architecture, batch_size: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
+    """The optimiser a name stands for, or the class itself; a ValueError otherwise."""
     if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer):
         return optimizer
     if isinstance(optimizer, str) and optimizer in OPTIMIZERS:
@@ -187,14 +170,13 @@ def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
     )
 
 
-def _checked(skorch_params: Mapping[str, Any] | None) -> dict[str, Any]:
-    params = dict(skorch_params or {})
+def check_skorch_params(params: Mapping[str, Any]) -> None:
+    """Raise a ValueError if an argument for skorch is one that MLPClassifier sets itself."""
     if taken := sorted(params.keys() & _OWNED.keys()):
         raise ValueError(
             f"skorch_params may not hold {taken[0]!r}, which follows from MLPClassifier's "
             f"own {_OWNED[taken[0]]!r}"
         )
-    return params
 
 
 def build_net(
@@ -210,15 +192,9 @@ def build_net(
     seed: int,
     verbose: int,
 ) -> NeuralNetClassifier:
-    """A skorch net that starts at theta0 and trains on Rows; not yet fitted.
-
-    Raises
-    ------
-    ValueError
-        If the optimiser is unknown, or ``skorch_params`` holds what is not its to set.
-    """
-    params = _checked(skorch_params)
-    optimizer_class = _optimizer_class(optimizer)
+    """A skorch net that starts at theta0 and trains on Rows; not yet fitted."""
+    params = dict(skorch_params or {})
+    optimizer_class = find_optimizer(optimizer)
     if (
         optimizer_class in _FUSED
         and device.type in _FUSED_DEVICES

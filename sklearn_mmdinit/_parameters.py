@@ -8,8 +8,8 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ._fine_tuning import OPTIMIZERS, ROUTED_PREFIXES
-from ._network import ACTIVATIONS, INITS
+from ._fine_tuning import ROUTED_PREFIXES, check_skorch_params, find_optimizer
+from ._network import ACTIVATIONS, INITS, torch_device
 from ._warm_start import editable_copy, is_fitted_initializer
 
 __all__ = ["RoutedParameters", "check_parameters"]
@@ -44,11 +44,9 @@ def check_parameters(estimator: Any) -> None:
         )
     if not isinstance(estimator.skorch_params, dict | None):
         raise ValueError(f"skorch_params must be a dict or None, got {estimator.skorch_params!r}")
-    if isinstance(estimator.optimizer, str) and estimator.optimizer not in OPTIMIZERS:
-        raise ValueError(
-            f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
-            f"torch.optim.Optimizer, got {estimator.optimizer!r}"
-        )
+    check_skorch_params(estimator.skorch_params or {})
+    find_optimizer(estimator.optimizer)
+    torch_device(estimator.device)
 
 
 class RoutedParameters(BaseEstimator):

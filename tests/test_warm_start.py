@@ -416,3 +416,20 @@ def test_arrays_that_do_not_fit_each_other(data, fitted):
         start_of(data, {**arrays, "linears.1.weight": np.zeros(4)})
     with pytest.raises(ValueError, match="NaN or infinity"):
         start_of(data, {**arrays, "linears.1.bias": np.full(4, np.inf)})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"optimizer": "adamax"},
+        {"device": "abacus"},
+        {"skorch_params": {"lr": 1}},
+        {"validation_split": 2.0},
+        {"init": "zeros"},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_noticed_before_the_long_part(bad, data):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        MLPClassifier(warm_start_from=CountingInitializer(), **bad).fit(*data)
+    assert fits_seen == []
