@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ __all__ = [
     "initialize_",
     "module_from_theta0",
     "theta0_from_module",
+    "torch_device",
 ]
 
 
@@ -28,13 +30,28 @@ class Activation:
 
     ``derivative`` must itself be differentiable by autograd wherever the activation has
     curvature: the input-output detachment loss is a function of Jacobians.
-    ``derivative_from_output`` gives the same numbers from the activation's output alone,
-    where that is possible, so that the input need not be kept; None elsewhere.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     derivative: Callable[[torch.Tensor], torch.Tensor]
-    derivative_from_output: Callable[[torch.Tensor], torch.Tensor] | None
+
+
+def torch_device(device: Any) -> torch.device:
+    """The device a name stands for; "auto" takes CUDA where there is one.
+
+    Raises
+    ------
+    ValueError
+        If PyTorch does not know the name.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto' or a device of PyTorch's ('cpu', 'cuda', ...), got {device!r}"
+        ) from error
 
 
 def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
@@ -44,11 +61,9 @@ def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
 
 
 ACTIVATIONS: dict[str, Activation] = {
-    "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype), lambda y: (y > 0).to(y.dtype)),
-    "tanh": Activation(
-        torch.tanh, lambda x: 1.0 - torch.tanh(x).square(), lambda y: 1.0 - y.square()
-    ),
-    "gelu": Activation(nn.functional.gelu, _gelu_derivative, None),
+    "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype)),
+    "tanh": Activation(torch.tanh, lambda x: 1.0 - torch.tanh(x).square()),
+    "gelu": Activation(nn.functional.gelu, _gelu_derivative),
 }
 
 
@@ -87,15 +102,21 @@ class MLP(nn.Module):
         norm_widths = architecture.hidden_layer_sizes if architecture.batch_norm else ()
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in norm_widths)
 
-    def hidden(self, X: torch.Tensor) -> torch.Tensor:
-        """Activations of the last hidden layer, (n, width); X itself without hidden layers."""
+    def hidden_layers(self, X: torch.Tensor) -> list[torch.Tensor]:
+        """Activations (n, width) of each hidden layer."""
         function = ACTIVATIONS[self.architecture.activation].function
+        layers = []
         for layer, linear in enumerate(self.linears[:-1]):
             X = linear(X)
             if self.architecture.batch_norm:
                 X = self.norms[layer](X)
             X = function(X)
-        return X
+            layers.append(X)
+        return layers
+
+    def hidden(self, X: torch.Tensor) -> torch.Tensor:
+        """Activations of the last hidden layer, (n, width); X itself without hidden layers."""
+        return [X, *self.hidden_layers(X)][-1]
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (n, n_classes) of inputs (n, n_features)."""

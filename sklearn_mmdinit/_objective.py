@@ -3,7 +3,6 @@ r"""The pre-training objective, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ from ._mmd_interval import (
     interval_mmd,
 )
 from ._network import ACTIVATIONS, MLP
-from ._perturbation import perturbed_logits
+from ._perturbation import Workspace, perturbed_logits
 from ._random import StepRandom
 
 __all__ = [
@@ -173,6 +172,7 @@ class MMDObjective:
     estimator: str
     reference: str
     sampler: str
+    workspace: Workspace | None = None
 
     term_names = ("loss", "uniformity", "degeneracy", "detachment")
 
@@ -181,7 +181,13 @@ class MMDObjective:
         n_classes = module.architecture.n_classes
         U = random.simplex(self.n_uniform_samples, n_classes)
         logits = perturbed_logits(
-            module, X, self.n_perturbations, self.perturbation_scale, random, self.sampler
+            module,
+            X,
+            self.n_perturbations,
+            self.perturbation_scale,
+            random,
+            self.sampler,
+            workspace=self.workspace,
         )
         P = logits.softmax(dim=-1)
         terms = (
@@ -189,9 +195,7 @@ class MMDObjective:
             degeneracy(P),
             detachment(module, X),
         )
-        loss = (
-            terms[0] + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
-        )
+        loss = terms[0] + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
         return torch.stack((loss, *terms))
 
 
@@ -205,6 +209,3 @@ class RandomLabelObjective:
         """The loss, a tensor of shape (1,)."""
         labels = random.labels(len(X), module.architecture.n_classes)
         return torch.nn.functional.cross_entropy(module(X), labels).unsqueeze(0)
-
-
-Objective = Callable[[MLP, torch.Tensor, StepRandom], torch.Tensor]

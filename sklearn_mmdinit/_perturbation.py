@@ -27,12 +27,13 @@ from typing import Any
 
 import torch
 
-from ._network import ACTIVATIONS, MLP, Activation
+from ._network import ACTIVATIONS, MLP
 from ._random import StepRandom
 
 __all__ = [
     "SAMPLERS",
     "bias_std",
+    "Workspace",
     "perturbed_logits",
     "semidefinite_cholesky",
     "weight_std",
@@ -41,6 +42,39 @@ __all__ = [
 # A pivot below this fraction of its diagonal entry is rounding: the row is a combination of
 # the rows before it. Float32 products of a few hundred terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
+
+# Numbers of one activation that are worked on at a time on a CPU: 2 MB of float32.
+_CACHED_NUMBERS = 1 << 19
+
+
+Empty = Callable[[str, tuple[int, ...], torch.Tensor], torch.Tensor]
+
+
+def _fresh(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    return like.new_empty(shape)
+
+
+class Workspace:
+    """Buffers of one step that the next step overwrites.
+
+    A step's activations, noises and gradients are some 115 MB at the paper's size. Returned
+    to the system and asked for again every step they would come back as pages to be zeroed,
+    which costs a quarter of the step.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[int, str], torch.Tensor] = {}
+
+    def layer(self, layer: int) -> Empty:
+        """The allocator of one layer: a function of role, shape and a tensor alike."""
+
+        def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+            buffer = self._buffers.get((layer, role))
+            if buffer is None or buffer.shape != shape or buffer.device != like.device:
+                buffer = self._buffers[layer, role] = like.new_empty(shape)
+            return buffer
+
+        return empty
 
 
 def weight_std(n_in: int, scale: float) -> float:
@@ -99,7 +133,11 @@ def _pivot_by_pivot(C: torch.Tensor, floor: torch.Tensor) -> tuple[torch.Tensor,
 
 
 class _GramLinear(torch.autograd.Function):
-    """Pre-activations H W^T + b + L Z of K perturbed copies of a layer."""
+    """K perturbed copies of a layer, H W^T + b + L Z, and the ReLU after it where asked.
+
+    Networks are taken a few at a time, so that what a layer does to them happens in the
+    processor's cache: on two cores memory is slower than the matrix products it feeds.
+    """
 
     @staticmethod
     def forward(
@@ -107,41 +145,73 @@ class _GramLinear(torch.autograd.Function):
         H: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor,
-        Z: torch.Tensor,
+        n_networks: int,
         scale: float,
+        random: StepRandom,
+        relu: bool,
+        empty: Empty,
     ) -> torch.Tensor:
         # H is (K, B, n_in), or (1, B, n_in) where all networks share it: one factorisation.
         n_out, n_in = weight.shape
+        shared, n_rows = len(H) == 1, H.shape[1]
         C = torch.bmm(H, H.mT).mul_(weight_std(n_in, scale) ** 2)
         C += bias_std(n_out, scale) ** 2
         L, independent = semidefinite_cholesky(C)
-        # One product by W for all networks.
-        mean = torch.addmm(bias, H.flatten(0, 1), weight.mT).view(*H.shape[:2], n_out)
-        out = torch.baddbmm(mean.expand(Z.shape), L.expand(len(Z), -1, -1), Z)
-        ctx.save_for_backward(H, weight, Z, L, independent)
-        ctx.scale = scale
+        mean = torch.nn.functional.linear(H, weight, bias) if shared else None
+        Z = empty("noise", (n_networks, n_rows, n_out), H)
+        out = empty("activations", (n_networks, n_rows, n_out), H)
+        for part in _parts(n_networks, n_rows * n_out, H.device):
+            random.normal_(Z[part])
+            target = out[part]
+            if mean is not None:
+                factor = L.expand(len(target), -1, -1)
+                torch.baddbmm(mean.expand_as(target), factor, Z[part], out=target)
+            else:
+                # One product by W for many networks.
+                torch.mm(H[part].flatten(0, 1), weight.mT, out=target.flatten(0, 1))
+                target.baddbmm_(L[part], Z[part]).add_(bias)
+            if relu:
+                target.relu_()
+        ctx.save_for_backward(H, weight, Z, L, independent, out if relu else None)
+        ctx.scale, ctx.empty = scale, empty
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, weight, Z, L, independent = ctx.saved_tensors
-        (G,) = grad_outputs
-        G_shared = G if len(H) == len(G) else G.sum(0, keepdim=True)
-        flat = G_shared.flatten(0, 1)
-        grad_weight = flat.mT @ H.flatten(0, 1)
-        grad_bias = flat.sum(0)
-        grad_H = None
-        if ctx.needs_input_grad[0]:
-            # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z. On the independent rows
-            # C^{-1} L Z = L^{-T} Z; the others add nothing to what they already say.
-            factor = L + torch.diag_embed((~independent).to(L.dtype))
-            inner = torch.bmm(G, Z.mT) * independent[:, None, :]
-            inner = torch.linalg.solve_triangular(factor, inner, upper=False, left=False)
-            if len(H) == 1:
-                inner = inner.sum(0, keepdim=True)
-            grad_H = (flat @ weight).view(H.shape)
-            grad_H.baddbmm_(inner, H, alpha=weight_std(weight.shape[1], ctx.scale) ** 2)
-        return grad_H, grad_weight, grad_bias, None, None
+        H, weight, Z, L, independent, out = ctx.saved_tensors
+        (grad_out,) = grad_outputs
+        n_networks, n_rows, n_out = Z.shape
+        n_in, shared = weight.shape[1], len(H) == 1
+        grad_weight, grad_bias = torch.zeros_like(weight), weight.new_zeros(n_out)
+        grad_H = ctx.empty("gradient", H.shape, H) if ctx.needs_input_grad[0] else None
+        # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z. On the independent rows
+        # C^{-1} L Z = L^{-T} Z; the others add nothing to what these already say.
+        factor = L + torch.diag_embed((~independent).to(L.dtype))
+        noise_weight = weight_std(n_in, ctx.scale) ** 2
+        for part in _parts(n_networks, n_rows * n_out, H.device):
+            G = grad_out[part]
+            if out is not None:
+                G = torch.ops.aten.threshold_backward(G, out[part], 0.0)
+            rows = slice(None) if shared else part
+            G_mean = G.sum(0, keepdim=True) if shared else G
+            flat = G_mean.flatten(0, 1)
+            grad_weight.addmm_(flat.mT, H[rows].flatten(0, 1))
+            grad_bias += flat.sum(0)
+            if grad_H is not None:
+                inner = torch.bmm(G, Z[part].mT) * independent[rows, None, :]
+                inner = torch.linalg.solve_triangular(factor[rows], inner, upper=False, left=False)
+                if shared:
+                    inner = inner.sum(0, keepdim=True)
+                target = grad_H[rows]
+                torch.mm(flat, weight, out=target.flatten(0, 1))
+                target.baddbmm_(inner, H[rows], alpha=noise_weight)
+        return grad_H, grad_weight, grad_bias, None, None, None, None, None
+
+
+def _parts(n_networks: int, size: int, device: torch.device) -> list[slice]:
+    """Slices of networks whose activations, of `size` numbers each, fit a CPU's cache."""
+    n = max(1, _CACHED_NUMBERS // size) if device.type == "cpu" else n_networks
+    return [slice(start, start + n) for start in range(0, n_networks, n)]
 
 
 def _gram(
@@ -151,9 +221,10 @@ def _gram(
     n_networks: int,
     scale: float,
     random: StepRandom,
+    relu: bool,
+    empty: Empty,
 ) -> torch.Tensor:
-    Z = random.normal(n_networks, H.shape[1], weight.shape[0])
-    out: torch.Tensor = _GramLinear.apply(H, weight, bias, Z, scale)
+    out: torch.Tensor = _GramLinear.apply(H, weight, bias, n_networks, scale, random, relu, empty)
     return out
 
 
@@ -164,24 +235,20 @@ def _direct(
     n_networks: int,
     scale: float,
     random: StepRandom,
+    relu: bool,
+    empty: Empty,
 ) -> torch.Tensor:
     n_out, n_in = weight.shape
     weights = random.normal(n_networks, n_out, n_in).mul_(weight_std(n_in, scale)) + weight
     biases = random.normal(n_networks, 1, n_out).mul_(bias_std(n_out, scale)) + bias
-    return torch.baddbmm(biases, H.expand(n_networks, -1, -1), weights.mT)
+    out = torch.baddbmm(biases, H.expand(n_networks, -1, -1), weights.mT)
+    return out.relu() if relu else out
 
 
-def _auto(
-    H: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    n_networks: int,
-    scale: float,
-    random: StepRandom,
-) -> torch.Tensor:
+def _auto(H: torch.Tensor, weight: torch.Tensor, *args: Any) -> torch.Tensor:
     # An output unit costs B normals by gram and n_in + 1 by direct.
-    sampler = _gram if H.shape[1] < weight.shape[1] + 1 else _direct
-    return sampler(H, weight, bias, n_networks, scale, random)
+    sample = _gram if H.shape[1] < weight.shape[1] + 1 else _direct
+    return sample(H, weight, *args)
 
 
 SAMPLERS: dict[str, Callable[..., torch.Tensor]] = {
@@ -197,11 +264,6 @@ def _normalise(H: torch.Tensor, norm: torch.nn.BatchNorm1d) -> torch.Tensor:
     return (H - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
 
 
-def _activate(H: torch.Tensor, activation: Activation) -> torch.Tensor:
-    # ReLU's gradient needs only its output, so the pre-activations can be overwritten.
-    return H.relu_() if activation.function is torch.relu else activation.function(H)
-
-
 def perturbed_logits(
     module: MLP,
     X: torch.Tensor,
@@ -210,6 +272,7 @@ def perturbed_logits(
     random: StepRandom,
     sampler: str = "auto",
     collect: Callable[[torch.Tensor], None] | None = None,
+    workspace: Workspace | None = None,
 ) -> torch.Tensor:
     """Logits of K networks around theta0 on one mini-batch.
 
@@ -232,6 +295,8 @@ def perturbed_logits(
         Key of :data:`SAMPLERS`; all have the same law.
     collect : callable, default=None
         Called with the activations (K, B, width) of each hidden layer.
+    workspace : Workspace, default=None
+        Buffers to reuse. The result and its graph are valid until the next call with it.
 
     Returns
     -------
@@ -239,14 +304,17 @@ def perturbed_logits(
         Logits, one network a slice.
     """
     sample = SAMPLERS[sampler]
-    activation = ACTIVATIONS[module.architecture.activation]
+    batch_norm, activation = module.architecture.batch_norm, module.architecture.activation
+    fused = activation == "relu" and not batch_norm
     H = X.unsqueeze(0)
-    for layer, linear in enumerate(module.linears):
-        H = sample(H, linear.weight, linear.bias, n_networks, scale, random)
-        if layer < len(module.linears) - 1:
-            if module.architecture.batch_norm:
-                H = _normalise(H, module.norms[layer])
-            H = _activate(H, activation)
-            if collect is not None:
-                collect(H)
-    return H
+    for layer, linear in enumerate(module.linears[:-1]):
+        empty = workspace.layer(layer) if workspace else _fresh
+        H = sample(H, linear.weight, linear.bias, n_networks, scale, random, fused, empty)
+        if batch_norm:
+            H = _normalise(H, module.norms[layer])
+        if not fused:
+            H = ACTIVATIONS[activation].function(H)
+        if collect is not None:
+            collect(H)
+    last = module.linears[-1]
+    return sample(H, last.weight, last.bias, n_networks, scale, random, False, _fresh)

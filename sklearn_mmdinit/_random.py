@@ -71,7 +71,10 @@ class StepRandom:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normals of the given shape."""
-        out = torch.empty(shape, device=self.device, dtype=self.dtype)
+        return self.normal_(torch.empty(shape, device=self.device, dtype=self.dtype))
+
+    def normal_(self, out: torch.Tensor) -> torch.Tensor:
+        """Fill a contiguous tensor with standard normals."""
         if self.device.type != "cpu" or out.numel() < _MIN_SPLIT:
             return out.normal_(generator=self._generators[0])
         parts = out.view(-1).chunk(_N_STREAMS)

@@ -36,7 +36,8 @@ IMPORTS = {
     "_objective": {"_mmd", "_mmd_interval", "_network", "_perturbation", "_random", "_theta0"},
     # pre-training
     "_pretraining": MATHEMATICS,
-    "_initializer": MATHEMATICS | {"_pretraining", "_tagged", "_validation"},
+    "_pretrained_base": MATHEMATICS | {"_pretraining", "_tagged"},
+    "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base"},
     # fine-tuning
     "_batches": set(),
     "_labels": set(),

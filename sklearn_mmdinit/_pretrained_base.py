@@ -1,0 +1,271 @@
+"""What the estimators that learn theta0 from unlabelled data have in common."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._network import ACTIVATIONS, INITS, module_from_theta0, torch_device
+from ._pretraining import Objective, PretrainingState, Schedule, initial_state, run_passes
+from ._random import StepRandom
+from ._tagged import tag
+from ._theta0 import Architecture
+
+__all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_positive"]
+
+OUTPUTS = ("passthrough", "hidden")
+
+# The draws of `score` come from step numbers that no training reaches.
+_FIRST_SCORE_STEP = 1 << 31
+
+
+def check_choice(name: str, value: Any, valid: Any) -> None:
+    """Raise a ValueError unless the value is one of the valid strings."""
+    if not isinstance(value, str) or value not in valid:
+        raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+
+
+def check_positive(estimator: Any, *names: str) -> None:
+    """Raise unless these parameters are integers of at least 1."""
+    for name in names:
+        check_scalar(getattr(estimator, name), name, Integral, min_val=1)
+
+
+class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Lifecycle of an initializer: validate, seed, pre-train, store.
+
+    A subclass names its parameters in ``__init__``, checks those of its own in
+    ``_check_own_params`` and builds what is minimised in ``_objective``.
+    """
+
+    hidden_layer_sizes: Any
+    n_classes: int
+    activation: str
+    batch_norm: bool
+    init: str
+    learning_rate_init: float
+    batch_size: int
+    max_iter: int
+    window: int
+    tol: float | None
+    n_iter_no_change: int
+    output: str
+    device: str
+    random_state: Any
+    verbose: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        hidden = self.output == "hidden"
+        tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
+        return tags
+
+    def _check_own_params(self) -> None:
+        """Raise for parameters only the subclass has."""
+
+    def _objective(self) -> Objective:
+        raise TypeError(f"{type(self).__name__} does not say what it minimises")
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn theta0 from unlabelled rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
+            map larger than memory is read a window at a time.
+        y : None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If X or a parameter is not valid, or the loss is not finite in the first window.
+        """
+        X = self._validated(X, reset=True)
+        self._state = self._fresh_state()
+        return self._run(X, self.max_iter)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Train for one more pass; ``max_iter`` calls with one X equal ``fit``, exactly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, the same as before or new ones.
+        y : None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            As for ``fit``.
+        """
+        first = not hasattr(self, "_state")
+        X = self._validated(X, reset=first)
+        if first:
+            self._state = self._fresh_state()
+        return self._run(X, 1)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Pass X on together with theta0, or map it to hidden activations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        X_out : ndarray
+            X itself in its own dtype, tagged with theta0 for an ``MLPClassifier`` behind
+            this step (``output="passthrough"``); or the activations of the last hidden layer
+            at theta0, float32 of shape (n_samples, hidden_layer_sizes[-1])
+            (``output="hidden"``).
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype="numeric")
+        check_choice("output", self.output, OUTPUTS)
+        if self.output == "passthrough":
+            return tag(X, self.theta0_)
+        module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
+        with torch.no_grad():
+            rows = torch.from_numpy(X.astype(np.float32)).to(torch_device(self.device))
+            hidden: np.ndarray = module.hidden(rows).cpu().numpy()
+        return hidden
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X.
+
+        Returns
+        -------
+        names : ndarray of str objects
+            Those of X, or the class name in lower case and a number for hidden activations.
+        """
+        if self.output == "hidden":
+            check_is_fitted(self)
+            prefix = type(self).__name__.lower()
+            width = self.theta0_.coefs[-1].shape[0]
+            return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
+        names: np.ndarray = super().get_feature_names_out(input_features)
+        return names
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean loss at theta0, so that higher is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, taken in mini-batches of ``batch_size`` in their order; an
+            incomplete last one is left out.
+        y : None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        score : float
+            The same for every call: the perturbations are those of ``random_state``.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        device = torch_device(self.device)
+        # In training mode, as the loss is while it is learned, on a copy of the parameters.
+        module = module_from_theta0(self.theta0_, device).train()
+        objective, random = self._objective(), StepRandom(self._state.seed, device)
+        batch_size = min(self.batch_size, len(X))
+        n_batches = len(X) // batch_size
+        total = 0.0
+        with torch.no_grad():
+            for i in range(n_batches):
+                rows = X[i * batch_size : (i + 1) * batch_size].astype(np.float32)
+                batch = torch.from_numpy(rows).to(device)
+                total += float(objective(module, batch, random.at(_FIRST_SCORE_STEP + i))[0])
+        return -total / n_batches
+
+    def _validated(self, X: Any, reset: bool) -> np.ndarray:
+        self._check_params()
+        # Two rows: with one there is no mini-batch over which classes could be spread.
+        X = validate_data(
+            self, X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2
+        )
+        return np.asarray(X)
+
+    def _check_params(self) -> None:
+        sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object))
+        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+            raise ValueError(
+                f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
+            )
+        check_scalar(self.n_classes, "n_classes", Integral, min_val=2)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("init", self.init, INITS)
+        check_choice("output", self.output, OUTPUTS)
+        if not isinstance(self.batch_norm, bool | np.bool_):
+            raise ValueError(f"batch_norm must be True or False, got {self.batch_norm!r}")
+        check_positive(self, "batch_size", "window", "n_iter_no_change")
+        if self.batch_norm and self.batch_size < 2:
+            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+        check_scalar(self.max_iter, "max_iter", Integral, min_val=0)
+        check_scalar(
+            self.learning_rate_init,
+            "learning_rate_init",
+            Real,
+            min_val=0,
+            include_boundaries="neither",
+        )
+        if self.tol is not None:
+            check_scalar(self.tol, "tol", Real, min_val=0)
+        torch_device(self.device)
+        self._check_own_params()
+
+    def _fresh_state(self) -> PretrainingState:
+        architecture = Architecture(
+            n_features=self.n_features_in_,
+            hidden_layer_sizes=tuple(int(w) for w in np.atleast_1d(self.hidden_layer_sizes)),
+            n_classes=int(self.n_classes),
+            activation=self.activation,
+            batch_norm=bool(self.batch_norm),
+        )
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return initial_state(architecture, self.init, seed)
+
+    def _run(self, X: np.ndarray, n_passes: int) -> Self:
+        objective = self._objective()
+        schedule = Schedule(
+            self.learning_rate_init,
+            self.batch_size,
+            self.window,
+            self.tol,
+            self.n_iter_no_change,
+        )
+        device = torch_device(self.device)
+        state = run_passes(self._state, X, objective, schedule, n_passes, device, self.verbose)
+        self.theta0_ = state.result()
+        self.coefs_ = self.theta0_.coefs
+        self.intercepts_ = self.theta0_.intercepts
+        self.history_ = state.records(objective.term_names, self.window)
+        self.loss_curve_ = [record["loss"] for record in self.history_]
+        self.best_loss_ = min(self.loss_curve_, default=np.inf)
+        self.n_iter_ = state.n_passes
+        return self

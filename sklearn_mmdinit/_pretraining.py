@@ -1,0 +1,262 @@
+"""The pre-training loop: windows of steps, the best snapshot, exact resumption.
+
+Between passes everything lives in a :class:`PretrainingState` of NumPy arrays and numbers.
+With draws that depend on (seed, step) alone, a state saved after a pass and continued later
+gives the same parameters as a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from ._network import MLP, initialize_, module_from_theta0, theta0_from_module
+from ._random import StepRandom, permutation
+from ._theta0 import Architecture, Theta0
+
+__all__ = ["Objective", "PretrainingState", "Schedule", "initial_state", "run_passes"]
+
+
+class Objective(Protocol):
+    """Loss terms of a mini-batch; the first one is minimised."""
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Name of each term."""
+
+    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+        """Terms, a tensor of shape (len(term_names),)."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and in what portions to train.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Of Adam, with its usual (0.9, 0.999) and no weight decay.
+    batch_size : int
+        Rows a step; at most the rows there are.
+    window : int
+        Steps over which the loss is averaged.
+    tol : float or None
+        Smallest improvement of the window mean that counts; None: never stop early.
+    n_iter_no_change : int
+        Windows without such an improvement after which to stop.
+    """
+
+    learning_rate: float
+    batch_size: int
+    window: int
+    tol: float | None
+    n_iter_no_change: int
+
+
+@dataclass
+class PretrainingState:
+    """All that the next pass needs to know of the ones before it."""
+
+    seed: int
+    current: Theta0
+    moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    step: int = 0
+    n_passes: int = 0
+    window_sum: np.ndarray | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: Theta0 | None = None
+    best_loss: float = math.inf
+    stale_windows: int = 0
+
+    def records(self, names: tuple[str, ...], window: int) -> list[dict[str, float]]:
+        """Means of the windows; of the first one alone, even if it has not ended."""
+        if self.history or self.window_sum is None:
+            return [dict(record) for record in self.history]
+        means = (self.window_sum / (self.step % window)).tolist()
+        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+
+    def result(self) -> Theta0:
+        """Parameters at the end of the best window; the current ones before the first ends."""
+        return self.current if self.best is None else self.best
+
+
+def initial_state(architecture: Architecture, init: str, seed: int) -> PretrainingState:
+    """The state before the first step: fresh random weights."""
+    # A generator of its own: weights must not share numbers with the perturbations.
+    sequence = np.random.SeedSequence(seed, spawn_key=(2,))
+    generator = torch.Generator().manual_seed(int(sequence.generate_state(1)[0]))
+    module = initialize_(MLP(architecture), init, generator)
+    return PretrainingState(seed, theta0_from_module(module))
+
+
+def run_passes(
+    state: PretrainingState,
+    X: np.ndarray,
+    objective: Objective,
+    schedule: Schedule,
+    n_passes: int,
+    device: str | torch.device,
+    verbose: int = 0,
+) -> PretrainingState:
+    """Train for a number of passes over X, in place.
+
+    Parameters
+    ----------
+    state : PretrainingState
+        Where to start; updated and returned.
+    X : ndarray of shape (n, n_features)
+        Unlabelled rows; a memory map is read a window at a time. Each pass visits the rows in
+        a new random order and leaves out the last n modulo batch_size of it.
+    objective : Objective
+        What to minimise.
+    schedule : Schedule
+        Learning rate, batch, window, early stop.
+    n_passes : int
+        Number of passes.
+    device : str or torch.device
+        Where to compute.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Returns
+    -------
+    PretrainingState
+        The same object.
+    """
+    batch_size = min(schedule.batch_size, len(X))
+    steps_a_pass = len(X) // batch_size
+    module = module_from_theta0(state.current, device).train()
+    optimizer = _adam(module, schedule.learning_rate, state)
+    random = StepRandom(state.seed, device)
+    window = _Window(module, objective, optimizer, random)
+    stopped = False
+    with _progress(n_passes * steps_a_pass, verbose) as bar:
+        for _ in range(n_passes):
+            order = permutation(state.seed, state.n_passes, len(X))[: steps_a_pass * batch_size]
+            state.n_passes += 1
+            for rows in _window_rows(order, batch_size, state.step, schedule.window):
+                batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
+                sums = window.run(batches.view(-1, batch_size, X.shape[1]), state.step)
+                n_steps = len(rows) // batch_size
+                if not np.isfinite(sums[0]):
+                    return _diverged(state, schedule)
+                state.step += n_steps
+                bar.update(n_steps)
+                state.window_sum = sums + (0.0 if state.window_sum is None else state.window_sum)
+                if state.step % schedule.window == 0:
+                    stopped = _close_window(state, module, objective, schedule, bar)
+                    if stopped:
+                        break
+            if stopped:
+                break
+    state.current = theta0_from_module(module)
+    state.moments = _moments(module, optimizer)
+    return state
+
+
+def _window_rows(
+    order: np.ndarray, batch_size: int, step: int, window: int
+) -> Iterator[np.ndarray]:
+    """The rows of a pass, up to the end of each window: windows may span passes."""
+    start = 0
+    while start < len(order):
+        n_steps = window - step % window
+        rows = order[start : start + n_steps * batch_size]
+        yield rows
+        start += len(rows)
+        step += len(rows) // batch_size
+
+
+@dataclass
+class _Window:
+    """Steps in a row, with no wait for the device between them."""
+
+    module: MLP
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    random: StepRandom
+
+    def run(self, batches: torch.Tensor, first_step: int) -> np.ndarray:
+        """Take one step a mini-batch (n_steps, B, n_features); return the sums of the terms."""
+        sums = torch.zeros(len(self.objective.term_names), device=batches.device)
+        for offset, batch in enumerate(batches):
+            terms = self.objective(self.module, batch, self.random.at(first_step + offset))
+            self.optimizer.zero_grad()
+            terms[0].backward()
+            self.optimizer.step()
+            sums += terms.detach()
+        return sums.cpu().numpy().astype(np.float64)
+
+
+def _close_window(
+    state: PretrainingState, module: MLP, objective: Objective, schedule: Schedule, bar: Any
+) -> bool:
+    """Record the window that ended, keep the parameters if it is the best; whether to stop."""
+    assert state.window_sum is not None
+    means = (state.window_sum / schedule.window).tolist()
+    state.window_sum = None
+    record = dict(zip(objective.term_names, means, strict=True))
+    loss = record["loss"]
+    state.history.append({"step": state.step, **record})
+    bar.set_postfix({name: f"{value:.4f}" for name, value in record.items()})
+    improvement = state.best_loss - loss
+    if improvement > 0:
+        state.best_loss, state.best = loss, theta0_from_module(module)
+    if schedule.tol is None:
+        return False
+    state.stale_windows = 0 if improvement > schedule.tol else state.stale_windows + 1
+    return state.stale_windows >= schedule.n_iter_no_change
+
+
+def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
+    """Fall back on the best window, or fail where there is none."""
+    message = (
+        f"The loss is not finite between steps {state.step} and "
+        f"{state.step + schedule.window}; pre-training stops there. Try a smaller "
+        f"learning_rate_init than {schedule.learning_rate}, or standardise X."
+    )
+    if state.best is None:
+        raise ValueError(message)
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
+    state.current, state.moments, state.window_sum = state.best, {}, None
+    return state
+
+
+def _adam(module: MLP, learning_rate: float, state: PretrainingState) -> torch.optim.Adam:
+    """Adam over a module, with the moments the last pass left."""
+    optimizer = torch.optim.Adam(module.parameters(), lr=learning_rate, fused=True)
+    for name, parameter in module.named_parameters():
+        if name in state.moments:
+            first, second = (torch.tensor(m).to(parameter.device) for m in state.moments[name])
+            optimizer.state[parameter] = {
+                "step": torch.tensor(float(state.step), device=parameter.device),
+                "exp_avg": first,
+                "exp_avg_sq": second,
+            }
+    return optimizer
+
+
+def _moments(module: MLP, optimizer: torch.optim.Adam) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def array(moment: torch.Tensor) -> np.ndarray:
+        return moment.detach().cpu().numpy().copy()
+
+    return {
+        name: (
+            array(optimizer.state[parameter]["exp_avg"]),
+            array(optimizer.state[parameter]["exp_avg_sq"]),
+        )
+        for name, parameter in module.named_parameters()
+        if parameter in optimizer.state
+    }
+
+
+def _progress(n_steps: int, verbose: int) -> Any:
+    return tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)

@@ -1,0 +1,243 @@
+"""What the paper measures of a theta0: degenerate softmax, dead neurons, predictions.
+
+Every function takes a fitted initializer, a fitted ``MLPClassifier`` (where it started) or a
+:class:`~sklearn_mmdinit.Theta0`. The defaults are the paper's: 128 random mini-batches of 32
+rows and 256 perturbed networks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_array, check_random_state
+
+from ._network import MLP, module_from_theta0
+from ._perturbation import perturbed_logits
+from ._random import StepRandom
+from ._theta0 import Theta0
+
+__all__ = ["dead_neuron_ratio", "degenerate_softmax_ratio", "prediction_samples"]
+
+
+def _theta0(source: Any) -> Theta0:
+    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
+    if not isinstance(theta0, Theta0):
+        raise ValueError(
+            f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
+        )
+    return theta0
+
+
+def _scale(source: Any, perturbation_scale: float | None) -> float:
+    if perturbation_scale is not None:
+        return perturbation_scale
+    return float(getattr(source, "perturbation_scale", math.sqrt(0.5)))
+
+
+def _rows(X: Any, theta0: Theta0) -> np.ndarray:
+    X = check_array(X, dtype=[np.float32, np.float64])
+    n_features = theta0.architecture.n_features
+    if X.shape[1] != n_features:
+        raise ValueError(f"X has {X.shape[1]} features, theta0 expects {n_features}")
+    return np.asarray(X)
+
+
+def _batches(
+    X: np.ndarray, n_batches: int, batch_size: int, random: np.random.RandomState
+) -> Iterator[torch.Tensor]:
+    for _ in range(n_batches):
+        rows = random.choice(len(X), size=min(batch_size, len(X)), replace=False)
+        yield torch.from_numpy(X[rows].astype(np.float32))
+
+
+def _seeded(module_source: Theta0, random_state: Any) -> tuple[MLP, Any, StepRandom]:
+    random = check_random_state(random_state)
+    seed = int(random.randint(np.iinfo(np.int32).max))
+    # Training mode: with batch normalisation the objective looks at mini-batch statistics.
+    return module_from_theta0(module_source).train(), random, StepRandom(seed)
+
+
+def degenerate_softmax_ratio(
+    source: Any,
+    X: Any,
+    *,
+    perturbation_scale: float | None = None,
+    n_perturbations: int = 256,
+    n_batches: int = 128,
+    batch_size: int = 32,
+    random_state: Any = None,
+) -> np.ndarray:
+    """Share of perturbed networks that use fewer than all classes on a mini-batch.
+
+    Parameters
+    ----------
+    source : initializer, MLPClassifier or Theta0
+        Whose theta0 is perturbed.
+    X : array-like of shape (n_samples, n_features)
+        Rows to draw mini-batches from.
+    perturbation_scale : float, default=None
+        The paper's s; None takes the initializer's own, or sqrt(0.5) where there is none.
+    n_perturbations : int, default=256
+        Perturbed networks for each mini-batch.
+    n_batches : int, default=128
+        Mini-batches.
+    batch_size : int, default=32
+        Rows of each.
+    random_state : int, RandomState instance or None, default=None
+        Of mini-batches and perturbations.
+
+    Returns
+    -------
+    ratios : ndarray of shape (n_batches,)
+        Between 0 and 1, one for each mini-batch; the paper reports their mean and standard
+        deviation in percent.
+
+    Raises
+    ------
+    ValueError
+        If `source` holds no theta0, or X does not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
+    (3,)
+    """
+    theta0 = _theta0(source)
+    X = _rows(X, theta0)
+    scale = _scale(source, perturbation_scale)
+    module, rows, random = _seeded(theta0, random_state)
+    n_classes = theta0.architecture.n_classes
+    ratios = []
+    with torch.no_grad():
+        for step, batch in enumerate(_batches(X, n_batches, batch_size, rows)):
+            logits = perturbed_logits(module, batch, n_perturbations, scale, random.at(step))
+            used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
+            ratios.append(float((used.sum(-1) < n_classes).double().mean()))
+    return np.asarray(ratios)
+
+
+def dead_neuron_ratio(
+    source: Any,
+    X: Any,
+    *,
+    n_batches: int = 128,
+    batch_size: int = 32,
+    random_state: Any = None,
+) -> np.ndarray:
+    """Share of ReLU units, at theta0, that are 0 for every row of a mini-batch.
+
+    Parameters
+    ----------
+    source : initializer, MLPClassifier or Theta0
+        Whose theta0 is looked at, unperturbed.
+    X : array-like of shape (n_samples, n_features)
+        Rows to draw mini-batches from.
+    n_batches : int, default=128
+        Mini-batches.
+    batch_size : int, default=32
+        Rows of each.
+    random_state : int, RandomState instance or None, default=None
+        Of the mini-batches.
+
+    Returns
+    -------
+    ratios : ndarray of shape (n_batches, n_hidden_layers)
+        Between 0 and 1; the paper reports mean and standard deviation over mini-batches.
+
+    Raises
+    ------
+    ValueError
+        If the activation is not ReLU: other units do not die. If `source` holds no theta0, or
+        X does not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import dead_neuron_ratio
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
+    (3, 2)
+    """
+    theta0 = _theta0(source)
+    X = _rows(X, theta0)
+    if theta0.architecture.activation != "relu":
+        raise ValueError(
+            "fully dead neurons are defined for activation='relu', got "
+            f"{theta0.architecture.activation!r}"
+        )
+    module, rows, _ = _seeded(theta0, random_state)
+    ratios = []
+    with torch.no_grad():
+        for batch in _batches(X, n_batches, batch_size, rows):
+            alive = [(H > 0).any(dim=0) for H in module.hidden_layers(batch)]
+            ratios.append([float((~layer).double().mean()) for layer in alive])
+    return np.asarray(ratios).reshape(n_batches, -1)
+
+
+def prediction_samples(
+    source: Any,
+    X: Any,
+    *,
+    perturbation_scale: float | None = None,
+    n_perturbations: int = 1024,
+    random_state: Any = None,
+) -> np.ndarray:
+    """Predictions of perturbed networks, each network the same for all rows.
+
+    A column of the result, over perturbations, shows whether predictions for one input are
+    uniform; a row of it, over inputs, whether one network depends on its input.
+
+    Parameters
+    ----------
+    source : initializer, MLPClassifier or Theta0
+        Whose theta0 is perturbed.
+    X : array-like of shape (n_samples, n_features)
+        Inputs, taken as one mini-batch.
+    perturbation_scale : float, default=None
+        The paper's s; None takes the initializer's own, or sqrt(0.5) where there is none.
+    n_perturbations : int, default=1024
+        Perturbed networks.
+    random_state : int, RandomState instance or None, default=None
+        Of the perturbations.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
+        Rows on the simplex, float32.
+
+    Raises
+    ------
+    ValueError
+        If `source` holds no theta0, or X does not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import prediction_samples
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
+    (10, 4, 2)
+    """
+    theta0 = _theta0(source)
+    X = _rows(X, theta0)
+    scale = _scale(source, perturbation_scale)
+    module, _, random = _seeded(theta0, random_state)
+    with torch.no_grad():
+        batch = torch.from_numpy(X.astype(np.float32))
+        probabilities: np.ndarray = (
+            perturbed_logits(module, batch, n_perturbations, scale, random).softmax(-1).numpy()
+        )
+    return probabilities
