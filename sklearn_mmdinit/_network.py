@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -96,20 +97,29 @@ class MLP(nn.Module):
         widths = architecture.widths
         # skip_init: nn.Linear's own initialisation would draw from the global generator.
         self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, n_in, n_out)
-            for n_in, n_out in zip(widths[:-1], widths[1:], strict=True)
+            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
         )
         norm_widths = architecture.hidden_layer_sizes if architecture.batch_norm else ()
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in norm_widths)
+
+    @property
+    def linear_layers(self) -> list[nn.Linear]:
+        """The linear layers, from the input to the logits."""
+        return cast("list[nn.Linear]", list(self.linears))
+
+    @property
+    def norm_layers(self) -> list[nn.BatchNorm1d]:
+        """Batch normalisation of each hidden layer; empty where there is none."""
+        return cast("list[nn.BatchNorm1d]", list(self.norms))
 
     def hidden_layers(self, X: torch.Tensor) -> list[torch.Tensor]:
         """Activations (n, width) of each hidden layer."""
         function = ACTIVATIONS[self.architecture.activation].function
         layers = []
-        for layer, linear in enumerate(self.linears[:-1]):
+        for layer, linear in enumerate(self.linear_layers[:-1]):
             X = linear(X)
             if self.architecture.batch_norm:
-                X = self.norms[layer](X)
+                X = self.norm_layers[layer](X)
             X = function(X)
             layers.append(X)
         return layers
@@ -142,10 +152,10 @@ def initialize_(module: MLP, init: str, generator: torch.Generator) -> MLP:
         The same module.
     """
     with torch.no_grad():
-        for linear in module.linears:
+        for linear in module.linear_layers:
             INITS[init](linear.weight, generator)
             linear.bias.zero_()
-        for norm in module.norms:
+        for norm in module.norm_layers:
             norm.reset_parameters()
     return module
 

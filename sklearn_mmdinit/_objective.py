@@ -112,23 +112,23 @@ def jacobian_norms(module: MLP, X: torch.Tensor) -> torch.Tensor:
     """
     activation = ACTIVATIONS[module.architecture.activation]
     slopes, gains, H = [], [], X
-    for layer, linear in enumerate(module.linears[:-1]):
+    for layer, linear in enumerate(module.linear_layers[:-1]):
         H = linear(H)
         if module.architecture.batch_norm:
-            norm = module.norms[layer]
+            norm = module.norm_layers[layer]
             variance = H.var(dim=0, correction=0) if norm.training else norm.running_var
             gains.append(norm.weight * (variance + norm.eps).rsqrt())
             H = norm(H)
         slopes.append(activation.derivative(H))
         H = activation.function(H)
-    rows = module.linears[-1].weight.expand(len(X), -1, -1)
+    rows = module.linear_layers[-1].weight.expand(len(X), -1, -1)
     norms = []
     for layer in range(len(slopes) - 1, -1, -1):
         rows = rows * slopes[layer].unsqueeze(1)
         norms.append(_row_norms(rows))
         if gains:
             rows = rows * gains[layer]
-        rows = rows @ module.linears[layer].weight
+        rows = rows @ module.linear_layers[layer].weight
     norms.append(_row_norms(rows))
     return torch.stack(norms[::-1], dim=-1)
 

@@ -32,8 +32,8 @@ from ._random import StepRandom
 
 __all__ = [
     "SAMPLERS",
-    "bias_std",
     "Workspace",
+    "bias_std",
     "perturbed_logits",
     "semidefinite_cholesky",
     "weight_std",
@@ -307,14 +307,14 @@ def perturbed_logits(
     batch_norm, activation = module.architecture.batch_norm, module.architecture.activation
     fused = activation == "relu" and not batch_norm
     H = X.unsqueeze(0)
-    for layer, linear in enumerate(module.linears[:-1]):
+    for layer, linear in enumerate(module.linear_layers[:-1]):
         empty = workspace.layer(layer) if workspace else _fresh
         H = sample(H, linear.weight, linear.bias, n_networks, scale, random, fused, empty)
         if batch_norm:
-            H = _normalise(H, module.norms[layer])
+            H = _normalise(H, module.norm_layers[layer])
         if not fused:
             H = ACTIVATIONS[activation].function(H)
         if collect is not None:
             collect(H)
-    last = module.linears[-1]
+    last = module.linear_layers[-1]
     return sample(H, last.weight, last.bias, n_networks, scale, random, False, _fresh)

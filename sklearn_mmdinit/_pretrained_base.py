@@ -213,7 +213,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _check_params(self) -> None:
         sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object))
-        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+        if not all(isinstance(size, int | np.integer) and size >= 1 for size in sizes):
             raise ValueError(
                 f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
             )
