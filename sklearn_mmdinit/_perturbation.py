@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def _fresh(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tenso
 class Workspace:
     """Buffers of one step that the next step overwrites.
 
-    A step's activations, noises and gradients are some 115 MB at the paper's size. Returned
+    A step's activations and gradients are some 75 MB at the paper's size. Returned
     to the system and asked for again every step they would come back as pages to be zeroed,
     which costs a quarter of the step.
     """
@@ -158,10 +159,9 @@ class _GramLinear(torch.autograd.Function):
         C += bias_std(n_out, scale) ** 2
         L, independent = semidefinite_cholesky(C)
         mean = torch.nn.functional.linear(H, weight, bias) if shared else None
-        Z = empty("noise", (n_networks, n_rows, n_out), H)
+        Z = random.normal(n_networks, n_rows, n_out)
         out = empty("activations", (n_networks, n_rows, n_out), H)
         for part in _parts(n_networks, n_rows * n_out, H.device):
-            random.normal_(Z[part])
             target = out[part]
             if mean is not None:
                 factor = L.expand(len(target), -1, -1)
@@ -172,21 +172,19 @@ class _GramLinear(torch.autograd.Function):
                 target.baddbmm_(L[part], Z[part]).add_(bias)
             if relu:
                 target.relu_()
-        ctx.save_for_backward(H, weight, Z, L, independent, out if relu else None)
+        inverse = _inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
+        ctx.save_for_backward(H, weight, Z, inverse, out if relu else None)
         ctx.scale, ctx.empty = scale, empty
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, weight, Z, L, independent, out = ctx.saved_tensors
+        H, weight, Z, inverse, out = ctx.saved_tensors
         (grad_out,) = grad_outputs
         n_networks, n_rows, n_out = Z.shape
         n_in, shared = weight.shape[1], len(H) == 1
         grad_weight, grad_bias = torch.zeros_like(weight), weight.new_zeros(n_out)
         grad_H = ctx.empty("gradient", H.shape, H) if ctx.needs_input_grad[0] else None
-        # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z. On the independent rows
-        # C^{-1} L Z = L^{-T} Z; the others add nothing to what these already say.
-        factor = L + torch.diag_embed((~independent).to(L.dtype))
         noise_weight = weight_std(n_in, ctx.scale) ** 2
         for part in _parts(n_networks, n_rows * n_out, H.device):
             G = grad_out[part]
@@ -198,8 +196,9 @@ class _GramLinear(torch.autograd.Function):
             grad_weight.addmm_(flat.mT, H[rows].flatten(0, 1))
             grad_bias += flat.sum(0)
             if grad_H is not None:
-                inner = torch.bmm(G, Z[part].mT) * independent[rows, None, :]
-                inner = torch.linalg.solve_triangular(factor[rows], inner, upper=False, left=False)
+                # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z = (s^2 / n_in) H^T L^{-T} Z.
+                inner = torch.bmm(G, Z[part].mT)
+                inner = torch.bmm(inner, inverse[rows].expand_as(inner))
                 if shared:
                     inner = inner.sum(0, keepdim=True)
                 target = grad_H[rows]
@@ -208,9 +207,22 @@ class _GramLinear(torch.autograd.Function):
         return grad_H, grad_weight, grad_bias, None, None, None, None, None
 
 
+def _inverse_factor(L: torch.Tensor, independent: torch.Tensor) -> torch.Tensor:
+    """Inverse of L on the independent rows, 0 for the others.
+
+    The noise of a dependent row follows from the rows before it, and adds nothing to what
+    they say of epsilon.
+    """
+    factor = L + torch.diag_embed((~independent).to(L.dtype))
+    identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return inverse * independent[:, :, None]
+
+
 def _parts(n_networks: int, size: int, device: torch.device) -> list[slice]:
     """Slices of networks whose activations, of `size` numbers each, fit a CPU's cache."""
-    n = max(1, _CACHED_NUMBERS // size) if device.type == "cpu" else n_networks
+    n_parts = math.ceil(n_networks * size / _CACHED_NUMBERS) if device.type == "cpu" else 1
+    n = math.ceil(n_networks / n_parts)
     return [slice(start, start + n) for start in range(0, n_networks, n)]
 
 
@@ -256,6 +268,14 @@ SAMPLERS: dict[str, Callable[..., torch.Tensor]] = {
     "direct": _direct,
     "gram": _gram,
 }
+
+
+def _n_gram_normals(module: MLP, n_rows: int, n_networks: int, sampler: str) -> int:
+    """Normals of the layers drawn by gram, all that is worth drawing ahead of its use."""
+    widths = module.architecture.widths
+    layers = pairwise(widths)
+    n_out = sum(out for n_in, out in layers if sampler == "gram" or n_rows < n_in + 1)
+    return n_networks * n_rows * n_out
 
 
 def _normalise(H: torch.Tensor, norm: torch.nn.BatchNorm1d) -> torch.Tensor:
@@ -304,6 +324,8 @@ def perturbed_logits(
         Logits, one network a slice.
     """
     sample = SAMPLERS[sampler]
+    if sampler != "direct":
+        random.reserve(_n_gram_normals(module, len(X), n_networks, sampler))
     batch_norm, activation = module.architecture.batch_norm, module.architecture.activation
     fused = activation == "relu" and not batch_norm
     H = X.unsqueeze(0)

@@ -6,6 +6,7 @@ nothing of a generator's state has to be saved.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -59,6 +60,8 @@ class StepRandom:
         self.dtype = dtype
         n_streams = _N_STREAMS if self.device.type == "cpu" else 1
         self._generators = [torch.Generator(self.device) for _ in range(n_streams)]
+        self._block: torch.Tensor | None = None
+        self._used = self._reserved = 0
         self.at(0)
 
     def at(self, step: int) -> StepRandom:
@@ -67,14 +70,29 @@ class StepRandom:
         words = sequence.generate_state(len(self._generators), np.uint32)
         for generator, word in zip(self._generators, words, strict=True):
             generator.manual_seed(int(word))
+        self._used = self._reserved = 0
         return self
 
-    def normal(self, *shape: int) -> torch.Tensor:
-        """Standard normals of the given shape."""
-        return self.normal_(torch.empty(shape, device=self.device, dtype=self.dtype))
+    def reserve(self, n: int) -> None:
+        """Draw the next `n` normals now, in one go, for later calls to hand out.
 
-    def normal_(self, out: torch.Tensor) -> torch.Tensor:
-        """Fill a contiguous tensor with standard normals."""
+        Many threads draw at the start of a step; between matrix products their core would
+        still be held by a worker of these that spins for its next task.
+        """
+        if self._block is None or len(self._block) < n:
+            self._block = torch.empty(n, device=self.device, dtype=self.dtype)
+        self._fill(self._block[:n])
+        self._used, self._reserved = 0, n
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normals of the given shape; reserved ones are valid until the next reserve."""
+        n = math.prod(shape)
+        if self._block is not None and self._used + n <= self._reserved:
+            self._used += n
+            return self._block[self._used - n : self._used].view(shape)
+        return self._fill(torch.empty(shape, device=self.device, dtype=self.dtype))
+
+    def _fill(self, out: torch.Tensor) -> torch.Tensor:
         if self.device.type != "cpu" or out.numel() < _MIN_SPLIT:
             return out.normal_(generator=self._generators[0])
         parts = out.view(-1).chunk(_N_STREAMS)
