@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -116,7 +117,8 @@ def jacobian_norms(module: MLP, X: torch.Tensor) -> torch.Tensor:
         H = linear(H)
         if module.architecture.batch_norm:
             norm = module.norm_layers[layer]
-            variance = H.var(dim=0, correction=0) if norm.training else norm.running_var
+            running = cast("torch.Tensor", norm.running_var)
+            variance = H.var(dim=0, correction=0) if norm.training else running
             gains.append(norm.weight * (variance + norm.eps).rsqrt())
             H = norm(H)
         slopes.append(activation.derivative(H))

@@ -144,12 +144,11 @@ def run_passes(
             state.n_passes += 1
             for rows in _window_rows(order, batch_size, state.step, schedule.window):
                 batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
-                sums = window.run(batches.view(-1, batch_size, X.shape[1]), state.step)
+                sums = window.run(batches.view(-1, batch_size, X.shape[1]), state.step, bar)
                 n_steps = len(rows) // batch_size
                 if not np.isfinite(sums[0]):
                     return _diverged(state, schedule)
                 state.step += n_steps
-                bar.update(n_steps)
                 state.window_sum = sums + (0.0 if state.window_sum is None else state.window_sum)
                 if state.step % schedule.window == 0:
                     stopped = _close_window(state, module, objective, schedule, bar)
@@ -184,7 +183,7 @@ class _Window:
     optimizer: torch.optim.Optimizer
     random: StepRandom
 
-    def run(self, batches: torch.Tensor, first_step: int) -> np.ndarray:
+    def run(self, batches: torch.Tensor, first_step: int, bar: Any) -> np.ndarray:
         """Take one step a mini-batch (n_steps, B, n_features); return the sums of the terms."""
         sums = torch.zeros(len(self.objective.term_names), device=batches.device)
         for offset, batch in enumerate(batches):
@@ -193,6 +192,7 @@ class _Window:
             terms[0].backward()
             self.optimizer.step()
             sums += terms.detach()
+            bar.update()
         return sums.cpu().numpy().astype(np.float64)
 
 
