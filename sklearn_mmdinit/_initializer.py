@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from sklearn.utils import check_scalar
@@ -11,7 +11,7 @@ from sklearn.utils import check_scalar
 from ._mmd import ESTIMATORS
 from ._objective import REFERENCES, MMDObjective, RandomLabelObjective
 from ._perturbation import SAMPLERS, Workspace
-from ._pretrained_base import BaseInitializer, check_choice
+from ._pretrained_base import BaseInitializer, check_choice, check_finite
 
 __all__ = ["MMDInitializer", "RandomLabelInitializer"]
 
@@ -191,15 +191,8 @@ class MMDInitializer(BaseInitializer):
         check_scalar(self.n_perturbations, "n_perturbations", Integral, min_val=2)
         if self.n_uniform_samples is not None:
             check_scalar(self.n_uniform_samples, "n_uniform_samples", Integral, min_val=2)
-        check_scalar(
-            self.perturbation_scale,
-            "perturbation_scale",
-            Real,
-            min_val=0,
-            include_boundaries="neither",
-        )
-        check_scalar(self.degeneracy_weight, "degeneracy_weight", Real, min_val=0)
-        check_scalar(self.detachment_weight, "detachment_weight", Real, min_val=0)
+        check_finite(self, "perturbation_scale", zero=False)
+        check_finite(self, "degeneracy_weight", "detachment_weight")
 
     def _objective(self) -> MMDObjective:
         return MMDObjective(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,7 +19,7 @@ from ._random import StepRandom
 from ._tagged import tag
 from ._theta0 import Architecture
 
-__all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_positive"]
+__all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_finite", "check_positive"]
 
 OUTPUTS = ("passthrough", "hidden")
 
@@ -37,7 +39,41 @@ def check_positive(estimator: Any, *names: str) -> None:
         check_scalar(getattr(estimator, name), name, Integral, min_val=1)
 
 
-class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+def _is_width(size: Any) -> bool:
+    whole = isinstance(size, int | np.integer) and not isinstance(size, bool | np.bool_)
+    return whole and size >= 1
+
+
+def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
+    """Raise unless these parameters are finite numbers above 0, or 0 where that is valid."""
+    for name in names:
+        value = getattr(estimator, name)
+        check_scalar(value, name, Real)
+        # Written so that NaN, which compares to nothing, is refused.
+        if not (0 < value < math.inf or (zero and value == 0)):
+            raise ValueError(
+                f"{name} must be a finite number {'>= 0' if zero else '> 0'}, got {value!r}"
+            )
+
+
+class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """The feature map: scikit-learn puts what it returns into the container of set_output."""
+
+    def transform(self, X: Any) -> np.ndarray:
+        module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
+        with torch.no_grad():
+            rows = torch.from_numpy(_checked(self, X).astype(np.float32))
+            hidden: np.ndarray = module.hidden(rows.to(torch_device(self.device))).cpu().numpy()
+        return hidden
+
+
+def _checked(estimator: Any, X: Any) -> np.ndarray:
+    return np.asarray(validate_data(estimator, X, reset=False, dtype="numeric"))
+
+
+# auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
+# is, and only that of _Hidden looks at set_output.
+class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Lifecycle of an initializer: validate, seed, pre-train, store.
 
     A subclass names its parameters in ``__init__``, checks those of its own in
@@ -80,7 +116,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
             map larger than memory is read a window at a time.
-        y : None
+        y : object, default=None
             Ignored, present by convention.
 
         Returns
@@ -94,17 +130,18 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             If X or a parameter is not valid, or the loss is not finite in the first window.
         """
         X = self._validated(X, reset=True)
-        self._state = self._fresh_state()
-        return self._run(X, self.max_iter)
+        return self._run(self._fresh_state(), X, self.max_iter)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Train for one more pass; ``max_iter`` calls with one X equal ``fit``, exactly.
+        """Train for one more pass.
+
+        ``max_iter`` calls with one X equal ``fit``, exactly, unless `tol` ends the latter.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, the same as before or new ones.
-        y : None
+        y : object, default=None
             Ignored, present by convention.
 
         Returns
@@ -120,8 +157,10 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            self._state = self._fresh_state()
-        return self._run(X, 1)
+            return self._run(self._fresh_state(), X, 1)
+        # A copy, so that a pass that fails or is interrupted leaves no trace.
+        state = replace(self._state, history=list(self._state.history))
+        return self._run(state, X, 1)
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -135,20 +174,33 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         X_out : ndarray
             X itself in its own dtype, tagged with theta0 for an ``MLPClassifier`` behind
-            this step (``output="passthrough"``); or the activations of the last hidden layer
-            at theta0, float32 of shape (n_samples, hidden_layer_sizes[-1])
-            (``output="hidden"``).
+            this step (``output="passthrough"``), whatever ``set_output`` says: a DataFrame
+            could not carry theta0. Or the activations of the last hidden layer at theta0,
+            float32 of shape (n_samples, hidden_layer_sizes[-1]), in the container of
+            ``set_output`` (``output="hidden"``).
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype="numeric")
+        check_is_fitted(self, "theta0_")
         check_choice("output", self.output, OUTPUTS)
-        if self.output == "passthrough":
-            return tag(X, self.theta0_)
-        module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
-        with torch.no_grad():
-            rows = torch.from_numpy(X.astype(np.float32)).to(torch_device(self.device))
-            hidden: np.ndarray = module.hidden(rows).cpu().numpy()
-        return hidden
+        if self.output == "hidden":
+            return super().transform(X)
+        return tag(_checked(self, X), self.theta0_)
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Learn theta0 from X, then ``transform`` it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            As for ``fit``.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        X_out : ndarray
+            As ``transform`` returns it.
+        """
+        return self.fit(X, y).transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` returns.
@@ -164,7 +216,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Those of X, or the class name in lower case and a number for hidden activations.
         """
         if self.output == "hidden":
-            check_is_fitted(self)
+            check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
             width = self.theta0_.coefs[-1].shape[0]
             return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
@@ -179,7 +231,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, taken in mini-batches of ``batch_size`` in their order; an
             incomplete last one is left out.
-        y : None
+        y : object, default=None
             Ignored, present by convention.
 
         Returns
@@ -187,7 +239,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         score : float
             The same for every call: the perturbations are those of ``random_state``.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
         device = torch_device(self.device)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
@@ -213,7 +265,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _check_params(self) -> None:
         sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object))
-        if not all(isinstance(size, int | np.integer) and size >= 1 for size in sizes):
+        if not all(_is_width(size) for size in sizes):
             raise ValueError(
                 f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
             )
@@ -227,15 +279,10 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.batch_norm and self.batch_size < 2:
             raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
         check_scalar(self.max_iter, "max_iter", Integral, min_val=0)
-        check_scalar(
-            self.learning_rate_init,
-            "learning_rate_init",
-            Real,
-            min_val=0,
-            include_boundaries="neither",
-        )
+        check_scalar(self.verbose, "verbose", Integral)
+        check_finite(self, "learning_rate_init", zero=False)
         if self.tol is not None:
-            check_scalar(self.tol, "tol", Real, min_val=0)
+            check_finite(self, "tol")
         torch_device(self.device)
         self._check_own_params()
 
@@ -250,7 +297,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return initial_state(architecture, self.init, seed)
 
-    def _run(self, X: np.ndarray, n_passes: int) -> Self:
+    def _run(self, state: PretrainingState, X: np.ndarray, n_passes: int) -> Self:
         objective = self._objective()
         schedule = Schedule(
             self.learning_rate_init,
@@ -260,7 +307,7 @@ class BaseInitializer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.n_iter_no_change,
         )
         device = torch_device(self.device)
-        state = run_passes(self._state, X, objective, schedule, n_passes, device, self.verbose)
+        self._state = run_passes(state, X, objective, schedule, n_passes, device, self.verbose)
         self.theta0_ = state.result()
         self.coefs_ = self.theta0_.coefs
         self.intercepts_ = self.theta0_.intercepts
