@@ -43,15 +43,18 @@ def torch_device(device: Any) -> torch.device:
     Raises
     ------
     ValueError
-        If PyTorch does not know the name.
+        If PyTorch does not know the name, or cannot compute there.
     """
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
+        # The sum makes sure that there is such a device here, and that it holds numbers.
+        torch.zeros(1, device=device).sum().item()
         return torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
-            f"device must be 'auto' or a device of PyTorch's ('cpu', 'cuda', ...), got {device!r}"
+            "device must be 'auto' or a device that PyTorch has here ('cpu', 'cuda', ...), "
+            f"got {device!r}"
         ) from error
 
 
