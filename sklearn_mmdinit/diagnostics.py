@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_random_state, check_scalar
 
 from ._network import MLP, module_from_theta0
 from ._perturbation import perturbed_logits
@@ -33,9 +34,18 @@ def _theta0(source: Any) -> Theta0:
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
-    if perturbation_scale is not None:
-        return perturbation_scale
-    return float(getattr(source, "perturbation_scale", math.sqrt(0.5)))
+    scale = perturbation_scale
+    if scale is None:
+        scale = getattr(source, "perturbation_scale", math.sqrt(0.5))
+    check_scalar(scale, "perturbation_scale", Real)
+    if not 0 <= scale < math.inf:  # NaN neither
+        raise ValueError(f"perturbation_scale must be a finite number >= 0, got {scale!r}")
+    return float(scale)
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        check_scalar(count, name, Integral, min_val=1)
 
 
 def _rows(X: Any, theta0: Theta0) -> np.ndarray:
@@ -99,7 +109,7 @@ def degenerate_softmax_ratio(
     Raises
     ------
     ValueError
-        If `source` holds no theta0, or X does not fit it.
+        If `source` holds no theta0, X does not fit it, or a number is not valid.
 
     Examples
     --------
@@ -114,6 +124,7 @@ def degenerate_softmax_ratio(
     theta0 = _theta0(source)
     X = _rows(X, theta0)
     scale = _scale(source, perturbation_scale)
+    _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
     module, rows, random = _seeded(theta0, random_state)
     n_classes = theta0.architecture.n_classes
     ratios = []
@@ -157,7 +168,7 @@ def dead_neuron_ratio(
     ------
     ValueError
         If the activation is not ReLU: other units do not die. If `source` holds no theta0, or
-        X does not fit it.
+        X does not fit it, or a count is not positive.
 
     Examples
     --------
@@ -176,6 +187,7 @@ def dead_neuron_ratio(
             "fully dead neurons are defined for activation='relu', got "
             f"{theta0.architecture.activation!r}"
         )
+    _check_counts(n_batches=n_batches, batch_size=batch_size)
     module, rows, _ = _seeded(theta0, random_state)
     ratios = []
     with torch.no_grad():
@@ -219,7 +231,7 @@ def prediction_samples(
     Raises
     ------
     ValueError
-        If `source` holds no theta0, or X does not fit it.
+        If `source` holds no theta0, X does not fit it, or a number is not valid.
 
     Examples
     --------
@@ -234,6 +246,7 @@ def prediction_samples(
     theta0 = _theta0(source)
     X = _rows(X, theta0)
     scale = _scale(source, perturbation_scale)
+    _check_counts(n_perturbations=n_perturbations)
     module, _, random = _seeded(theta0, random_state)
     with torch.no_grad():
         batch = torch.from_numpy(X.astype(np.float32))
