@@ -7,6 +7,7 @@ nothing of a generator's state has to be saved.
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -28,6 +29,14 @@ _STEP, _EPOCH = 0, 1
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="sklearn_mmdinit-normal")
+
+
+# A process forked from this one has the pool but not its threads.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def _fill_part(part: torch.Tensor, generator: torch.Generator) -> None:
+    part.normal_(generator=generator)
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
@@ -96,18 +105,9 @@ class StepRandom:
         if self.device.type != "cpu" or out.numel() < _MIN_SPLIT:
             return out.normal_(generator=self._generators[0])
         parts = out.view(-1).chunk(_N_STREAMS)
-        fill = torch.Tensor.normal_
         n_threads = min(torch.get_num_threads(), _N_STREAMS)
-        if n_threads == 1:
-            for part, generator in zip(parts, self._generators, strict=True):
-                fill(part, generator=generator)
-        else:
-            jobs = [
-                _pool(n_threads).submit(fill, part, generator=generator)
-                for part, generator in zip(parts, self._generators, strict=True)
-            ]
-            for job in jobs:
-                job.result()
+        run = map if n_threads == 1 else _pool(n_threads).map
+        list(run(_fill_part, parts, self._generators))
         return out
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
