@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
+from _datasets import Dataset, standardize
 from _methods import Contender
 from _pretrained import data_digest
 from _provenance import versions
 from _store import ScoreLog, digest_of
 from _tasks import Draw, Task, draw_rows, fit_seed
 
-__all__ = ["LabelledData", "evaluate"]
+__all__ = ["LabelledData", "evaluate", "scaled"]
 
 # Versions that cannot change a score.
 IDLE_VERSIONS = {"python"}
@@ -36,6 +37,13 @@ class LabelledData:
     @property
     def y(self) -> np.ndarray:
         return np.concatenate([self.y_train, self.y_test])
+
+
+def scaled(dataset: Dataset) -> tuple[np.ndarray, LabelledData]:
+    """Images scaled as the paper does, training rows first, and their labels."""
+    X = np.concatenate(standardize(dataset))
+    parts = [data_digest(a) for a in (X, dataset.y_train, dataset.y_test)]
+    return X, LabelledData(dataset.y_train, dataset.y_test, digest_of(parts))
 
 
 @dataclass(frozen=True)

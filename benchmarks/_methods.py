@@ -77,7 +77,9 @@ def _the_paper_s_methods() -> Iterator[Method]:
 METHODS: dict[str, Method] = {method.name: method for method in _the_paper_s_methods()}
 
 
-def select_names(patterns: Sequence[str], valid: Iterable[str]) -> list[str]:
+def select_names(
+    patterns: Sequence[str], valid: Iterable[str], *, what: str = "method"
+) -> list[str]:
     """The valid names that match any of the patterns, in the order of ``valid``.
 
     A pattern is a name or has shell wildcards: ``xavier/*``, ``*/scratch``.
@@ -90,7 +92,7 @@ def select_names(patterns: Sequence[str], valid: Iterable[str]) -> list[str]:
     valid = list(valid)
     for pattern in patterns:
         if not fnmatch.filter(valid, pattern):
-            raise ValueError(f"unknown method {pattern!r}; valid names are {', '.join(valid)}")
+            raise ValueError(f"unknown {what} {pattern!r}; valid names are {', '.join(valid)}")
     return [name for name in valid if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
 
 

@@ -19,8 +19,9 @@ from sklearn.base import BaseEstimator, clone
 
 from _provenance import versions
 from _store import digest_of, write_atomically
+from sklearn_mmdinit import Theta0
 
-__all__ = ["Pretrained", "data_digest", "learn"]
+__all__ = ["Pretrained", "data_digest", "fit_key", "learn", "read_kept", "theta0_digest"]
 
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose"}
@@ -69,7 +70,13 @@ def data_digest(X: np.ndarray) -> str:
     return str(joblib.hash(np.ascontiguousarray(X)))
 
 
-def _key(initializer: BaseEstimator, X_digest: str) -> str:
+def theta0_digest(theta0: Theta0) -> str:
+    """Sixteen hexadecimal digits that stand for a theta0, byte for byte."""
+    return digest_of({key: data_digest(value) for key, value in theta0.arrays.items()})
+
+
+def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
+    """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
     parameters = {
         name: repr(value)
         for name, value in initializer.get_params().items()
@@ -86,7 +93,8 @@ def _key(initializer: BaseEstimator, X_digest: str) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_kept(path: Path) -> dict[str, Any]:
+    """What a script wrote down earlier; a RuntimeError says what to delete if it is damaged."""
     try:
         return joblib.load(path)
     except Exception as error:  # unpickling raises nearly anything
@@ -117,8 +125,8 @@ def learn(
         ``data_digest(X)``.
     """
     slug = name.replace("/", "-")
-    path = folder / f"{slug}-{_key(initializer, X_digest)}.joblib"
-    kept = _read(path) if path.exists() else {"initializer": clone(initializer), "seconds": 0.0}
+    path = folder / f"{slug}-{fit_key(initializer, X_digest)}.joblib"
+    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer), "seconds": 0.0}
     # How loud a file's first run was must not decide how loud this one is.
     fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
     seconds, wanted = kept["seconds"], initializer.get_params()["max_iter"]
@@ -128,6 +136,4 @@ def learn(
         fitted.partial_fit(X)
         seconds += time.perf_counter() - started
         _write(path, {"initializer": fitted, "seconds": seconds})
-    arrays = fitted.theta0_.arrays
-    digest = digest_of({key: data_digest(value) for key, value in arrays.items()})
-    return Pretrained(fitted, digest, seconds, path, reused)
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, path, reused)

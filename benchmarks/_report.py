@@ -30,6 +30,7 @@ __all__ = [
     "as_markdown",
     "as_text",
     "build_table",
+    "gain_text",
     "pack_scores",
     "paired_gain",
     "summarize",
@@ -187,14 +188,19 @@ def _paper_gain(summary: Summary) -> str:
     return "" if own is None or base is None else f" ({own[0] - base[0]:+.2f})"
 
 
-def _gain_text(summary: Summary, paper: bool) -> str:
-    gain = summary.gain
+def gain_text(gain: Gain | None) -> str:
+    """The mean with its sign, and the interval where there is one."""
     if gain is None:
         return "-"
     text = f"{gain.mean:+.2f}"
     if gain.low is not None and gain.high is not None:
         text += f" [{gain.low:+.2f}, {gain.high:+.2f}]"
-    return text + (_paper_gain(summary) if paper else "")
+    return text
+
+
+def _gain_cell(summary: Summary, paper: bool) -> str:
+    has_pair = paper and summary.gain is not None
+    return gain_text(summary.gain) + (_paper_gain(summary) if has_pair else "")
 
 
 CELLS: dict[str, tuple[str, Callable[[Summary, bool], str]]] = {
@@ -203,7 +209,7 @@ CELLS: dict[str, tuple[str, Callable[[Summary, bool], str]]] = {
     "gain": (
         "Gain over the same network from scratch (points): mean of the paired differences "
         "and its 95% interval",
-        _gain_text,
+        _gain_cell,
     ),
 }
 

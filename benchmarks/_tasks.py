@@ -14,13 +14,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Draw", "Task", "draw_rows", "fit_seed", "n_rows", "pretraining_seed", "random_tasks"]
+__all__ = [
+    "Draw",
+    "Task",
+    "draw_rows",
+    "fit_seed",
+    "n_rows",
+    "pretraining_seed",
+    "random_tasks",
+    "shuffled_rows",
+]
 
 TRAIN_ROWS_PER_N = 10
 VALIDATION_ROWS_PER_N = 2
 
 # First entry of a spawn key. The numbers are part of the protocol: changing one redraws all.
-PURPOSES = {"tasks": 0, "rows": 1, "fit": 2}
+PURPOSES = {"tasks": 0, "rows": 1, "fit": 2, "passes": 3, "yardstick": 4}
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,11 @@ def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
         train, validation = rows[:n_train], rows[n_train:]
         if labels[train].min() != labels[train].max():
             return Draw(train, validation)
+
+
+def shuffled_rows(n: int, purpose: str, *key: int, seed: int) -> np.ndarray:
+    """The numbers 0 to n - 1 in a random order that follows from seed, purpose and key alone."""
+    return np.random.default_rng(_stream(seed, purpose, *key)).permutation(n)
 
 
 def fit_seed(task: Task, *, seed: int) -> int:

@@ -36,8 +36,8 @@ from typing import Any
 import joblib
 import numpy as np
 
-from _datasets import DATASETS, Dataset, MNISTUnavailableError, standardize
-from _evaluation import LabelledData, evaluate
+from _datasets import DATASETS, Dataset, MNISTUnavailableError
+from _evaluation import LabelledData, evaluate, scaled
 from _figure import draw_accuracy
 from _methods import (
     METHODS,
@@ -47,11 +47,12 @@ from _methods import (
     network_contender,
     select_names,
 )
+from _options import not_negative, positive
 from _pretrained import Pretrained, data_digest, learn
 from _provenance import provenance
 from _report import as_text, build_table, pack_scores, summarize
 from _rivals import RIVALS, rival_contenders
-from _store import ScoreLog, digest_of, write_json
+from _store import ScoreLog, write_json
 from _tasks import Task, draw_rows, pretraining_seed, random_tasks
 
 __all__ = ["main"]
@@ -94,15 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
     add("--list-methods", action="store_true", help="print the valid names and stop")
     add("--rivals", action="store_true", help="add rows of classifiers that are no networks")
-    add("--n-labels", nargs="+", type=_positive, metavar="N", help="10 N + 2 N labelled images")
-    add("--tasks", type=_positive, help="binary tasks a run")
-    add("--runs", type=_positive, help="each run has its own theta0 and its own tasks")
-    add("--epochs", type=_positive, help="passes of the pre-training over the unlabelled images")
-    add("--n-perturbations", type=_positive, help="perturbed networks a step of the pre-training")
+    add("--n-labels", nargs="+", type=positive, metavar="N", help="10 N + 2 N labelled images")
+    add("--tasks", type=positive, help="binary tasks a run")
+    add("--runs", type=positive, help="each run has its own theta0 and its own tasks")
+    add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
+    add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
     add(
         "--hidden-layer-sizes",
         nargs="+",
-        type=_positive,
+        type=positive,
         default=(392, 392, 392),
         metavar="WIDTH",
         help="default: the paper's 392 392 392",
@@ -114,23 +115,9 @@ def _parser() -> argparse.ArgumentParser:
         help="of the pre-training; fine-tuning on some hundred rows is done on the CPU",
     )
     add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
-    add("--seed", type=_not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
     add("--quiet", action="store_true", help="no progress bars")
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return value
-
-
-def _not_negative(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return value
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -173,15 +160,13 @@ def _prepare(options: argparse.Namespace, plan: Plan) -> Bench:
             print(line, file=sys.stderr, flush=True)
 
     dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=report)
-    X = np.concatenate(standardize(dataset))
-    parts = [data_digest(a) for a in (X, dataset.y_train, dataset.y_test)]
+    X, data = scaled(dataset)
     settings = NetworkSettings(
         hidden_layer_sizes=tuple(options.hidden_layer_sizes),
         epochs=plan.epochs,
         n_perturbations=plan.n_perturbations,
         device=options.device,
     )
-    data = LabelledData(dataset.y_train, dataset.y_test, digest_of(parts))
     return Bench(dataset, X, data, settings, options)
 
 
