@@ -7,7 +7,8 @@ The README holds pairs of comments, and this script writes what stands between t
     <!-- end of table -->
 
 The first word names a file of ``benchmarks/results``, the second a table made of it:
-``accuracy``, ``task_std`` or ``gain``. Run it after a new result::
+``accuracy``, ``task_std`` or ``gain`` of what ``mnist_tasks.py`` wrote, ``budget`` of what
+``budget.py`` did. Run it after a new result::
 
     python benchmarks/readme_tables.py
 
@@ -20,11 +21,13 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _report import CELLS, as_markdown, build_table, summarize, unpack_scores
+from _budget_report import budget_table, points_of_results
+from _report import CELLS, Table, as_markdown, build_table, summarize, unpack_scores
 from _store import write_atomically
 
 __all__ = ["main", "rewrite"]
@@ -37,10 +40,21 @@ BLOCK = re.compile(
 )
 
 
-def _render(results: dict[str, Any], kind: str) -> str:
+def _task_table(kind: str, results: dict[str, Any]) -> Table:
     summaries = summarize(unpack_scores(results["scores"]))
     # The paper's figures are MNIST's and nobody else's.
-    return as_markdown(build_table(kind, summaries, paper=results["dataset"]["name"] == "mnist"))
+    return build_table(kind, summaries, paper=results["dataset"]["name"] == "mnist")
+
+
+def _budget_table(results: dict[str, Any]) -> Table:
+    return budget_table(points_of_results(results))
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
+    **{kind: partial(_task_table, kind) for kind in CELLS},
+    "budget": _budget_table,
+}
+"""From a file of results to a table of it, by kind."""
 
 
 def rewrite(text: str, folder: Path) -> str:
@@ -64,10 +78,10 @@ def rewrite(text: str, folder: Path) -> str:
         if not path.is_file():
             valid = sorted(p.name for p in folder.glob("*.json"))
             raise ValueError(f"no results {match['file']!r}; {folder.name} has {valid}")
-        if match["kind"] not in CELLS:
-            raise ValueError(f"unknown table {match['kind']!r}; valid names are {sorted(CELLS)}")
-        results = json.loads(path.read_text(encoding="utf-8"))
-        return f"{match['head']}\n{_render(results, match['kind'])}\n\n{match['tail']}"
+        if match["kind"] not in TABLES:
+            raise ValueError(f"unknown table {match['kind']!r}; valid names are {sorted(TABLES)}")
+        table = TABLES[match["kind"]](json.loads(path.read_text(encoding="utf-8")))
+        return f"{match['head']}\n{as_markdown(table)}\n\n{match['tail']}"
 
     begun, ended = text.count("<!-- table:"), text.count("<!-- end of table -->")
     if begun != ended or begun != len(BLOCK.findall(text)):
