@@ -1,0 +1,133 @@
+"""The main properties on a CUDA device."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
+from sklearn_mmdinit._network import torch_device
+from sklearn_mmdinit._random import StepRandom
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+KINDS = pytest.mark.parametrize(
+    "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__
+)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return StandardScaler().fit_transform(load_digits().data[:256])
+
+
+def tiny(kind=MMDInitializer, **params):
+    defaults = {"hidden_layer_sizes": (12, 8), "max_iter": 4, "window": 8, "device": "cuda"}
+    defaults |= {"learning_rate_init": 5e-3, "random_state": 0}
+    if kind is MMDInitializer:
+        defaults |= {"n_perturbations": 24}
+    return kind(**{**defaults, **params})
+
+
+def assert_close_theta0(a, b, **tolerance):
+    assert a.theta0_.architecture == b.theta0_.architecture
+    for name, array in a.theta0_.arrays.items():
+        np.testing.assert_allclose(array, b.theta0_.arrays[name], err_msg=name, **tolerance)
+
+
+def test_auto_takes_it():
+    assert torch_device("auto").type == "cuda"
+
+
+def test_draws_are_functions_of_seed_and_step():
+    random = StepRandom(4, "cuda")
+    first = random.at(9).normal(300, 300).clone()
+    random.at(3).simplex(5, 4)
+    assert torch.equal(random.at(9).normal(300, 300), first)
+    random.at(9).reserve(90_000)
+    assert torch.equal(random.normal(300, 300), first)
+    assert not torch.equal(random.at(10).normal(300, 300), first)
+    assert abs(float(first.mean())) < 0.02
+    assert float(first.std()) == pytest.approx(1, abs=0.02)
+    U = random.simplex(50_000, 3)
+    torch.testing.assert_close(U.sum(1), torch.ones_like(U[:, 0]))
+    torch.testing.assert_close(U.mean(0), torch.full_like(U[0], 1 / 3), atol=5e-3, rtol=0)
+
+
+VARIANTS = {
+    "relu": {},
+    "tanh": {"activation": "tanh"},
+    "batch norm": {"batch_norm": True},
+    "three classes": {"n_classes": 3},
+    "closed form": {"reference": "closed_form"},
+    "direct": {"sampler": "direct"},
+    "gram": {"sampler": "gram"},
+}
+
+
+@pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
+def test_the_loss_falls_and_the_score_rises(params, X):
+    init = tiny(**params).fit(X)
+    start = tiny(**params, max_iter=0).fit(X)
+    assert init.best_loss_ < 0.9 * init.loss_curve_[0]
+    assert init.score(X) > start.score(X) + 0.02
+    assert all(type(W) is np.ndarray for W in init.coefs_), "what is learned is on the host"
+
+
+@KINDS
+def test_both_devices_start_from_the_same_weights(kind, X):
+    assert_close_theta0(
+        tiny(kind, max_iter=0).fit(X), tiny(kind, max_iter=0, device="cpu").fit(X), rtol=0
+    )
+
+
+@KINDS
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_fit_is_max_iter_times_partial_fit(kind, batch_norm, X):
+    # Sums on the device may be added up in any order.
+    params = {"batch_norm": batch_norm, "window": 3, "learning_rate_init": 1e-4, "max_iter": 2}
+    whole, passes = tiny(kind, **params).fit(X), tiny(kind, **params)
+    for _ in range(whole.max_iter):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+    assert_close_theta0(passes, whole, atol=1e-5)
+    np.testing.assert_allclose(passes.loss_curve_, whole.loss_curve_, rtol=1e-3)
+
+
+@KINDS
+def test_hidden_activations_are_those_of_the_cpu(kind, X):
+    init = tiny(kind, output="hidden").fit(X)
+    on_device = init.transform(X)
+    assert type(on_device) is np.ndarray
+    np.testing.assert_allclose(
+        on_device, init.set_params(device="cpu").transform(X), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_the_terms_agree_with_those_of_the_cpu(X):
+    # Other perturbations of the same law.
+    init = tiny(n_perturbations=512).fit(X)
+    on_device = init.score(X)
+    assert on_device == pytest.approx(init.set_params(device="cpu").score(X), abs=0.03)
+
+
+@KINDS
+def test_global_generators_are_left_alone(kind, X):
+    before = joblib.hash(torch.cuda.get_rng_state().numpy())
+    tiny(kind).fit(X).score(X)
+    assert joblib.hash(torch.cuda.get_rng_state().numpy()) == before
+
+
+@KINDS
+def test_a_classifier_starts_there_and_learns(kind, X):
+    y = load_digits().target[:256] % 2
+    init = tiny(kind).fit(X)
+    clf = MLPClassifier(warm_start_from=init, device="cuda", random_state=0, max_iter=0).fit(X, y)
+    assert_close_theta0(clf, init, rtol=0)
+    clf.set_params(max_iter=20).fit(X, y)
+    assert clf.score(X, y) > 0.9
+    assert clf.predict_proba(X).shape == (256, 2)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict(X), clf.predict(X))
