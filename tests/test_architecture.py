@@ -27,6 +27,7 @@ IMPORTS = {
     "_network": {"_theta0"},
     "_persistence": {"_theta0"},
     "_tagged": {"_theta0"},
+    "_threads": {"_theta0"},
     "_validation": set(),
     # the objective
     "_random": set(),
@@ -35,13 +36,13 @@ IMPORTS = {
     "_perturbation": {"_network", "_random", "_theta0"},
     "_objective": {"_mmd", "_mmd_interval", "_network", "_perturbation", "_random", "_theta0"},
     # pre-training
-    "_pretraining": MATHEMATICS,
+    "_pretraining": MATHEMATICS | {"_threads"},
     "_pretrained_base": MATHEMATICS | {"_pretraining", "_tagged"},
     "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base"},
     # fine-tuning
     "_batches": set(),
     "_labels": set(),
-    "_fine_tuning": {"_batches", "_network", "_theta0"},
+    "_fine_tuning": {"_batches", "_network", "_theta0", "_threads"},
     "_warm_start": {"_network", "_persistence", "_tagged", "_theta0", "_validation"},
     "_parameters": {"_fine_tuning", "_network", "_warm_start"},
     "_classifier": {
@@ -237,9 +238,17 @@ def private_uses(tree):
             yield name
 
 
+# Benchmark -> why it may use private names.
+USES_PRIVATE_NAMES = {
+    "_library_step.py": "a loss on given noise and the parts of a step are not public",
+}
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_benchmarks_use_the_public_names_only(path):
-    assert not list(private_uses(ast.parse(path.read_text())))
+    uses = list(private_uses(ast.parse(path.read_text())))
+    # An exception that is no longer needed has to go.
+    assert bool(uses) == (path.name in USES_PRIVATE_NAMES), uses
 
 
 @pytest.mark.parametrize(
