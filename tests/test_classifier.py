@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, ShuffleSplit
-from sklearn.neural_network import MLPClassifier as SklearnMLP
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch import NeuralNetClassifier
@@ -493,30 +491,6 @@ def test_weights_that_do_not_stay_finite(data):
     clf = small(learning_rate_init=1e30, optimizer="sgd", validation_split=None)
     with pytest.raises(ValueError, match=r"no longer finite.*lower learning_rate_init=1e\+30"):
         clf.fit(X, y)
-
-
-# speed
-
-
-def test_no_slower_than_scikit_learn():
-    """The ratio in one run; benchmarks/speed.py measures it at more sizes."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(240, 784)).astype(np.float32), rng.integers(0, 2, 240)
-    theirs = SklearnMLP(
-        (392,) * 3, batch_size=50, max_iter=10, alpha=0, n_iter_no_change=99, random_state=0,
-        early_stopping=True, validation_fraction=1 / 6,
-    )  # fmt: skip
-    ours = MLPClassifier(random_state=0)
-
-    def seconds(estimator):
-        start = time.perf_counter()
-        estimator.fit(X, y)
-        return time.perf_counter() - start
-
-    with pytest.warns(match="Maximum iterations"):
-        pairs = [(seconds(ours), seconds(theirs)) for _ in range(5)]
-    # The fastest of five: whatever else runs on the machine only adds.
-    assert min(a for a, _ in pairs) < 1.5 * min(b for _, b in pairs)
 
 
 def test_a_random_splitter_is_seeded_by_itself(data):
