@@ -11,7 +11,6 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from torch import nn
 
 from ._batches import Rows, batches
 from ._network import module_from_theta0, theta0_from_module
-from ._theta0 import Architecture, Theta0
+from ._theta0 import Theta0
+from ._threads import worthwhile_threads
 
 __all__ = [
     "ROUTED_PREFIXES",
@@ -67,10 +67,6 @@ _OWNED = {
     "train_split": "validation_split",
     "verbose": "verbose",
 }
-
-# Multiplications of a product that one thread does about as fast as several: twice those of
-# the paper's largest layer and batch.
-_SMALL_PRODUCT = 1 << 25
 
 # Rows of a batch where no gradient is needed: large, and still small beside the data.
 _EVALUATION_BATCH = 4096
@@ -137,25 +133,6 @@ def _private_randomness(seed: int, device: torch.device, needed: bool) -> Iterat
     with torch.random.fork_rng(devices=[index] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def _threads_for(architecture: Architecture, batch_size: int) -> Iterator[None]:
-    """One thread for products too small to share, as many as before for others.
-
-    At the paper's size a second thread gains a few per cent on an idle machine, and on a
-    busy one it costs many times the whole fit, spent waiting at the end of every product.
-    """
-    before = torch.get_num_threads()
-    largest = max(n_in * n_out for n_in, n_out in pairwise(architecture.widths))
-    if before == 1 or batch_size * largest > _SMALL_PRODUCT:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -250,7 +227,7 @@ def train(net: NeuralNetClassifier, rows: Rows, *, seed: int, foreign: bool) -> 
     ValueError
         If batch norm would meet a batch of one row, or the weights do not stay finite.
     """
-    architecture: Architecture = net.module__theta0.architecture
+    architecture = net.module__theta0.architecture
     if architecture.batch_norm and min(len(rows), net.batch_size) < 2:
         raise ValueError(
             "batch_norm=True needs at least 2 training rows a batch, got "
@@ -259,7 +236,7 @@ def train(net: NeuralNetClassifier, rows: Rows, *, seed: int, foreign: bool) -> 
     device = torch.device(net.device)
     with (
         _private_randomness(seed, device, needed=foreign),
-        _threads_for(architecture, net.batch_size),
+        worthwhile_threads(architecture, net.batch_size),
     ):
         net.fit(rows, None)
         finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())

@@ -178,6 +178,11 @@ class MMDObjective:
 
     term_names = ("loss", "uniformity", "degeneracy", "detachment")
 
+    @property
+    def n_networks(self) -> int:
+        """Networks that each mini-batch goes through."""
+        return self.n_perturbations
+
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
         n_classes = module.architecture.n_classes
@@ -206,6 +211,7 @@ class RandomLabelObjective:
     """Cross entropy with labels drawn anew for every mini-batch (Pondenkandath et al., 2018)."""
 
     term_names = ("loss",)
+    n_networks = 1
 
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """The loss, a tensor of shape (1,)."""

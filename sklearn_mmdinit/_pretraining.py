@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from ._network import MLP, initialize_, module_from_theta0, theta0_from_module
 from ._random import StepRandom, permutation
 from ._theta0 import Architecture, Theta0
+from ._threads import worthwhile_threads
 
 __all__ = ["Objective", "PretrainingState", "Schedule", "initial_state", "run_passes"]
 
@@ -31,6 +32,10 @@ class Objective(Protocol):
     @property
     def term_names(self) -> tuple[str, ...]:
         """Name of each term."""
+
+    @property
+    def n_networks(self) -> int:
+        """Networks that each mini-batch goes through."""
 
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """Terms, a tensor of shape (len(term_names),)."""
@@ -138,7 +143,11 @@ def run_passes(
     random = StepRandom(state.seed, device)
     window = _Window(module, objective, optimizer, random)
     stopped = False
-    with _progress(n_passes * steps_a_pass, verbose) as bar:
+    rows_a_step = objective.n_networks * batch_size
+    with (
+        worthwhile_threads(module.architecture, rows_a_step),
+        _progress(n_passes * steps_a_pass, verbose) as bar,
+    ):
         for _ in range(n_passes):
             order = permutation(state.seed, state.n_passes, len(X))[: steps_a_pass * batch_size]
             state.n_passes += 1
