@@ -30,6 +30,7 @@ import torch
 
 from ._network import ACTIVATIONS, MLP
 from ._random import StepRandom
+from ._threads import one_thread
 
 __all__ = [
     "SAMPLERS",
@@ -110,7 +111,10 @@ def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     diagonal = C.diagonal(dim1=-2, dim2=-1)
     floor = diagonal * _PIVOT_TOLERANCE
-    L, _ = torch.linalg.cholesky_ex(C)
+    # LAPACK shares hundreds of small matrices among threads badly: no faster on an idle
+    # machine, and a thousand times slower where another process holds a core.
+    with one_thread():
+        L, _ = torch.linalg.cholesky_ex(C)
     pivots = L.diagonal(dim1=-2, dim2=-1).square()
     # Where the plain factorisation broke down L is not a factor and may hold NaN: the
     # comparison is false for NaN too.
@@ -215,7 +219,8 @@ def _inverse_factor(L: torch.Tensor, independent: torch.Tensor) -> torch.Tensor:
     """
     factor = L + torch.diag_embed((~independent).to(L.dtype))
     identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    with one_thread():  # as the factorisation
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
     return inverse * independent[:, :, None]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from ._theta0 import Architecture
 
-__all__ = ["worthwhile_threads"]
+__all__ = ["one_thread", "worthwhile_threads"]
 
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
@@ -30,9 +30,19 @@ def worthwhile_threads(architecture: Architecture, n_rows: int) -> Iterator[None
     n_rows : int
         Rows that go through it at a time.
     """
-    before = torch.get_num_threads()
     largest = max(n_in * n_out for n_in, n_out in pairwise(architecture.widths))
-    if before == 1 or n_rows * largest > _SMALL_PRODUCT:
+    if n_rows * largest > _SMALL_PRODUCT:
+        yield
+        return
+    with one_thread():
+        yield
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    if before == 1:
         yield
         return
     torch.set_num_threads(1)

@@ -33,7 +33,7 @@ IMPORTS = {
     "_random": set(),
     "_mmd": set(),
     "_mmd_interval": {"_mmd"},
-    "_perturbation": {"_network", "_random", "_theta0"},
+    "_perturbation": {"_network", "_random", "_theta0", "_threads"},
     "_objective": {"_mmd", "_mmd_interval", "_network", "_perturbation", "_random", "_theta0"},
     # pre-training
     "_pretraining": MATHEMATICS | {"_threads"},
