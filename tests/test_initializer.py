@@ -81,6 +81,53 @@ def test_fit_starts_anew(X):
     assert_same_fit(init.partial_fit(X).fit(X), tiny().fit(X))
 
 
+class Watched:
+    """An objective, and what to make of its terms, given the number of the call and the rows."""
+
+    def __init__(self, objective, watch):
+        self.objective, self.watch, self.calls = objective, watch, 0
+
+    def __getattr__(self, name):
+        return getattr(self.objective, name)
+
+    def __call__(self, module, X, random):
+        self.calls += 1
+        return self.watch(self.calls, X, self.objective(module, X, random))
+
+
+class Recording(MMDInitializer):
+    """Remembers the first column of every mini-batch."""
+
+    def _objective(self):
+        def watch(call, X, terms):
+            seen.append(X[:, 0].tolist())
+            return terms
+
+        seen = self.seen = getattr(self, "seen", [])
+        return Watched(super()._objective(), watch)
+
+
+@pytest.mark.parametrize("window", [3, 100])
+def test_a_pass_visits_every_row_once_in_an_order_of_its_own(window, X):
+    numbered = X.copy()
+    numbered[:, 0] = np.arange(len(X))
+    init = tiny(Recording, window=window).fit(numbered)
+    assert {len(batch) for batch in init.seen} == {BATCH}
+    passes = np.reshape(init.seen, (init.max_iter, -1))
+    for order in passes:
+        np.testing.assert_array_equal(np.sort(order), np.arange(len(X)))
+    assert len({tuple(order) for order in [*passes, range(len(X))]}) == init.max_iter + 1
+
+
+def test_rows_beyond_the_last_mini_batch_wait_for_another_pass(X):
+    numbered = X[:37].copy()
+    numbered[:, 0] = np.arange(37)
+    init = tiny(Recording, max_iter=6).fit(numbered)
+    passes = np.reshape(init.seen, (6, 2 * BATCH))
+    assert all(len(set(order)) == 2 * BATCH for order in passes)
+    assert set(passes.ravel()) == set(range(37)), "it is not always the same ones that wait"
+
+
 def test_partial_fit_takes_new_rows(X):
     init = tiny().partial_fit(X)
     before = init.theta0_
@@ -91,25 +138,11 @@ def test_partial_fit_takes_new_rows(X):
     assert before.arrays["linears.0.weight"].shape == init.coefs_[0].T.shape
 
 
-class Watched:
-    """An objective, and what to do with its terms; told the number of the call."""
-
-    def __init__(self, objective, watch):
-        self.objective, self.watch, self.calls = objective, watch, 0
-
-    def __getattr__(self, name):
-        return getattr(self.objective, name)
-
-    def __call__(self, *args):
-        self.calls += 1
-        return self.watch(self.calls, self.objective(*args))
-
-
 class Interrupted(MMDInitializer):
     """The third step after the first pass is interrupted, once."""
 
     def _objective(self):
-        def watch(call, terms):
+        def watch(call, X, terms):
             if call == 3 and hasattr(self, "theta0_") and not hasattr(self, "was_interrupted"):
                 self.was_interrupted = True
                 raise KeyboardInterrupt
@@ -437,7 +470,7 @@ class Diverging(MMDInitializer):
 
     def _objective(self):
         return Watched(
-            super()._objective(), lambda call, terms: terms * (np.nan if call > 8 else 1.0)
+            super()._objective(), lambda call, X, terms: terms * (np.nan if call > 8 else 1.0)
         )
 
 
