@@ -155,7 +155,7 @@ def run_passes(
                 batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
                 sums = window.run(batches.view(-1, batch_size, X.shape[1]), state.step, bar)
                 n_steps = len(rows) // batch_size
-                if not np.isfinite(sums[0]):
+                if not (np.isfinite(sums[0]) and _is_finite(module)):
                     return _diverged(state, schedule)
                 state.step += n_steps
                 state.window_sum = sums + (0.0 if state.window_sum is None else state.window_sum)
@@ -225,16 +225,21 @@ def _close_window(
     return state.stale_windows >= schedule.n_iter_no_change
 
 
+def _is_finite(module: MLP) -> bool:
+    # A gradient can be NaN where the loss is not; one look a window.
+    return all(bool(parameter.isfinite().all()) for parameter in module.parameters())
+
+
 def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
     """Fall back on the best window, or fail where there is none."""
     message = (
-        f"The loss is not finite between steps {state.step} and "
+        f"The loss or the weights are not finite between steps {state.step} and "
         f"{state.step + schedule.window}; pre-training stops there. Try a smaller "
         f"learning_rate_init than {schedule.learning_rate}, or standardise X."
     )
     if state.best is None:
         raise ValueError(message)
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)
+    warnings.warn(message, ConvergenceWarning, stacklevel=5)
     state.current, state.moments, state.window_sum = state.best, {}, None
     return state
 

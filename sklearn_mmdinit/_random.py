@@ -31,8 +31,9 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="sklearn_mmdinit-normal")
 
 
-# A process forked from this one has the pool but not its threads.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    # A process forked from this one has the pool but not its threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def _fill_part(part: torch.Tensor, generator: torch.Generator) -> None:
