@@ -1,7 +1,7 @@
 """The floor of a pre-training step: its dense products alone.
 
-Counted are the products over the K perturbed networks that the Gram sampler needs, forward and
-backward. Left out are the factorisations, the few products of L_iod and all that is not a
+Counted are the products over the K perturbed networks that the library's samplers need, forward
+and backward. Left out are the factorisations, the few products of L_iod and all that is not a
 product, so that no step can reach the floor.
 """
 
@@ -35,7 +35,9 @@ class Product:
         return 2 * self.batch * self.rows * self.inner * self.columns
 
 
-def products_of_step(widths: Sequence[int], batch_size: int, n_networks: int) -> list[Product]:
+def products_of_step(
+    widths: Sequence[int], batch_size: int, n_networks: int, gram: Sequence[bool]
+) -> list[Product]:
     """The dense products of one step, layer by layer.
 
     Parameters
@@ -46,6 +48,8 @@ def products_of_step(widths: Sequence[int], batch_size: int, n_networks: int) ->
         B.
     n_networks : int
         K.
+    gram : sequence of bool
+        For each layer whether its outputs are drawn by "gram"; else its weights are drawn.
 
     Returns
     -------
@@ -56,22 +60,27 @@ def products_of_step(widths: Sequence[int], batch_size: int, n_networks: int) ->
     """
     B, K = batch_size, n_networks
     products = []
-    for layer, (n_in, n_out) in enumerate(pairwise(widths)):
+    for layer, ((n_in, n_out), by_gram) in enumerate(zip(pairwise(widths), gram, strict=True)):
         shared = layer == 0
         rows, batch = (B, 1) if shared else (K * B, K)
-        products += [
-            Product("H W'", 1, rows, n_in, n_out),
-            Product("H H'", batch, B, n_in, B),
-            Product("L Z", K, B, B, n_out),
-            Product("G' H", 1, n_out, rows, n_in),
-        ]
-        if not shared:
+        products.append(Product("G' H", 1, n_out, rows, n_in))
+        if by_gram:
+            products += [
+                Product("H W'", 1, rows, n_in, n_out),
+                Product("H H'", batch, B, n_in, B),
+                Product("L Z", K, B, B, n_out),
+            ]
+        else:
+            products.append(Product("H (W + E)'", K, B, n_in, n_out))
+        if by_gram and not shared:
             products += [
                 Product("G W", 1, rows, n_out, n_in),
                 Product("G Z'", K, B, n_out, B),
                 Product("(G Z') L^-1", K, B, B, B),
                 Product("(G Z' L^-1) H", K, B, B, n_in),
             ]
+        elif not shared:
+            products.append(Product("G (W + E)", K, B, n_out, n_in))
     return products
 
 

@@ -7,7 +7,7 @@ the step itself. Everything that times or reports a whole step goes through ``MM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from sklearn_mmdinit import MMDInitializer, Theta0, _objective, _perturbation, _random
+from sklearn_mmdinit import MMDInitializer, Theta0, _gram, _objective, _perturbation, _random
 from sklearn_mmdinit._network import module_from_theta0
 
-__all__ = ["PARTS", "REGIONS", "library_loss", "step_parts"]
+__all__ = ["PARTS", "REGIONS", "layers_by_gram", "library_loss", "step_parts"]
 
 # Part of a step -> the functions whose time it is. None of them calls another one.
 REGIONS: dict[str, list[tuple[Any, str]]] = {
-    "noise": [(_random.StepRandom, "_fill"), (_random.StepRandom, "simplex")],
-    "factor": [(_perturbation, "semidefinite_cholesky"), (_perturbation, "_inverse_factor")],
+    "noise": [(_random.StepRandom, "normal"), (_random.StepRandom, "simplex")],
+    "factor": [(_gram, "semidefinite_cholesky"), (_gram, "inverse_factor")],
     "kernel": [(_objective, "interval_mmd"), (_objective, "mmd")],
     "median": [(_objective, "interval_median_bandwidth"), (_objective, "median_bandwidth")],
     "detachment": [(_objective, "detachment")],
@@ -43,8 +43,14 @@ class _GivenDraws(_random.StepRandom):
         super().__init__(seed=0, dtype=U.dtype)
         self._U, self._normals = U, list(normals)
 
-    def normal(self, *shape: int) -> torch.Tensor:
-        return self._normals.pop(0).reshape(shape).clone()  # the sampler scales it in place
+    def split(self, n_parts: int) -> list[_random.StepRandom]:
+        # Of every layer's draws each part has its networks', in the same order.
+        parts = zip(*(draws.tensor_split(n_parts) for draws in self._normals), strict=True)
+        return [_GivenDraws(self._U, list(part)) for part in parts]
+
+    def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
+        draw = self._normals.pop(0).reshape(shape)
+        return draw.clone() if out is None else out.copy_(draw)  # the sampler scales it in place
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
         assert self._U.shape == (n_samples, n_classes)
@@ -90,6 +96,11 @@ def library_loss(
         for parameter in (linear.weight, linear.bias)
     ]
     return float(loss.detach()), gradient
+
+
+def layers_by_gram(widths: Sequence[int], batch_size: int) -> tuple[bool, ...]:
+    """Which layers of a network the library draws by "gram" where the sampler is "auto"."""
+    return _perturbation.layers_by_gram(widths, batch_size, "auto")
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import torch
 
 from _agreement import random_rows, random_theta0
 from _floor import products_of_step, products_runner, sgemm_runner, total_flops
+from _library_step import layers_by_gram
 from _textbook import FORMS, Setting, TextbookStep, network_from_arrays
 from _timing import in_turns, ratio, timed
 from sklearn_mmdinit import MMDInitializer
@@ -97,7 +98,8 @@ def measure_steps(size: Size, n_steps: int, rounds: int, device: str = "cpu") ->
     dict
         "seconds" of each form, "floor" and its parts, and "ratios".
     """
-    products = products_of_step(size.widths, size.batch_size, size.n_perturbations)
+    gram = layers_by_gram(size.widths, size.batch_size)
+    products = products_of_step(size.widths, size.batch_size, size.n_perturbations, gram)
     rows = size.batch_size * size.n_perturbations
     width = max(size.hidden_layer_sizes)
     sgemm = sgemm_runner(rows, width, device)

@@ -10,8 +10,9 @@ from sklearn.utils import check_scalar
 
 from ._mmd import ESTIMATORS
 from ._objective import REFERENCES, MMDObjective, RandomLabelObjective
-from ._perturbation import SAMPLERS, Workspace
+from ._perturbation import SAMPLERS
 from ._pretrained_base import BaseInitializer, check_choice, check_finite
+from ._workspace import Workspace
 
 __all__ = ["MMDInitializer", "RandomLabelInitializer"]
 

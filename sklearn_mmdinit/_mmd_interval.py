@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ._mmd import BANDWIDTH_EXPONENTS, ESTIMATORS, combine_means, kernel_and_slope
+from ._threads import share
 
 __all__ = ["SMALLEST_BANDWIDTH", "interval_median_bandwidth", "interval_mmd"]
 
@@ -98,6 +99,39 @@ def _uniform_field(gamma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return field, mean
 
 
+def _values_and_slopes(
+    p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, estimator: str, reference: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The MMD (B,) and its derivative (B, K) with respect to p."""
+    n_p, n_u = p.shape[1], u.shape[0]
+    gamma = gamma.double()
+    index, weights, derivatives = _stencil(p.double())
+    spectrum = _circulant_spectrum(gamma)
+    mass_p = _spread(index, weights)
+    field_p = _convolve(spectrum, mass_p)
+    if reference == "closed_form":
+        field_u, within_u = _uniform_field(gamma)
+        n_references = None
+    else:
+        index_u, weights_u, _ = _stencil(u.double()[None])
+        mass_u = _spread(index_u, weights_u)
+        field_u = _convolve(spectrum, mass_u)
+        within_u = (field_u * mass_u).sum(1)
+        n_references = n_u
+    values = combine_means(
+        (field_p * mass_p).sum(1),
+        (field_u * mass_p).sum(1),
+        within_u,
+        n_p,
+        n_references,
+        estimator,
+    )
+    factor = ESTIMATORS[estimator][1](n_p)
+    slope = (factor * field_p - field_u) * (2.0 / n_p)
+    read = slope.gather(1, index.flatten(1)).view_as(derivatives)
+    return values.to(p.dtype), (read * derivatives).sum(-1).to(p.dtype)
+
+
 class _IntervalMMD(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -108,34 +142,13 @@ class _IntervalMMD(torch.autograd.Function):
         estimator: str,
         reference: str,
     ) -> torch.Tensor:
-        n_p, n_u = p.shape[1], u.shape[0]
-        gamma = gamma.double()
-        index, weights, derivatives = _stencil(p.double())
-        spectrum = _circulant_spectrum(gamma)
-        mass_p = _spread(index, weights)
-        field_p = _convolve(spectrum, mass_p)
-        if reference == "closed_form":
-            field_u, within_u = _uniform_field(gamma)
-            n_references = None
-        else:
-            index_u, weights_u, _ = _stencil(u.double()[None])
-            mass_u = _spread(index_u, weights_u)
-            field_u = _convolve(spectrum, mass_u)
-            within_u = (field_u * mass_u).sum(1)
-            n_references = n_u
-        values = combine_means(
-            (field_p * mass_p).sum(1),
-            (field_u * mass_p).sum(1),
-            within_u,
-            n_p,
-            n_references,
-            estimator,
-        )
-        factor = ESTIMATORS[estimator][1](n_p)
-        slope = (factor * field_p - field_u) * (2.0 / n_p)
-        read = slope.gather(1, index.flatten(1)).view_as(derivatives)
-        ctx.save_for_backward((read * derivatives).sum(-1).to(p.dtype))
-        return values.to(p.dtype)
+        def stretch(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return _values_and_slopes(p[start:stop], u, gamma[start:stop], estimator, reference)
+
+        pieces = share(len(p), stretch)
+        values, slopes = (torch.cat(both) for both in zip(*pieces, strict=True))
+        ctx.save_for_backward(slopes)
+        return values
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -193,6 +206,10 @@ def interval_median_bandwidth(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     Tensor of shape (B,)
         The lower median of the distances on the simplex.
     """
+    return torch.cat(share(len(p), lambda start, stop: _medians(p[start:stop], u)))
+
+
+def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         rows = p.shape[0]
         points = torch.cat([p, u.expand(rows, -1)], dim=1).sort(dim=1).values

@@ -64,6 +64,9 @@ def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
     return cdf + x * pdf
 
 
+# Added to variances by batch normalisation; PyTorch's default.
+BATCH_NORM_EPS = 1e-5
+
 ACTIVATIONS: dict[str, Activation] = {
     "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype)),
     "tanh": Activation(torch.tanh, lambda x: 1.0 - torch.tanh(x).square()),
@@ -103,7 +106,9 @@ class MLP(nn.Module):
             nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
         )
         norm_widths = architecture.hidden_layer_sizes if architecture.batch_norm else ()
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in norm_widths)
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(width, eps=BATCH_NORM_EPS) for width in norm_widths
+        )
 
     @property
     def linear_layers(self) -> list[nn.Linear]:

@@ -15,8 +15,9 @@ from ._mmd_interval import (
     interval_mmd,
 )
 from ._network import ACTIVATIONS, MLP
-from ._perturbation import Workspace, perturbed_logits
+from ._perturbation import perturbed_logits
 from ._random import StepRandom
+from ._workspace import Workspace
 
 __all__ = [
     "REFERENCES",

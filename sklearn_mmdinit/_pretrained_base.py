@@ -18,6 +18,7 @@ from ._pretraining import Objective, PretrainingState, Schedule, initial_state, 
 from ._random import StepRandom
 from ._tagged import tag
 from ._theta0 import Architecture
+from ._threads import team
 
 __all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_finite", "check_positive"]
 
@@ -248,7 +249,8 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         batch_size = min(self.batch_size, len(X))
         n_batches = len(X) // batch_size
         total = 0.0
-        with torch.no_grad():
+        rows_at_a_time = objective.n_networks * batch_size
+        with torch.no_grad(), team(module.architecture, rows_at_a_time):
             for i in range(n_batches):
                 rows = X[i * batch_size : (i + 1) * batch_size].astype(np.float32)
                 batch = torch.from_numpy(rows).to(device)

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from ._network import MLP, initialize_, module_from_theta0, theta0_from_module
 from ._random import StepRandom, permutation
 from ._theta0 import Architecture, Theta0
-from ._threads import worthwhile_threads
+from ._threads import team
 
 __all__ = ["Objective", "PretrainingState", "Schedule", "initial_state", "run_passes"]
 
@@ -145,7 +145,7 @@ def run_passes(
     stopped = False
     rows_a_step = objective.n_networks * batch_size
     with (
-        worthwhile_threads(module.architecture, rows_a_step),
+        team(module.architecture, rows_a_step),
         _progress(n_passes * steps_a_pass, verbose) as bar,
     ):
         for _ in range(n_passes):

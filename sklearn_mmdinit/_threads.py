@@ -1,19 +1,26 @@
-"""How many threads a piece of work is worth."""
+"""How many threads a piece of work is worth, and who does which part of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 
 from ._theta0 import Architecture
 
-__all__ = ["one_thread", "worthwhile_threads"]
+__all__ = ["one_thread", "share", "worthwhile_threads"]
 
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -50,3 +57,87 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_team = threading.local()
+
+
+@contextmanager
+def team(architecture: Architecture, n_rows: int) -> Iterator[None]:
+    """Let :func:`share` use the threads, and every operation outside it one.
+
+    PyTorch's own workers spin for milliseconds after each operation that they took part in,
+    on the core that the next share needs.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        The network; a small one is not worth a second thread.
+    n_rows : int
+        Rows that go through it at a time.
+    """
+    with worthwhile_threads(architecture, n_rows):
+        before, _team.size = getattr(_team, "size", 1), torch.get_num_threads()
+        try:
+            with one_thread():
+                yield
+        finally:
+            _team.size = before
+
+
+def share(n: int, work: Callable[[int, int], T]) -> list[T]:
+    """Divide n items among a team: each thread works on its stretch from end to end, alone.
+
+    PyTorch shares every single operation among its threads, which then wait for one another;
+    here they meet once for a whole sequence of operations, and what one operation leaves in
+    a core's cache is there for the next.
+
+    Parameters
+    ----------
+    n : int
+        Number of items.
+    work : callable
+        Called with the bounds (start, stop) of a stretch of ``range(n)``, without gradients;
+        must write nothing that another stretch reads or writes.
+
+    Returns
+    -------
+    list
+        What the calls returned, in the order of the stretches: at most one a thread.
+    """
+    n_threads = min(getattr(_team, "size", 1), n)
+    if n_threads == 1:
+        with torch.no_grad():
+            return [work(0, n)]
+    bounds = [n * i // n_threads for i in range(n_threads + 1)]
+    others = [
+        _pool(n_threads - 1).submit(_without_gradients, work, start, stop)
+        for start, stop in pairwise(bounds[1:])
+    ]
+    try:
+        with torch.no_grad():
+            first = work(0, bounds[1])
+    finally:
+        wait(others)
+    return [first, *(other.result() for other in others)]
+
+
+def _without_gradients(work: Callable[[int, int], T], start: int, stop: int) -> T:
+    with torch.no_grad():  # of this thread; the caller's setting is its own
+        return work(start, stop)
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    # The number of threads is each thread's own: the caller's stays what it is.
+    return ThreadPoolExecutor(
+        n_threads,
+        thread_name_prefix="sklearn_mmdinit",
+        initializer=torch.set_num_threads,
+        initargs=(1,),
+    )
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    # A process forked from this one has the pool but not its threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)

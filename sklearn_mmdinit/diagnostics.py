@@ -20,6 +20,7 @@ from ._network import MLP, module_from_theta0
 from ._perturbation import perturbed_logits
 from ._random import StepRandom
 from ._theta0 import Theta0
+from ._threads import team
 
 __all__ = ["dead_neuron_ratio", "degenerate_softmax_ratio", "prediction_samples"]
 
@@ -128,7 +129,7 @@ def degenerate_softmax_ratio(
     module, rows, random = _seeded(theta0, random_state)
     n_classes = theta0.architecture.n_classes
     ratios = []
-    with torch.no_grad():
+    with torch.no_grad(), team(module.architecture, n_perturbations * batch_size):
         for step, batch in enumerate(_batches(X, n_batches, batch_size, rows)):
             logits = perturbed_logits(module, batch, n_perturbations, scale, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)

@@ -17,8 +17,8 @@ NAME = "sklearn_mmdinit"
 PACKAGE = ROOT / NAME
 BENCHMARKS = ROOT / "benchmarks"
 
-MATHEMATICS = {"_theta0", "_network", "_random", "_mmd", "_mmd_interval", "_perturbation"}
-MATHEMATICS |= {"_objective"}
+MATHEMATICS = {"_theta0", "_network", "_random", "_mmd", "_mmd_interval", "_semidefinite"}
+MATHEMATICS |= {"_sampling", "_direct", "_gram", "_parts", "_perturbation", "_objective"}
 
 # Module -> the package's modules it may import. Names are relative to the package.
 IMPORTS = {
@@ -32,13 +32,36 @@ IMPORTS = {
     # the objective
     "_random": set(),
     "_mmd": set(),
-    "_mmd_interval": {"_mmd"},
-    "_perturbation": {"_network", "_random", "_theta0", "_threads"},
-    "_objective": {"_mmd", "_mmd_interval", "_network", "_perturbation", "_random", "_theta0"},
+    "_workspace": set(),
+    "_semidefinite": set(),
+    "_sampling": {"_random", "_workspace"},
+    "_direct": {"_sampling"},
+    "_gram": {"_sampling", "_semidefinite"},
+    "_parts": {"_threads"},
+    "_perturbation": {
+        "_direct",
+        "_gram",
+        "_network",
+        "_parts",
+        "_random",
+        "_sampling",
+        "_theta0",
+        "_workspace",
+    },
+    "_mmd_interval": {"_mmd", "_threads"},
+    "_objective": {
+        "_mmd",
+        "_mmd_interval",
+        "_network",
+        "_perturbation",
+        "_random",
+        "_theta0",
+        "_workspace",
+    },
     # pre-training
     "_pretraining": MATHEMATICS | {"_threads"},
-    "_pretrained_base": MATHEMATICS | {"_pretraining", "_tagged"},
-    "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base"},
+    "_pretrained_base": MATHEMATICS | {"_pretraining", "_tagged", "_threads"},
+    "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base", "_workspace"},
     # fine-tuning
     "_batches": set(),
     "_labels": set(),
@@ -57,7 +80,7 @@ IMPORTS = {
         "_warm_start",
     },
     # what looks at them
-    "diagnostics": {"_network", "_objective", "_perturbation", "_random", "_theta0"},
+    "diagnostics": {"_network", "_objective", "_perturbation", "_random", "_theta0", "_threads"},
     "theory._checks": set(),
     "theory._perturbation_norm": {"_theta0", "theory._checks"},
     "theory._class_probability": {"theory._checks"},

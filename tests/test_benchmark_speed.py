@@ -135,7 +135,14 @@ def test_flops_of_a_case_worked_out_by_hand():
     first = 60 + 80 + 7 * 48 + 60
     # Second, all for 7 networks: three by W 4x3x2; H H', inner H 4x3x4; L Z, G Z' 4x2x4; 4x4x4.
     second = 7 * (3 * 24 + 2 * 48 + 2 * 32 + 64)
-    assert total_flops(products_of_step((5, 3, 2), 4, 7)) == 2 * (first + second)
+    gram = products_of_step((5, 3, 2), 4, 7, (True, True))
+    assert total_flops(gram) == 2 * (first + second)
+    # The second by direct: W + E once forward, once to the inputs, and the gradient of W.
+    mixed = products_of_step((5, 3, 2), 4, 7, (True, False))
+    assert total_flops(mixed) == 2 * (first + 7 * 3 * 24)
+    # The first by direct: no gradient to the inputs, which all share.
+    direct = products_of_step((5, 3, 2), 4, 7, (False, False))
+    assert total_flops(direct) == 2 * (7 * 60 + 60 + 7 * 3 * 24)
     assert Product("A B", 2, 3, 5, 7).flops == 2 * 2 * 3 * 5 * 7
 
 
@@ -144,7 +151,8 @@ def test_every_part_of_a_step_is_found_and_the_products_run():
     parts = step_parts(lambda: initializer(TINY).partial_fit(X), 4)
     assert tuple(parts) == PARTS
     assert all(seconds > 0 for seconds in parts.values())
-    assert products_runner(products_of_step(TINY.widths, 4, 6), "cpu")() > 0
+    for gram in ((True, True, True), (False, False, False)):
+        assert products_runner(products_of_step(TINY.widths, 4, 6, gram), "cpu")() > 0
 
 
 def test_a_step_is_what_a_longer_call_adds(monkeypatch):

@@ -7,17 +7,19 @@ import pytest
 import torch
 from scipy import stats
 
+from sklearn_mmdinit import _perturbation
 from sklearn_mmdinit._network import MLP, initialize_
-from sklearn_mmdinit._perturbation import (
-    SAMPLERS,
-    Workspace,
-    bias_std,
-    perturbed_logits,
-    semidefinite_cholesky,
-    weight_std,
-)
+from sklearn_mmdinit._perturbation import SAMPLERS, perturbed_logits
 from sklearn_mmdinit._random import StepRandom
+from sklearn_mmdinit._sampling import bias_std, weight_std
+from sklearn_mmdinit._semidefinite import (
+    inverse_factor,
+    regularised_cholesky,
+    semidefinite_cholesky,
+)
 from sklearn_mmdinit._theta0 import Architecture
+from sklearn_mmdinit._workspace import Workspace
+from test_threads import as_a_team_of
 
 SCALE = math.sqrt(0.5)
 
@@ -105,25 +107,9 @@ def test_single_layer_covariance_is_known():
         assert np.abs(between).max() < 0.02 * expected.max()
 
 
-def test_rows_independent_of_the_sampler_split():
-    # Large draws are split over threads; the numbers must not depend on how many there are.
-    def block(n_threads):
-        before = torch.get_num_threads()
-        torch.set_num_threads(n_threads)
-        try:
-            random = StepRandom(5)
-            random.reserve(1 << 17)
-            return random.normal(1 << 10, 1 << 7)
-        finally:
-            torch.set_num_threads(before)
-
-    assert torch.equal(block(1), block(2))
-
-
 def _explicit(module, X, random_seed, n_networks):
     """Logits of the networks theta0 + E with the most likely E behind the gram noise."""
     random = StepRandom(random_seed, dtype=X.dtype)
-    random.reserve(n_networks * len(X) * sum(module.architecture.widths[1:]))
     H = X.expand(n_networks, -1, -1)
     for layer, linear in enumerate(module.linear_layers):
         n_out, n_in = linear.weight.shape
@@ -207,23 +193,104 @@ def test_semidefinite_cholesky(rank):
     C = A @ A.mT
     L, independent = semidefinite_cholesky(C)
     assert torch.allclose(L @ L.mT, C, atol=1e-5)
-    assert (independent.sum(1) == rank).all()
+    if rank == 6:
+        assert independent is None, "all rows have a pivot of their own"
+    else:
+        assert (independent.sum(1) == rank).all()
     assert torch.equal(L, L.tril())
 
 
-def test_auto_takes_the_cheaper_sampler_of_each_layer():
-    # 9 rows: gram for the layer with 20 inputs, direct for the one with 4; told apart by
-    # how many normals are asked for.
-    module, X = network(20, 4, 2), rows(9, 20)
+def test_singular_matrices_leave_the_regular_ones_beside_them_alone():
+    A = torch.randn(4, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    A[2, :, 3:] = 0
+    C = A @ A.mT
+    L, independent = semidefinite_cholesky(C)
+    regular = [0, 1, 3]
+    assert independent.sum(1).tolist() == [5, 5, 3, 5]
+    assert torch.equal(L[regular], torch.linalg.cholesky(C[regular]))
+    assert torch.allclose(L @ L.mT, C, atol=1e-10)
+    inverse = inverse_factor(L, independent)
+    eye = torch.eye(5, dtype=C.dtype).expand(3, -1, -1)
+    assert torch.allclose(inverse[regular] @ L[regular], eye, atol=1e-9)
+    assert not inverse[2, ~independent[2]].any()
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_regularised_cholesky(rank, dtype):
+    # The form of other devices: whatever the rank, a factor close to one of C and no NaN.
+    A = torch.randn(50, 6, rank, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    C = A @ A.mT
+    L = regularised_cholesky(C)
+    bound = 2e-5 * C.diagonal(dim1=-2, dim2=-1).amax(1)
+    assert ((L @ L.mT - C).abs().amax((1, 2)) < bound).all()
+    assert inverse_factor(L, None).isfinite().all()
+
+
+def asked_for(module, X, n_networks=5):
+    """Shapes of the normals that "auto" asks for: they tell the samplers apart."""
     asked = []
 
     class Counting(StepRandom):
-        def normal(self, *shape):
+        def normal(self, *shape, out=None):
             asked.append(shape)
-            return super().normal(*shape)
+            return super().normal(*shape, out=out)
 
-    perturbed_logits(module, X, 5, SCALE, Counting(0, dtype=X.dtype), "auto")
-    assert asked == [(5, 9, 4), (5, 2, 4), (5, 1, 2)]
+    perturbed_logits(module, X, n_networks, SCALE, Counting(0, dtype=X.dtype), "auto")
+    return asked
+
+
+def test_auto_takes_the_cheaper_sampler_of_each_layer():
+    # 9 rows: gram for the layer with 20 inputs, direct for the one with 4.
+    assert asked_for(network(20, 4, 2), rows(9, 20)) == [(5, 9, 4), (5, 2, 4), (5, 1, 2)]
+    # Wide layers by gram; the last one has few weights, and its factor would cost more.
+    wide = asked_for(network(300, 300, 300, 2), rows(8, 300))
+    assert wide == [(5, 8, 300), (5, 8, 300), (5, 2, 300), (5, 1, 2)]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Parts of one network or two, as of networks much larger than a test's."""
+    monkeypatch.setattr(_perturbation, "_NUMBERS_A_PART", 60)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("with_workspace", [False, True])
+def test_parts_and_threads_change_nothing(sampler, batch_norm, with_workspace):
+    module, X = network(7, 9, 8, 3, batch_norm=batch_norm), rows(5, 7)
+    parameters = list(module.parameters())
+    workspace = Workspace() if with_workspace else None
+    results = []
+    for n_threads in (1, 2, 3, 1):
+        with as_a_team_of(n_threads):
+            logits = perturbed_logits(
+                module, X, 7, SCALE, StepRandom(3, dtype=X.dtype), sampler, workspace
+            )
+            gradients = torch.autograd.grad(logits.square().sum(), parameters)
+        with as_a_team_of(n_threads), torch.no_grad():
+            values = perturbed_logits(
+                module, X, 7, SCALE, StepRandom(3, dtype=X.dtype), sampler, workspace
+            )
+        assert torch.equal(values, logits)
+        results.append((logits.detach().clone(), gradients))
+    assert results[0][0].shape == (7, 5, 3)
+    for logits, gradients in results[1:]:
+        assert torch.equal(logits, results[0][0])
+        for gradient, first in zip(gradients, results[0][1], strict=True):
+            torch.testing.assert_close(gradient, first, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_samplers_agree_in_law_in_parts():
+    test_samplers_agree_in_law("plain")
+    test_gradients_agree_in_expectation("plain")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_finite_differences_in_parts():
+    test_direct_gradient_by_finite_differences()
 
 
 def test_workspace_does_not_change_results():

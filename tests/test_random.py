@@ -38,54 +38,34 @@ def test_steps_beyond_32_bits_are_steps_of_their_own():
     assert len(draws) == 4
 
 
-def test_draws_do_not_depend_on_the_number_of_threads():
-    n_threads, draws = torch.get_num_threads(), []
-    try:
-        for n in (1, 2, 3):
-            torch.set_num_threads(n)
-            draws.append(StepRandom(4).normal(300, 300).clone())
-    finally:
-        torch.set_num_threads(n_threads)
-    assert torch.equal(draws[0], draws[1])
-    assert torch.equal(draws[0], draws[2])
+def test_normals_in_a_given_tensor():
+    out = torch.empty(5, 3)
+    assert StepRandom(4).at(2).normal(5, 3, out=out) is out
+    assert torch.equal(out, StepRandom(4).at(2).normal(5, 3))
 
 
-@pytest.mark.parametrize("n", [20, 100_000])
-def test_reserved_normals_are_those_of_one_fresh_draw(n):
-    fresh = StepRandom(4).at(2).normal(n)
+def test_the_parts_of_a_step_are_functions_of_seed_step_and_number():
     random = StepRandom(4).at(2)
-    random.reserve(n)
-    parts = [random.normal(3, 2), random.normal(4), random.normal(n - 10)]
-    assert [part.shape for part in parts] == [(3, 2), (4,), (n - 10,)]
-    assert torch.equal(torch.cat([part.flatten() for part in parts]), fresh)
+    parts = [part.normal(50) for part in random.split(4)]
+    whole = random.normal(50)
+    assert len({tuple(draw.tolist()) for draw in [whole, *parts]}) == 5
+    again = StepRandom(4).at(7)
+    again.split(5)[1].normal(9)  # whatever was drawn before
+    for i, part in reversed(list(enumerate(again.at(2).split(4)))):
+        assert torch.equal(part.normal(50), parts[i])
+    assert not torch.equal(again.at(3).split(4)[0].normal(50), parts[0])
+    assert torch.equal(again.at(2).normal(50), whole)
 
 
-def test_what_was_not_reserved_is_drawn_after_it():
-    random = StepRandom(4).at(2)
-    random.reserve(10)
-    random.normal(8)
-    beyond = random.normal(5)  # more than the two that are left
-    left = random.normal(2)
-    fresh = StepRandom(4).at(2)
-    assert torch.equal(fresh.normal(10)[8:], left)
-    assert torch.equal(fresh.normal(5), beyond)
-
-
-def test_a_reserve_ends_with_its_step_and_is_made_anew():
+def test_one_part_is_the_source_itself():
     random = StepRandom(4)
-    random.reserve(30)
-    random.normal(3)
-    first = random.at(1).normal(10)
-    assert torch.equal(first, StepRandom(4).at(1).normal(10))
-    random.at(2).reserve(12)  # in a block that was larger
-    assert torch.equal(random.normal(12), StepRandom(4).at(2).normal(12))
+    assert random.split(1) == [random]
 
 
 def test_dtype():
     random = StepRandom(4, dtype=torch.float64)
     assert random.normal(3).dtype == random.simplex(3, 2).dtype == torch.float64
-    random.reserve(3)
-    assert random.normal(3).dtype == torch.float64
+    assert random.split(2)[1].normal(3).dtype == torch.float64
     assert StepRandom(4).normal(3).dtype == torch.float32
 
 
@@ -102,15 +82,15 @@ def test_global_generator_is_left_alone():
 @pytest.mark.parametrize("seed", range(3))
 def test_normals_are_standard_and_independent(seed):
     random = StepRandom(seed)
-    steps = [random.at(step).normal(100_000).double().numpy() for step in range(2)]
-    for draw in steps:
+    n = 100_000
+    draws = [random.at(step).normal(n) for step in range(2)]
+    draws += [part.normal(n) for part in random.split(3)]
+    arrays = [draw.double().numpy() for draw in draws]
+    for draw in arrays:
         assert stats.kstest(draw, "norm").pvalue > 1e-3
-        # Parts of a large draw come from streams of their own.
-        quarters = draw.reshape(4, -1)
-        off_diagonal = np.corrcoef(quarters)[np.triu_indices(4, 1)]
-        assert np.abs(off_diagonal).max() < 4 / np.sqrt(25_000)
-        assert abs(np.corrcoef(draw[:-1], draw[1:])[0, 1]) < 4 / np.sqrt(100_000)
-    assert abs(np.corrcoef(steps)[0, 1]) < 4 / np.sqrt(100_000)
+        assert abs(np.corrcoef(draw[:-1], draw[1:])[0, 1]) < 4 / np.sqrt(n)
+    # Steps and the parts of one do not know of each other.
+    assert np.abs(np.corrcoef(arrays) - np.eye(len(arrays))).max() < 4 / np.sqrt(n)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])

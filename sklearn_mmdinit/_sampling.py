@@ -1,0 +1,57 @@
+"""The law of a perturbation, and what its samplers have in common."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from ._random import StepRandom
+from ._workspace import Empty, fresh
+
+__all__ = ["Sampling", "before_relu", "bias_std", "weight_std"]
+
+
+def weight_std(n_in: int, scale: float) -> float:
+    """Standard deviation of the perturbation of one weight, s / sqrt(n_in)."""
+    return scale / math.sqrt(n_in)
+
+
+def bias_std(n_out: int, scale: float) -> float:
+    """Standard deviation of the perturbation of one bias, s / sqrt(n_out)."""
+    return scale / math.sqrt(n_out)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the perturbed copies of a layer are to be drawn.
+
+    Parameters
+    ----------
+    n_networks : int
+        K, the number of copies.
+    scale : float
+        The paper's s.
+    random : StepRandom
+        Source of the draws.
+    relu : bool, default=False
+        Whether the layer's activation, the ReLU, is applied too.
+    kept, scratch : callable, default=fresh
+        Allocators of what is large: what the backward pass needs, and what it does not.
+    """
+
+    n_networks: int
+    scale: float
+    random: StepRandom
+    relu: bool = False
+    kept: Empty = fresh
+    scratch: Empty = fresh
+
+
+def before_relu(grad_out: torch.Tensor, out: torch.Tensor | None, how: Sampling) -> torch.Tensor:
+    """The gradient before the ReLU that gave `out`; `out` is None where there was none."""
+    if out is None:
+        return grad_out
+    masked = how.scratch("masked", tuple(out.shape), out)
+    return torch.ops.aten.threshold_backward.grad_input(grad_out, out, 0.0, grad_input=masked)
