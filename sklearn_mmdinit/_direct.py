@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._sampling import Sampling, before_relu, bias_std, weight_std
+from ._sampling import Sampling, before_relu, bias_std, parameter_gradients, weight_std
 
 __all__ = ["sample_direct"]
 
@@ -68,5 +68,4 @@ class _DirectLinear(torch.autograd.Function):
             grad_H = torch.bmm(G, weights, out=ctx.how.scratch("gradient", tuple(H.shape), H))
         if len(H) == 1:
             G = G.sum(0, keepdim=True)
-        flat = G.flatten(0, 1)
-        return grad_H, torch.mm(flat.mT, H.flatten(0, 1)), flat.sum(0), None
+        return grad_H, *parameter_gradients(G, H, ctx.how), None

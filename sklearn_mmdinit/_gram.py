@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ._sampling import Sampling, before_relu, bias_std, weight_std
+from ._sampling import Sampling, before_relu, bias_std, parameter_gradients, weight_std
 from ._semidefinite import inverse_factor, semidefinite_cholesky
 
 __all__ = ["noise_factor", "sample_gram", "sample_gram_around"]
@@ -132,13 +132,11 @@ class _GramLinear(torch.autograd.Function):
         H, weight, Z, inverse, out = ctx.saved_tensors
         how = ctx.how
         G = before_relu(grad_outputs[0], out, how)
-        flat = G.flatten(0, 1)
-        grad_weight, grad_bias = torch.mm(flat.mT, H.flatten(0, 1)), flat.sum(0)
         grad_H = None
         if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z = (s^2 / n_in) H^T L^{-T} Z.
             inner = torch.bmm(torch.bmm(G, Z.mT), inverse)
             grad_H = how.scratch("gradient", tuple(H.shape), H)
-            torch.mm(flat, weight, out=grad_H.flatten(0, 1))
+            torch.mm(G.flatten(0, 1), weight, out=grad_H.flatten(0, 1))
             grad_H.baddbmm_(inner, H, alpha=weight_std(H.shape[2], how.scale) ** 2)
-        return grad_H, grad_weight, grad_bias, None
+        return grad_H, *parameter_gradients(G, H, how), None

@@ -35,10 +35,10 @@ _N_HALVINGS = 24
 
 
 @cache
-def _lagrange_coefficients() -> torch.Tensor:
+def _lagrange_coefficients(device: torch.device) -> torch.Tensor:
     """Coefficients (power, node) of the Lagrange polynomials of the nodes -2 .. 3."""
     nodes = torch.arange(_ORDER, dtype=torch.float64) - 2
-    return torch.linalg.inv(torch.vander(nodes, increasing=True)).contiguous()
+    return torch.linalg.inv(torch.vander(nodes, increasing=True)).contiguous().to(device)
 
 
 def _stencil(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -50,7 +50,7 @@ def _stencil(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     for _ in range(_ORDER - 1):
         powers.append(powers[-1] * fraction)
     slopes = [torch.zeros_like(fraction)] + [n * powers[n - 1] for n in range(1, _ORDER)]
-    coefficients = _lagrange_coefficients().to(q.device)
+    coefficients = _lagrange_coefficients(q.device)
     weights = torch.stack(powers, dim=-1) @ coefficients
     derivatives = torch.stack(slopes, dim=-1) @ coefficients / _STEP
     offsets = torch.arange(_ORDER, device=q.device) - 2

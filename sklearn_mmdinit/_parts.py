@@ -9,13 +9,19 @@ from typing import Any
 import torch
 
 from ._threads import share
+from ._workspace import Empty
 
 __all__ = ["concatenated"]
 
 Part = Callable[[int, Sequence[torch.Tensor]], torch.Tensor]
 
 
-def concatenated(part: Part, n_parts: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+def concatenated(
+    part: Part,
+    n_parts: int,
+    tensors: Sequence[torch.Tensor],
+    scratch: Callable[..., Empty] | None = None,
+) -> torch.Tensor:
     """The parts of a result, one after the other.
 
     What a part computes, forward or backward, is computed from end to end by one thread
@@ -31,6 +37,8 @@ def concatenated(part: Part, n_parts: int, tensors: Sequence[torch.Tensor]) -> t
         How many there are.
     tensors : sequence of Tensor
         What the parts depend on; gradients flow to those that require them.
+    scratch : callable, default=None
+        :meth:`Workspace.scratch`, for the sums of gradients; None: fresh memory.
 
     Returns
     -------
@@ -40,7 +48,7 @@ def concatenated(part: Part, n_parts: int, tensors: Sequence[torch.Tensor]) -> t
     if n_parts == 1:
         return part(0, tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        result: torch.Tensor = _Concatenated.apply(part, n_parts, *tensors)
+        result: torch.Tensor = _Concatenated.apply(part, n_parts, scratch, *tensors)
         return result
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:
@@ -53,7 +61,13 @@ class _Concatenated(torch.autograd.Function):
     """Each part has a graph of its own, from copies of the tensors that share their memory."""
 
     @staticmethod
-    def forward(ctx: Any, part: Part, n_parts: int, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any,
+        part: Part,
+        n_parts: int,
+        scratch: Callable[..., Empty] | None,
+        *tensors: torch.Tensor,
+    ) -> torch.Tensor:
         needed = [tensor.requires_grad for tensor in tensors]
 
         def stretch(start: int, stop: int) -> list[Any]:
@@ -70,7 +84,7 @@ class _Concatenated(torch.autograd.Function):
             return graphs
 
         ctx.graphs = list(chain(*share(n_parts, stretch)))
-        ctx.needed = needed
+        ctx.needed, ctx.scratch = needed, scratch
         return torch.cat([result.detach() for result, _ in ctx.graphs])
 
     @staticmethod
@@ -82,12 +96,12 @@ class _Concatenated(torch.autograd.Function):
             for i in range(start, stop):
                 result, inputs = ctx.graphs[i]
                 own = torch.autograd.grad(result, inputs, gradients[i])
-                if total:
+                if not total:
+                    # A thread may take two stretches: sums are a stretch's own.
+                    total = [_sum_of(g, ctx.scratch, start, at) for at, g in enumerate(own)]
+                else:
                     for sum_, gradient in zip(total, own, strict=True):
                         sum_ += gradient
-                else:
-                    # A gradient may be a view of memory that is not its own.
-                    total = [gradient.clone() for gradient in own]
             return total
 
         first, *others = share(len(ctx.graphs), stretch)
@@ -95,4 +109,13 @@ class _Concatenated(torch.autograd.Function):
             for sum_, gradient in zip(first, other, strict=True):
                 sum_ += gradient
         totals = iter(first)
-        return (None, None, *(next(totals) if needs else None for needs in ctx.needed))
+        return (None, None, None, *(next(totals) if needs else None for needs in ctx.needed))
+
+
+def _sum_of(
+    gradient: torch.Tensor, scratch: Callable[..., Empty] | None, start: int, place: int
+) -> torch.Tensor:
+    """The first term in memory of the sum's own: the next part overwrites that of a term."""
+    if scratch is None:
+        return gradient.clone()
+    return scratch(start, place)("sum", tuple(gradient.shape), gradient).copy_(gradient)

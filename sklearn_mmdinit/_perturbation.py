@@ -92,7 +92,8 @@ def perturbed_logits(
         random.split(len(sizes)),
         workspace,
     )
-    return concatenated(copies, len(sizes), _tensors(module, mean))
+    scratch = workspace.scratch if workspace else None
+    return concatenated(copies, len(sizes), _tensors(module, mean), scratch)
 
 
 def layers_by_gram(widths: Sequence[int], n_rows: int, sampler: str) -> tuple[bool, ...]:
@@ -206,7 +207,13 @@ class _Copies:
             kept, scratch = self.workspace.kept(part, layer), self.workspace.scratch()
         last = layer == len(self.gram) - 1
         return Sampling(
-            self.sizes[part], self.scale, self.randoms[part], relu and not last, kept, scratch
+            self.sizes[part],
+            self.scale,
+            self.randoms[part],
+            relu and not last,
+            layer,
+            kept,
+            scratch,
         )
 
 

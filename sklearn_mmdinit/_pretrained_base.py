@@ -14,8 +14,9 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._network import ACTIVATIONS, INITS, module_from_theta0, torch_device
-from ._pretraining import Objective, PretrainingState, Schedule, initial_state, run_passes
+from ._pretraining import PretrainingState, Schedule, initial_state, run_passes
 from ._random import StepRandom
+from ._steps import Objective
 from ._tagged import tag
 from ._theta0 import Architecture
 from ._threads import team

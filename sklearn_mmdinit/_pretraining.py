@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,25 +20,11 @@ from tqdm.auto import tqdm
 
 from ._network import MLP, initialize_, module_from_theta0, theta0_from_module
 from ._random import StepRandom, permutation
+from ._steps import Objective, steps_on
 from ._theta0 import Architecture, Theta0
 from ._threads import team
 
-__all__ = ["Objective", "PretrainingState", "Schedule", "initial_state", "run_passes"]
-
-
-class Objective(Protocol):
-    """Loss terms of a mini-batch; the first one is minimised."""
-
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """Name of each term."""
-
-    @property
-    def n_networks(self) -> int:
-        """Networks that each mini-batch goes through."""
-
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
-        """Terms, a tensor of shape (len(term_names),)."""
+__all__ = ["PretrainingState", "Schedule", "initial_state", "run_passes"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +127,7 @@ def run_passes(
     module = module_from_theta0(state.current, device).train()
     optimizer = _adam(module, schedule.learning_rate, state)
     random = StepRandom(state.seed, device)
-    window = _Window(module, objective, optimizer, random)
+    steps = steps_on(torch.device(device), module, objective, optimizer, random)
     stopped = False
     rows_a_step = objective.n_networks * batch_size
     with (
@@ -153,7 +139,7 @@ def run_passes(
             state.n_passes += 1
             for rows in _window_rows(order, batch_size, state.step, schedule.window):
                 batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
-                sums = window.run(batches.view(-1, batch_size, X.shape[1]), state.step, bar)
+                sums = steps.run(batches.view(-1, batch_size, X.shape[1]), state.step, bar.update)
                 n_steps = len(rows) // batch_size
                 if not (np.isfinite(sums[0]) and _is_finite(module)):
                     return _diverged(state, schedule)
@@ -181,28 +167,6 @@ def _window_rows(
         yield rows
         start += len(rows)
         step += len(rows) // batch_size
-
-
-@dataclass
-class _Window:
-    """Steps in a row, with no wait for the device between them."""
-
-    module: MLP
-    objective: Objective
-    optimizer: torch.optim.Optimizer
-    random: StepRandom
-
-    def run(self, batches: torch.Tensor, first_step: int, bar: Any) -> np.ndarray:
-        """Take one step a mini-batch (n_steps, B, n_features); return the sums of the terms."""
-        sums = torch.zeros(len(self.objective.term_names), device=batches.device)
-        for offset, batch in enumerate(batches):
-            terms = self.objective(self.module, batch, self.random.at(first_step + offset))
-            self.optimizer.zero_grad()
-            terms[0].backward()
-            self.optimizer.step()
-            sums += terms.detach()
-            bar.update()
-        return sums.cpu().numpy().astype(np.float64)
 
 
 def _close_window(
@@ -246,7 +210,11 @@ def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
 
 def _adam(module: MLP, learning_rate: float, state: PretrainingState) -> torch.optim.Adam:
     """Adam over a module, with the moments the last pass left."""
-    optimizer = torch.optim.Adam(module.parameters(), lr=learning_rate, fused=True)
+    on_gpu = next(module.parameters()).device.type == "cuda"
+    # capturable: the count of steps is on the device too.
+    optimizer = torch.optim.Adam(
+        module.parameters(), lr=learning_rate, fused=True, capturable=on_gpu
+    )
     for name, parameter in module.named_parameters():
         if name in state.moments:
             first, second = (torch.tensor(m).to(parameter.device) for m in state.moments[name])

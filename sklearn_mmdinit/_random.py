@@ -32,6 +32,11 @@ class StepRandom:
         Where draws are made.
     dtype : torch.dtype, default=torch.float32
         Of the draws.
+
+    Attributes
+    ----------
+    generator : torch.Generator
+        What makes the draws.
     """
 
     def __init__(
@@ -43,14 +48,14 @@ class StepRandom:
         self.seed = seed
         self.device = torch.device(device)
         self.dtype = dtype
-        self._generator = torch.Generator(self.device)
+        self.generator = torch.Generator(self.device)
         self._parts: list[StepRandom] = []
         self.at(0)
 
     def at(self, step: int) -> StepRandom:
         """Move to the draws of one step; what was drawn before has no influence."""
         self._sequence = np.random.SeedSequence(self.seed, spawn_key=(_STEP, step))
-        self._generator.manual_seed(int(self._sequence.generate_state(1)[0]))
+        self.generator.manual_seed(int(self._sequence.generate_state(1)[0]))
         return self
 
     def split(self, n_parts: int) -> list[StepRandom]:
@@ -66,22 +71,22 @@ class StepRandom:
         # The first word is this source's own.
         words = self._sequence.generate_state(1 + n_parts)[1:]
         for part, word in zip(self._parts, words, strict=False):
-            part._generator.manual_seed(int(word))
+            part.generator.manual_seed(int(word))
         return self._parts[:n_parts]
 
     def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
         """Standard normals of the given shape, in `out` where it is given."""
         if out is None:
             out = torch.empty(shape, device=self.device, dtype=self.dtype)
-        return out.normal_(generator=self._generator)
+        return out.normal_(generator=self.generator)
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
         """Uniform draws on the simplex, (n_samples, n_classes): normalised Exp(1)."""
         shape = (n_samples, n_classes)
         draws = torch.empty(shape, device=self.device, dtype=self.dtype)
-        draws.exponential_(generator=self._generator)
+        draws.exponential_(generator=self.generator)
         return draws / draws.sum(dim=1, keepdim=True)
 
     def labels(self, n_samples: int, n_classes: int) -> torch.Tensor:
         """Uniform class indices, int64 of shape (n_samples,)."""
-        return torch.randint(n_classes, (n_samples,), generator=self._generator, device=self.device)
+        return torch.randint(n_classes, (n_samples,), generator=self.generator, device=self.device)

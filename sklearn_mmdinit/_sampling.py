@@ -10,7 +10,7 @@ import torch
 from ._random import StepRandom
 from ._workspace import Empty, fresh
 
-__all__ = ["Sampling", "before_relu", "bias_std", "weight_std"]
+__all__ = ["Sampling", "before_relu", "bias_std", "parameter_gradients", "weight_std"]
 
 
 def weight_std(n_in: int, scale: float) -> float:
@@ -37,6 +37,8 @@ class Sampling:
         Source of the draws.
     relu : bool, default=False
         Whether the layer's activation, the ReLU, is applied too.
+    layer : int, default=0
+        Number of the layer.
     kept, scratch : callable, default=fresh
         Allocators of what is large: what the backward pass needs, and what it does not.
     """
@@ -45,8 +47,34 @@ class Sampling:
     scale: float
     random: StepRandom
     relu: bool = False
+    layer: int = 0
     kept: Empty = fresh
     scratch: Empty = fresh
+
+
+def parameter_gradients(
+    G: torch.Tensor, H: torch.Tensor, how: Sampling
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of the weight and the bias that the copies have in common.
+
+    Parameters
+    ----------
+    G : Tensor of shape (n, B, n_out)
+        Gradient at the layer's outputs.
+    H : Tensor of shape (n, B, n_in)
+        Its inputs.
+    how : Sampling
+        Of the layer.
+
+    Returns
+    -------
+    weight : Tensor of shape (n_out, n_in)
+    bias : Tensor of shape (n_out,)
+    """
+    flat = G.flatten(0, 1)
+    # Each layer's own: they live until those of all layers are there.
+    out = how.scratch(f"weight gradient {how.layer}", (G.shape[2], H.shape[2]), H)
+    return torch.mm(flat.mT, H.flatten(0, 1), out=out), flat.sum(0)
 
 
 def before_relu(grad_out: torch.Tensor, out: torch.Tensor | None, how: Sampling) -> torch.Tensor:

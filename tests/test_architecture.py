@@ -17,9 +17,6 @@ NAME = "sklearn_mmdinit"
 PACKAGE = ROOT / NAME
 BENCHMARKS = ROOT / "benchmarks"
 
-MATHEMATICS = {"_theta0", "_network", "_random", "_mmd", "_mmd_interval", "_semidefinite"}
-MATHEMATICS |= {"_sampling", "_direct", "_gram", "_parts", "_perturbation", "_objective"}
-
 # Module -> the package's modules it may import. Names are relative to the package.
 IMPORTS = {
     # what a network and its initial weights are
@@ -37,7 +34,7 @@ IMPORTS = {
     "_sampling": {"_random", "_workspace"},
     "_direct": {"_sampling"},
     "_gram": {"_sampling", "_semidefinite"},
-    "_parts": {"_threads"},
+    "_parts": {"_threads", "_workspace"},
     "_perturbation": {
         "_direct",
         "_gram",
@@ -59,8 +56,17 @@ IMPORTS = {
         "_workspace",
     },
     # pre-training
-    "_pretraining": MATHEMATICS | {"_threads"},
-    "_pretrained_base": MATHEMATICS | {"_pretraining", "_tagged", "_threads"},
+    "_steps": {"_network", "_random"},
+    "_pretraining": {"_network", "_random", "_steps", "_theta0", "_threads"},
+    "_pretrained_base": {
+        "_network",
+        "_pretraining",
+        "_random",
+        "_steps",
+        "_tagged",
+        "_theta0",
+        "_threads",
+    },
     "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base", "_workspace"},
     # fine-tuning
     "_batches": set(),
@@ -116,6 +122,10 @@ ONLY_THIRD_PARTY = {
     "_network": {"torch"},
     "_mmd": {"torch"},
     "_mmd_interval": {"torch"},
+    "_semidefinite": {"torch"},
+    "_direct": {"torch"},
+    "_gram": {"torch"},
+    "_parts": {"torch"},
     "_perturbation": {"torch"},
     "_objective": {"torch"},
 }

@@ -10,8 +10,10 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
-from sklearn_mmdinit._network import torch_device
+from sklearn_mmdinit._network import MLP, initialize_, torch_device
 from sklearn_mmdinit._random import StepRandom
+from sklearn_mmdinit._steps import RecordedSteps, Steps, steps_on
+from sklearn_mmdinit._theta0 import Architecture
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -48,14 +50,51 @@ def test_draws_are_functions_of_seed_and_step():
     first = random.at(9).normal(300, 300).clone()
     random.at(3).simplex(5, 4)
     assert torch.equal(random.at(9).normal(300, 300), first)
-    random.at(9).reserve(90_000)
-    assert torch.equal(random.normal(300, 300), first)
+    assert random.split(1) == [random]
     assert not torch.equal(random.at(10).normal(300, 300), first)
     assert abs(float(first.mean())) < 0.02
     assert float(first.std()) == pytest.approx(1, abs=0.02)
     U = random.simplex(50_000, 3)
     torch.testing.assert_close(U.sum(1), torch.ones_like(U[:, 0]))
     torch.testing.assert_close(U.mean(0), torch.full_like(U[0], 1 / 3), atol=5e-3, rtol=0)
+
+
+def learn(X, recorded):
+    """Sums of the terms over two windows, and the weights after them."""
+    device = torch.device("cuda")
+    module = initialize_(MLP(Architecture(64, (12, 8), 2)), "xavier", torch.Generator()).to(device)
+    optimizer = torch.optim.Adam(module.parameters(), lr=5e-3, fused=True, capturable=True)
+    random = StepRandom(0, device)
+    objective = tiny()._objective()
+    if recorded:
+        steps = steps_on(device, module.train(), objective, optimizer, random)
+        assert isinstance(steps, RecordedSteps)
+    else:
+        steps = Steps(module.train(), objective, optimizer, random)
+    batches = torch.from_numpy(X.astype(np.float32)).to(device).view(8, 32, 64)
+    sums = [steps.run(batches[:5], 0, lambda: None), steps.run(batches[5:], 5, lambda: None)]
+    return sums, [parameter.detach().cpu() for parameter in module.parameters()]
+
+
+def test_a_graph_repeats_the_steps_that_would_have_been_taken(X):
+    (sums, weights), (expected_sums, expected_weights) = learn(X, True), learn(X, False)
+    np.testing.assert_allclose(sums, expected_sums, rtol=1e-3)
+    for own, expected in zip(weights, expected_weights, strict=True):
+        torch.testing.assert_close(own, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_nothing_waits_for_the_device_inside_a_window(X):
+    device = torch.device("cuda")
+    module = MLP(Architecture(64, (12, 8), 2)).to(device).train()
+    batch = torch.from_numpy(X[:32].astype(np.float32)).to(device)
+    objective, random = tiny()._objective(), StepRandom(0, device)
+    objective(module, batch, random)  # constants go to the device once
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        torch.autograd.backward(objective(module, batch, random.at(1))[0])
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 VARIANTS = {
