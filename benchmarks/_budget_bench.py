@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,20 +10,20 @@ from typing import Any
 import joblib
 import numpy as np
 
+from _bench import Bench, load_scaled, tasks_of_runs
 from _budget_report import curve_name
 from _budget_settings import METHOD, initializer_for
 from _checkpoints import Checkpoint, learn_along, steps_of_passes
-from _datasets import DATASETS, Dataset
-from _evaluation import LabelledData, evaluate, scaled
+from _evaluation import evaluate
 from _methods import METHODS, Contender, NetworkSettings, network_contender
 from _pretrained import data_digest, theta0_digest
 from _provenance import provenance
 from _store import ScoreLog, digest_of
-from _tasks import Task, draw_rows, pretraining_seed, random_tasks, shuffled_rows
+from _tasks import pretraining_seed, shuffled_rows
 from _yardstick import Yardstick
 from sklearn_mmdinit import load_theta0
 
-__all__ = ["Bench", "Plan", "measure", "prepare"]
+__all__ = ["BudgetBench", "Plan", "measure", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -39,26 +38,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """The data, scaled once, and what every setting and run shares."""
+class BudgetBench(Bench):
+    """What every setting and run shares; ``steps`` has those of each number of passes."""
 
     plan: Plan
-    dataset: Dataset
-    X: np.ndarray
-    data: LabelledData
-    network: NetworkSettings
     steps: dict[float, int]
-    tasks: list[list[Task]]
     commit: str | None
-    options: argparse.Namespace
-
-    @property
-    def X_unlabelled(self) -> np.ndarray:
-        return self.X[: len(self.data.y_train)]
-
-    def say(self, line: str) -> None:
-        if not self.options.quiet:
-            print(line, file=sys.stderr, flush=True)
 
     def initializer(self, setting: str, run: int) -> Any:
         return initializer_for(
@@ -99,37 +84,29 @@ class Bench:
         )
 
 
-def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
+def prepare(options: argparse.Namespace, plan: Plan) -> BudgetBench:
     """Load the data; ValueError now rather than after the pre-training."""
-
-    def report(line: str) -> None:
-        if not options.quiet:
-            print(line, file=sys.stderr, flush=True)
-
-    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=report)
-    X, data = scaled(dataset)
+    dataset, X, data = load_scaled(options)
     network = NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device)
     batch_size = initializer_for(plan.settings[0], network, random_state=0).get_params()[
         "batch_size"
     ]
-    n_classes, seed = int(data.y_train.max()) + 1, options.seed
-    tasks = [random_tasks(n_classes, plan.tasks, seed=seed, run=run) for run in range(plan.runs)]
-    for n in plan.n_labels:
-        draw_rows(data.y_train, tasks[0][0], n, seed=seed)
-    return Bench(
-        plan=plan,
+    return BudgetBench(
         dataset=dataset,
         X=X,
         data=data,
         network=network,
-        steps=steps_of_passes(plan.passes, len(data.y_train) // batch_size),
-        tasks=tasks,
-        commit=provenance()["git_commit"],
+        tasks=tasks_of_runs(
+            data.y_train, plan.n_labels, n_tasks=plan.tasks, n_runs=plan.runs, seed=options.seed
+        ),
         options=options,
+        plan=plan,
+        steps=steps_of_passes(plan.passes, len(data.y_train) // batch_size),
+        commit=provenance()["git_commit"],
     )
 
 
-def _learn(bench: Bench, setting: str, run: int) -> list[Checkpoint]:
+def _learn(bench: BudgetBench, setting: str, run: int) -> list[Checkpoint]:
     options, n = bench.options, len(bench.X_unlabelled)
     bench.say(f"run {run}: learning theta0 of {setting}, up to {bench.plan.passes[-1]:g} passes")
     return learn_along(
@@ -150,7 +127,7 @@ def _order_of_pass(n: int, run: int, number: int, *, seed: int) -> np.ndarray:
     return shuffled_rows(n, "passes", run, number, seed=seed)
 
 
-def _yardstick(bench: Bench, run: int) -> Yardstick:
+def _yardstick(bench: BudgetBench, run: int) -> Yardstick:
     seed = bench.options.seed
     rows = shuffled_rows(len(bench.X_unlabelled), "yardstick", seed=seed)
     return Yardstick(
@@ -161,7 +138,7 @@ def _yardstick(bench: Bench, run: int) -> Yardstick:
     )
 
 
-def measure(bench: Bench) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def measure(bench: BudgetBench) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Records of all checkpoints, and all scores; each setting is finished before the next."""
     records: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []

@@ -31,27 +31,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from _budget_bench import Bench, Plan, measure, prepare
+from _budget_bench import BudgetBench, Plan, measure, prepare
 from _budget_figure import draw_budget
 from _budget_report import as_records, budget_points, choose, full_table, statement
 from _budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
-from _datasets import DATASETS, MNISTUnavailableError
+from _datasets import MNISTUnavailableError
 from _methods import select_names
-from _options import not_negative, positive, positive_number
+from _options import add_task_options, positive, positive_number
 from _provenance import provenance
 from _report import as_text, pack_scores
 from _step_times import seconds_a_step
 from _store import write_json
 
 __all__ = ["main"]
-
-HERE = Path(__file__).resolve().parent
-
 
 FULL = Plan(DEFAULT_SETTINGS, (0.1, 0.25, 0.5, 1, 2, 3, 5), (5, 20), 20, 1)
 QUICK = Plan(("paper", "k64", "k64_lr5x"), (0.1, 0.25), (5, 20), 5, 1)
@@ -66,30 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--settings", nargs="+", help="names or patterns such as 'k64*'; see --list-settings")
     add("--list-settings", action="store_true", help="print the valid names and stop")
     add("--passes", nargs="+", type=positive_number, help="default: 0.1 0.25 0.5 1 2 3 5")
-    add("--n-labels", nargs="+", type=positive, metavar="N", help="default: 5 20")
-    add("--tasks", type=positive, help="binary tasks a run; default: 20")
-    add("--runs", type=positive, help="each has its own theta0 and its own tasks; default: 1")
     add(
         "--time-steps",
         type=positive,
         metavar="STEPS",
         help="cost is seconds a step, measured now over so many steps, times the steps",
     )
-    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
-    add(
-        "--hidden-layer-sizes",
-        nargs="+",
-        type=positive,
-        default=(392, 392, 392),
-        metavar="WIDTH",
-        help="default: the paper's 392 392 392",
-    )
-    add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
-    add("--device", default="auto", help="of the pre-training")
-    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_task_options(parser, n_labels=FULL.n_labels, tasks=FULL.tasks, runs=FULL.runs)
     return parser
 
 
@@ -107,7 +86,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-def _retimed(bench: Bench, records: list[dict[str, Any]]) -> dict[str, Any]:
+def _retimed(bench: BudgetBench, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Put the seconds of a machine at rest in the place of those counted while learning."""
     times = seconds_a_step(
         {setting: bench.initializer(setting, 0) for setting in bench.plan.settings},
@@ -133,7 +112,7 @@ def _scratch_accuracy(
 
 
 def _publish(
-    bench: Bench,
+    bench: BudgetBench,
     records: list[dict[str, Any]],
     scores: list[dict[str, Any]],
     times: dict[str, Any] | None,

@@ -30,14 +30,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
 
-from _datasets import DATASETS, Dataset, MNISTUnavailableError
-from _evaluation import LabelledData, evaluate, scaled
+from _bench import Bench, load_scaled, tasks_of_runs
+from _datasets import MNISTUnavailableError
+from _evaluation import evaluate
 from _figure import draw_accuracy
 from _methods import (
     METHODS,
@@ -47,17 +46,15 @@ from _methods import (
     network_contender,
     select_names,
 )
-from _options import not_negative, positive
+from _options import add_task_options, positive
 from _pretrained import Pretrained, data_digest, learn
 from _provenance import provenance
 from _report import as_text, build_table, pack_scores, summarize
 from _rivals import RIVALS, rival_contenders
 from _store import ScoreLog, write_json
-from _tasks import Task, draw_rows, pretraining_seed, random_tasks
+from _tasks import pretraining_seed
 
 __all__ = ["main"]
-
-HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -90,33 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
-    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
     add("--list-methods", action="store_true", help="print the valid names and stop")
     add("--rivals", action="store_true", help="add rows of classifiers that are no networks")
-    add("--n-labels", nargs="+", type=positive, metavar="N", help="10 N + 2 N labelled images")
-    add("--tasks", type=positive, help="binary tasks a run")
-    add("--runs", type=positive, help="each run has its own theta0 and its own tasks")
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
-    add(
-        "--hidden-layer-sizes",
-        nargs="+",
-        type=positive,
-        default=(392, 392, 392),
-        metavar="WIDTH",
-        help="default: the paper's 392 392 392",
-    )
-    add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
-    add(
-        "--device",
-        default="auto",
-        help="of the pre-training; fine-tuning on some hundred rows is done on the CPU",
-    )
-    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_task_options(parser)
     return parser
 
 
@@ -135,49 +111,18 @@ def _plan(options: argparse.Namespace) -> Plan:
     return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-@dataclass(frozen=True)
-class Bench:
-    """The data, scaled once, and what every run shares."""
-
-    dataset: Dataset
-    X: np.ndarray
-    data: LabelledData
-    settings: NetworkSettings
-    options: argparse.Namespace
-
-    @property
-    def X_unlabelled(self) -> np.ndarray:
-        return self.X[: len(self.data.y_train)]
-
-    def say(self, line: str) -> None:
-        if not self.options.quiet:
-            print(line, file=sys.stderr, flush=True)
-
-
 def _prepare(options: argparse.Namespace, plan: Plan) -> Bench:
-    def report(line: str) -> None:
-        if not options.quiet:
-            print(line, file=sys.stderr, flush=True)
-
-    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=report)
-    X, data = scaled(dataset)
-    settings = NetworkSettings(
+    dataset, X, data = load_scaled(options)
+    network = NetworkSettings(
         hidden_layer_sizes=tuple(options.hidden_layer_sizes),
         epochs=plan.epochs,
         n_perturbations=plan.n_perturbations,
         device=options.device,
     )
-    return Bench(dataset, X, data, settings, options)
-
-
-def _tasks_of(plan: Plan, bench: Bench) -> list[list[Task]]:
-    """The tasks of every run; ValueError now rather than after the pre-training."""
-    n_classes = int(bench.dataset.y_train.max()) + 1
-    seed = bench.options.seed
-    tasks = [random_tasks(n_classes, plan.tasks, seed=seed, run=run) for run in range(plan.runs)]
-    for n in plan.n_labels:
-        draw_rows(bench.data.y_train, tasks[0][0], n, seed=seed)
-    return tasks
+    tasks = tasks_of_runs(
+        data.y_train, plan.n_labels, n_tasks=plan.tasks, n_runs=plan.runs, seed=options.seed
+    )
+    return Bench(dataset, X, data, network, tasks, options)
 
 
 def _contenders(plan: Plan, bench: Bench, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
@@ -187,7 +132,7 @@ def _contenders(plan: Plan, bench: Bench, run: int) -> tuple[list[Contender], li
     for name in plan.methods:
         initializer = initializer_of(
             METHODS[name],
-            bench.settings,
+            bench.network,
             random_state=pretraining_seed(run, seed=options.seed),
             verbose=0 if options.quiet else 1,
         )
@@ -203,7 +148,7 @@ def _contenders(plan: Plan, bench: Bench, run: int) -> tuple[list[Contender], li
         contenders.append(
             network_contender(
                 METHODS[name],
-                bench.settings,
+                bench.network,
                 X=bench.X,
                 initializer=None if theta0 is None else theta0.initializer,
                 theta0_digest=None if theta0 is None else theta0.digest,
@@ -212,9 +157,7 @@ def _contenders(plan: Plan, bench: Bench, run: int) -> tuple[list[Contender], li
     return contenders, learned
 
 
-def _measure(
-    plan: Plan, bench: Bench, tasks: Sequence[Sequence[Task]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _measure(plan: Plan, bench: Bench) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Scores and theta0 of every run, one run after the other."""
     options = bench.options
     scores: list[dict[str, Any]] = []
@@ -231,7 +174,7 @@ def _measure(
         learned += records
         scores += evaluate(
             contenders + rivals,
-            tasks[run],
+            bench.tasks[run],
             plan.n_labels,
             data=bench.data,
             log=log,
@@ -256,12 +199,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = _plan(options)
         bench = _prepare(options, plan)
-        tasks = _tasks_of(plan, bench)
     except (ValueError, MNISTUnavailableError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     try:
-        scores, learned = _measure(plan, bench, tasks)
+        scores, learned = _measure(plan, bench)
     except KeyboardInterrupt:
         print(f"\n{parser.prog}: stopped; the same command goes on from here", file=sys.stderr)
         return 130
@@ -273,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(as_text(table), end="\n\n")
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
-    settings |= {"hidden_layer_sizes": bench.settings.hidden_layer_sizes, "device": options.device}
+    settings |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes, "device": options.device}
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},

@@ -1,10 +1,14 @@
-"""The tasks, the rows drawn for them, and the pipelines of the methods."""
+"""The tasks, the rows drawn for them, the shared options, and the pipelines of the methods."""
+
+import argparse
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+import _bench
+from _bench import load_scaled, tasks_of_runs
 from _datasets import load_digits_dataset, standardize
 from _methods import (
     METHODS,
@@ -14,6 +18,7 @@ from _methods import (
     network_contender,
     select_names,
 )
+from _options import add_task_options
 from _paper import ACCURACY, N_LABELS, TASK_STD
 from _tasks import Task, draw_rows, fit_seed, pretraining_seed, random_tasks
 from sklearn_mmdinit import MLPClassifier
@@ -100,6 +105,55 @@ def test_a_training_set_with_one_label_is_refused_and_not_drawn_for_ever():
 def test_run_0_of_seed_0_learns_with_random_state_0():
     assert pretraining_seed(0, seed=0) == 0
     assert len({pretraining_seed(run, seed=0) for run in range(4)}) == 4
+
+
+def test_the_tasks_of_runs_are_those_of_each_run_whatever_n_is_asked_for():
+    y = np.arange(1000) % 10
+    tasks = tasks_of_runs(y, (5, 20), n_tasks=3, n_runs=2, seed=7)
+    assert tasks == [random_tasks(10, 3, seed=7, run=run) for run in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_tasks", "message"),
+    [((5, 84), 3, "N = 84 takes"), ((5,), 1023, "n_tasks = 1023")],
+)
+def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, message):
+    with pytest.raises(ValueError, match=message):
+        tasks_of_runs(np.arange(1000) % 10, n_labels, n_tasks=n_tasks, n_runs=2, seed=0)
+
+
+# The options, and the data they name
+
+
+def _parser(**defaults):
+    parser = argparse.ArgumentParser()
+    add_task_options(parser, **defaults)
+    return parser
+
+
+def test_the_help_names_the_defaults_of_a_plan_only_where_there_is_one():
+    with_plan = " ".join(_parser(n_labels=(5, 20), tasks=20, runs=1).format_help().split())
+    for text in (
+        "labelled images; default: 5 20",
+        "tasks a run; default: 20",
+        "own tasks; default: 1",
+    ):
+        assert text in with_plan
+        assert text not in " ".join(_parser().format_help().split())
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_the_loader_reports_is_said_but_when_quiet(quiet, monkeypatch, capsys):
+    def load(data_dir, report):
+        report(f"looking into {data_dir}")
+        return load_digits_dataset()
+
+    monkeypatch.setitem(_bench.DATASETS, "digits", load)
+    argv = ["--dataset", "digits", "--data-dir", "folder", *(["--quiet"] if quiet else [])]
+    dataset, X, data = load_scaled(_parser().parse_args(argv))
+    assert dataset.name == "digits"
+    assert len(X) == len(data.y)
+    assert capsys.readouterr() == ("", "" if quiet else "looking into folder\n")
 
 
 # Methods
