@@ -34,15 +34,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 
+# K = 256 with other values than the paper's takes as long as the paper's setting itself: the
+# default compares those at K = 64, and the others are there by name.
 DEFAULT_SETTINGS = (
     "paper",
-    "closed_form",
     "k128",
     "k64",
     "k32",
-    "lr5x",
     "k64_lr2.5x",
     "k64_lr5x",
+    "k64_closed_form",
 )
 
 

@@ -156,9 +156,7 @@ def learn_along(
     batch_size = min(initializer.get_params()["batch_size"], len(X))
     steps_a_pass = len(X) // batch_size
     ends = portion_ends(checkpoints, steps_a_pass)
-    # Seconds belong to a machine and its threads, so they are part of what a file stands for.
-    machine = hardware() | {"threads": torch.get_num_threads()}
-    key = digest_of([fit_key(initializer, X_digest), machine])
+    key = fit_key(initializer, X_digest)
     files = _Files(folder, name.replace("/", "-"), key, ends)
     done = files.n_resumable()
     if done < len(ends):
@@ -197,6 +195,9 @@ def _record(
     commit: str | None,
 ) -> dict[str, Any]:
     best_loss = float(initializer.best_loss_)
+    # Seconds belong to a machine and its threads; theta0 can be learned on any.
+    machine = hardware() | {"threads": torch.get_num_threads()}
+    machines = before.get("machines", [])
     return {
         "steps": steps,
         **{name: before.get(name, 0.0) + value for name, value in cost.items()},
@@ -204,6 +205,7 @@ def _record(
         # Infinite while no window has ended, which JSON has no word for.
         "best_window_loss": best_loss if math.isfinite(best_loss) else None,
         "commits": list(dict.fromkeys([*before.get("commits", []), commit])),
+        "machines": machines if machine in machines else [*machines, machine],
     }
 
 

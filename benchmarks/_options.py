@@ -9,7 +9,7 @@ from pathlib import Path
 
 from _datasets import DATASETS
 
-__all__ = ["add_task_options", "positive", "positive_number"]
+__all__ = ["add_task_options", "not_negative", "positive", "positive_number"]
 
 HERE = Path(__file__).resolve().parent
 

@@ -1,13 +1,24 @@
-"""The paper's own figures (Lee and Cho, 2023, arXiv:2302.04369), typed from its two tables.
+"""The paper's own figures (Lee and Cho, 2023, arXiv:2302.04369), typed from its tables.
 
 ``ACCURACY`` is its Table 1: the mean test accuracy (%) over 20 random binary tasks, then
 (mean, std) over four runs. ``TASK_STD`` is its Table 2: the std over the tasks (%), then
 (mean, std) over the runs. Each entry belongs to the N of the same place in ``N_LABELS``.
+
+``DEGENERATE_SOFTMAX`` and ``DEAD_NEURONS`` are its appendix's tables of these (%), for each
+(lambda, xi): (mean, std) over 128 mini-batches, and of the dead neurons for each hidden layer.
 """
 
 from __future__ import annotations
 
-__all__ = ["ACCURACY", "N_LABELS", "TASK_STD", "paper_figure"]
+__all__ = [
+    "ACCURACY",
+    "DEAD_NEURONS",
+    "DEGENERATE_SOFTMAX",
+    "FINAL_LOSS",
+    "N_LABELS",
+    "TASK_STD",
+    "paper_figure",
+]
 
 Row = tuple[tuple[float, float], ...]
 
@@ -37,6 +48,22 @@ TASK_STD: dict[str, Row] = {
     "he/fcn/rlabel": ((6.37, 1.10), (4.84, 1.02), (3.98, 0.44), (3.03, 0.85)),
     "he/fcn+bn/scratch": ((7.52, 0.76), (6.50, 1.76), (3.59, 0.80), (2.74, 0.41)),
     "he/fcn+bn/rlabel": ((7.33, 1.10), (4.95, 1.08), (3.18, 0.55), (2.30, 0.28)),
+}
+
+# The (lambda, xi) of the loss that the paper settles on.
+FINAL_LOSS = (0.4, 1.0)
+
+DEGENERATE_SOFTMAX: dict[tuple[float, float], tuple[float, float]] = {
+    (0.0, 0.0): (89.32, 0.94),
+    (0.4, 0.0): (0.41, 0.38),
+    (0.0, 1.0): (80.83, 1.03),
+    (0.4, 1.0): (1.39, 0.62),
+}
+
+DEAD_NEURONS: dict[tuple[float, float], Row] = {
+    (0.0, 0.0): ((52.11, 3.07), (63.88, 1.30), (80.08, 0.61)),
+    (0.4, 0.0): ((1.96, 0.42), (21.81, 1.40), (8.21, 2.16)),
+    (0.4, 1.0): ((3.75, 0.77), (5.12, 1.20), (0.02, 0.06)),
 }
 
 

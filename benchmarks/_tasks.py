@@ -17,6 +17,7 @@ import numpy as np
 __all__ = [
     "Draw",
     "Task",
+    "diagnostics_seed",
     "draw_rows",
     "fit_seed",
     "n_rows",
@@ -29,7 +30,7 @@ TRAIN_ROWS_PER_N = 10
 VALIDATION_ROWS_PER_N = 2
 
 # First entry of a spawn key. The numbers are part of the protocol: changing one redraws all.
-PURPOSES = {"tasks": 0, "rows": 1, "fit": 2, "passes": 3, "yardstick": 4}
+PURPOSES = {"tasks": 0, "rows": 1, "fit": 2, "passes": 3, "yardstick": 4, "diagnostics": 5}
 
 
 @dataclass(frozen=True)
@@ -159,3 +160,8 @@ def fit_seed(task: Task, *, seed: int) -> int:
 def pretraining_seed(run: int, *, seed: int) -> int:
     """``random_state`` of the pre-training of a run; run 0 of seed 0 is ``random_state=0``."""
     return seed + run
+
+
+def diagnostics_seed(*, seed: int) -> int:
+    """``random_state`` of the diagnostics; no theta0 was learned under its perturbations."""
+    return int(_stream(seed, "diagnostics").generate_state(1)[0])

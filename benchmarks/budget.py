@@ -45,7 +45,7 @@ from _options import add_task_options, positive, positive_number
 from _provenance import provenance
 from _report import as_text, pack_scores
 from _step_times import seconds_a_step
-from _store import write_json
+from _store import digest_of, write_json
 
 __all__ = ["main"]
 
@@ -127,8 +127,12 @@ def _publish(
     print("From scratch: " + ", ".join(f"N = {n}: {a:.2f}" for n, a in scratch.items()))
     choice = choose(points)
     commits = {commit for record in records for commit in record["commits"]}
-    if times is None and len(commits) > 1:
-        print(f"Seconds come from {len(commits)} commits of the code; see --time-steps")
+    machines = {digest_of(machine) for record in records for machine in record["machines"]}
+    if times is None and max(len(commits), len(machines)) > 1:
+        print(
+            f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "
+            "or numbers of threads; see --time-steps"
+        )
     said = "No full setting to compare with; add paper to --settings"
     if choice is not None:
         said = statement(choice)

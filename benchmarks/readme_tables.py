@@ -8,8 +8,9 @@ The README holds pairs of comments, and this script writes what stands between t
 
 The first word names a file of ``benchmarks/results``, the second a table made of it:
 ``accuracy``, ``task_std`` or ``gain`` of what ``mnist_tasks.py`` wrote, ``budget`` of what
-``budget.py`` did; ``step``, ``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or
-``cross_validation`` of what ``speed.py`` did. Run it after a new result::
+``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``step``, ``breakdown``,
+``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what ``speed.py``
+did. Run it after a new result::
 
     python benchmarks/readme_tables.py
 
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from _budget_report import budget_table, points_of_results
+from _diagnostics_report import diagnostics_table
 from _report import CELLS, Table, as_markdown, build_table, summarize, unpack_scores
 from _speed_report import SPEED_TABLES, build_speed_table
 from _store import write_atomically
@@ -55,6 +57,7 @@ def _budget_table(results: dict[str, Any]) -> Table:
 TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     **{kind: partial(_task_table, kind) for kind in CELLS},
     "budget": _budget_table,
+    "diagnostics": diagnostics_table,
     **{kind: partial(build_speed_table, kind) for kind in SPEED_TABLES},
 }
 """From a file of results to a table of it, by kind."""

@@ -1,7 +1,7 @@
 r"""Networks around theta0: the predictions of K perturbed copies on one mini-batch.
 
-A perturbed network adds :math:`\\epsilon \\sim N(0, \\Sigma)` to theta0, with standard
-deviation :math:`s / \\sqrt{n_{in}}` for a weight and :math:`s / \\sqrt{n_{out}}` for a bias.
+A perturbed network adds :math:`\epsilon \sim N(0, \Sigma)` to theta0, with standard
+deviation :math:`s / \sqrt{n_{in}}` for a weight and :math:`s / \sqrt{n_{out}}` for a bias.
 Of the two samplers of the same law ``direct`` draws epsilon, and ``gram`` draws what epsilon
 adds to a layer's pre-activations.
 """

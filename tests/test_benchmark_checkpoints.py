@@ -77,6 +77,15 @@ def test_learning_goes_on_where_it_ended_to_the_same_theta0(learn, monkeypatch):
             np.testing.assert_array_equal(array, _arrays(other)[name])
 
 
+def test_another_machine_goes_on_and_is_named(learn, monkeypatch):
+    first, _ = learn([3])
+    monkeypatch.setattr(_checkpoints, "hardware", lambda: {"cpu": "other", "cores": 1})
+    (early, late), portions = learn([3, 10])
+    assert [len(rows) for rows in portions] == [16, 12], "theta0 of the first one is taken"
+    assert early.record == first[0].record
+    assert [machine["cpu"] == "other" for machine in late.record["machines"]] == [False, True]
+
+
 @pytest.mark.parametrize("cut", ["save_theta0", "write_atomically", "write_json"])
 def test_an_interruption_while_a_checkpoint_is_written_loses_one_portion(learn, monkeypatch, cut):
     keep, kept = getattr(_checkpoints, cut), []

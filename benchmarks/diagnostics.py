@@ -1,0 +1,239 @@
+"""Claim: pre-training, once it is long, removes most degenerate softmax but not dead neurons.
+
+Each theta0 given, and before them the fresh weights they began from, is looked at as the paper's
+appendix does: on 128 random mini-batches of 32 training images, how many of 256 perturbed
+networks use fewer than all classes on a mini-batch, and how many units of each hidden layer are
+0 for all of its rows. The mini-batches and the perturbations, whose scale is the paper's, are
+the same for every theta0::
+
+    python benchmarks/diagnostics.py --theta0 'five passes=theta0/xavier-fcn-ours-0123.joblib'
+    python benchmarks/diagnostics.py --theta0 0.1=a.safetensors 0.5=b.safetensors 1=c.safetensors
+
+It takes what ``save_theta0`` writes (``budget.py`` keeps such files along the way, in the folder
+``budget``) and what ``mnist_tasks.py`` keeps in the folder ``theta0`` (``.joblib``, which is a
+pickle: name none that another wrote). It prints a table and writes the figures as JSON.
+
+A ``.safetensors`` file does not say from which fresh weights it was learned: ``--seed``,
+``--run`` and ``--init`` do, as for the two scripts. A ``.joblib`` file does, and is refused
+where it disagrees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from _datasets import DATASETS, Dataset, standardize
+from _diagnostics_report import diagnostics_table
+from _options import not_negative, positive
+from _pretrained import read_kept, theta0_digest
+from _provenance import provenance
+from _report import as_text
+from _store import write_json
+from _tasks import diagnostics_seed, pretraining_seed
+from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
+from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
+
+__all__ = ["main"]
+
+HERE = Path(__file__).resolve().parent
+
+FRESH = "fresh"
+N_PERTURBATIONS = 256
+BATCH_SIZE = 32
+PERTURBATION_SCALE = math.sqrt(0.5)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A theta0 of the command line; its fitted initializer where the file has it."""
+
+    name: str
+    path: Path
+    theta0: Theta0
+    initializer: Any
+
+
+def _name_and_path(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    if not (name and path):
+        raise argparse.ArgumentTypeError(f"must be NAME=PATH, got {text!r}")
+    return name, Path(path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "--theta0",
+        nargs="+",
+        type=_name_and_path,
+        required=True,
+        metavar="NAME=PATH",
+        help="the name of a row, and a file .safetensors or .joblib",
+    )
+    add("--n-batches", type=positive, default=128, help="mini-batches; default: 128")
+    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
+    add("--data-dir", type=Path, help="a folder with MNIST's four files")
+    add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
+    add("--run", type=not_negative, default=0, help="which learned them; default: 0")
+    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--quiet", action="store_true", help="no lines of progress")
+    return parser
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Two rows of one name cannot be told apart."""
+    seen = {FRESH}
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the name {name!r} is taken; every row needs its own")
+        seen.add(name)
+
+
+def _read(name: str, path: Path) -> Given:
+    if not path.is_file():
+        raise ValueError(f"{name}: no file {str(path)!r}")
+    if path.suffix != ".joblib":
+        return Given(name, path, load_theta0(path), None)
+    kept = read_kept(path)
+    initializer = kept.get("initializer") if isinstance(kept, dict) else None
+    theta0 = getattr(initializer, "theta0_", None)
+    if theta0 is None:
+        raise ValueError(f"{name}: {str(path)!r} holds no fitted initializer")
+    return Given(name, path, theta0, initializer)
+
+
+def _fresh(like: Theta0, X: np.ndarray, options: argparse.Namespace) -> Theta0:
+    """The weights that pre-training begins from, for a network of the same shape."""
+    network = like.architecture
+    initializer = MMDInitializer(
+        network.hidden_layer_sizes,
+        n_classes=network.n_classes,
+        activation=network.activation,
+        batch_norm=network.batch_norm,
+        init=options.init,
+        max_iter=0,
+        device="cpu",
+        random_state=pretraining_seed(options.run, seed=options.seed),
+    )
+    return initializer.fit(X[:2]).theta0_
+
+
+def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
+    """ValueError if the network is another, or was certainly learned from other weights."""
+    if given.theta0.architecture != fresh.architecture:
+        raise ValueError(
+            f"{given.name}: {str(given.path)!r} has {given.theta0.architecture}, and the network "
+            f"that the first file and the images make is {fresh.architecture}"
+        )
+    if given.initializer is None:
+        return
+    own = clone(given.initializer).set_params(max_iter=0, device="cpu", verbose=0).fit(X[:2])
+    if theta0_digest(own.theta0_) != theta0_digest(fresh):
+        raise ValueError(
+            f"{given.name}: {str(given.path)!r} was learned from other fresh weights "
+            f"(init={own.init!r}, random_state={own.random_state}); see --seed, --run and --init"
+        )
+
+
+def _load(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, list[Given], Theta0]:
+    """The images and every theta0; ValueError now rather than between two measurements."""
+
+    def report(line: str) -> None:
+        if not options.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    _check_names([name for name, _ in options.theta0])
+    givens = [_read(name, path) for name, path in options.theta0]
+    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=report)
+    X, _ = standardize(dataset)
+    fresh = _fresh(givens[0].theta0, X, options)
+    for given in givens:
+        _check_begins_from(fresh, given, X)
+    if fresh.architecture.activation != "relu":
+        raise ValueError(f"only ReLU units die, these are {fresh.architecture.activation!r}")
+    return dataset, X, givens, fresh
+
+
+def _percent(ratios: np.ndarray) -> dict[str, float | None]:
+    """Mean and std over mini-batches; the std of a single one is None."""
+    std = 100.0 * float(ratios.std(ddof=1)) if len(ratios) > 1 else None
+    return {"mean": 100.0 * float(ratios.mean()), "std": std}
+
+
+def _measure(
+    name: str, path: Path | None, theta0: Theta0, X: np.ndarray, options: argparse.Namespace
+) -> dict[str, Any]:
+    """What is found at one theta0, in percent."""
+    if not options.quiet:
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+    common = {
+        "n_batches": options.n_batches,
+        "batch_size": BATCH_SIZE,
+        "random_state": diagnostics_seed(seed=options.seed),
+    }
+    degenerate = degenerate_softmax_ratio(
+        theta0,
+        X,
+        perturbation_scale=PERTURBATION_SCALE,
+        n_perturbations=N_PERTURBATIONS,
+        **common,
+    )
+    dead = dead_neuron_ratio(theta0, X, **common)
+    return {
+        "name": name,
+        "file": None if path is None else path.name,
+        "digest": theta0_digest(theta0),
+        "degenerate_softmax_percent": _percent(degenerate),
+        "dead_neurons_percent": [_percent(layer) for layer in dead.T],
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 if the table was printed."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        dataset, X, givens, fresh = _load(options)
+    except (ValueError, RuntimeError) as error:  # the latter: no MNIST, a damaged file
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    records = [_measure(FRESH, None, fresh, X, options)]
+    records += [_measure(given.name, given.path, given.theta0, X, options) for given in givens]
+    results = {
+        "claim": (__doc__ or "").splitlines()[0],
+        "dataset": {"name": dataset.name, "source": dataset.source},
+        "settings": {
+            "n_batches": options.n_batches,
+            "batch_size": min(BATCH_SIZE, len(X)),
+            "n_perturbations": N_PERTURBATIONS,
+            "perturbation_scale": PERTURBATION_SCALE,
+            "hidden_layer_sizes": fresh.architecture.hidden_layer_sizes,
+            "init": options.init,
+            "run": options.run,
+            "seed": options.seed,
+        },
+        **provenance(),
+        "theta0": records,
+    }
+    print(as_text(diagnostics_table(results)), end="\n\n")
+    path = options.output / f"{dataset.name}_diagnostics.json"
+    write_json(path, results)
+    print(f"{path} written")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
