@@ -8,9 +8,12 @@ have a faster one in :mod:`sklearn_mmdinit._mmd_interval`.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import torch
+
+from ._threads import share
 
 __all__ = [
     "BANDWIDTH_EXPONENTS",
@@ -26,6 +29,9 @@ N_BANDWIDTHS = len(BANDWIDTH_EXPONENTS)
 
 # Smallest bandwidth allowed: identical predictions and references have median distance 0.
 _MIN_BANDWIDTH = 1e-6
+
+# Of torch.cdist: exact at small distances too.
+_BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
 
 
 def _unbiased(mean: torch.Tensor, n: int) -> torch.Tensor:
@@ -79,12 +85,17 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         n = P.shape[1] + U.shape[0]
         rows, columns = torch.triu_indices(n, n, offset=1, device=P.device)
-        gammas = []
-        for predictions in P:
-            points = torch.cat([predictions, U])
-            # Differences and not the Gram matrix: its cancellation is felt at small distances.
-            distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
-            gammas.append(distances[rows, columns].median())
+
+        def stretch(start: int, stop: int) -> list[torch.Tensor]:
+            gammas = []
+            for predictions in P[start:stop]:
+                points = torch.cat([predictions, U])
+                # Differences and not the Gram matrix: its cancellation is felt at small ones.
+                distances = torch.cdist(points, points, compute_mode=_BY_DIFFERENCES)
+                gammas.append(distances[rows, columns].median())
+            return gammas
+
+        gammas = list(chain(*share(len(P), stretch)))
         return torch.stack(gammas).clamp_(min=_MIN_BANDWIDTH)
 
 
@@ -121,6 +132,28 @@ def kernel_and_slope(
     return kernel, slope
 
 
+def _value_and_gradient(
+    predictions: torch.Tensor,
+    U: torch.Tensor,
+    width: torch.Tensor,
+    squared_uu: torch.Tensor,
+    estimator: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The MMD of one input and its gradient (K, d) with respect to the predictions."""
+    n_p, n_u = len(predictions), len(U)
+    points = torch.cat([predictions, U])
+    squared = torch.cdist(predictions, points, compute_mode=_BY_DIFFERENCES).square()
+    kernel, slope = kernel_and_slope(squared, width)
+    kernel_uu, _ = kernel_and_slope(squared_uu, width)
+    value = combine_means(
+        kernel[:, :n_p].mean(), kernel[:, n_p:].mean(), kernel_uu.mean(), n_p, n_u, estimator
+    )
+    # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P is met twice.
+    slope[:, :n_p] *= 4.0 * ESTIMATORS[estimator][1](n_p) / n_p**2
+    slope[:, n_p:] *= -4.0 / (n_p * n_u)
+    return value, predictions * slope.sum(dim=1, keepdim=True) - slope @ points
+
+
 class _DenseMMD(torch.autograd.Function):
     """Kernel matrices one input at a time; the closed-form gradient is kept, not the matrices."""
 
@@ -128,31 +161,15 @@ class _DenseMMD(torch.autograd.Function):
     def forward(
         ctx: Any, P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor, estimator: str
     ) -> torch.Tensor:
-        n_p, n_u = P.shape[1], U.shape[0]
-        factor = ESTIMATORS[estimator][1](n_p)
-        values, gradients = [], []
-        squared_uu = torch.cdist(U, U, compute_mode="donot_use_mm_for_euclid_dist").square()
-        for predictions, width in zip(P, gamma, strict=True):
-            points = torch.cat([predictions, U])
-            squared = torch.cdist(
-                predictions, points, compute_mode="donot_use_mm_for_euclid_dist"
-            ).square()
-            kernel, slope = kernel_and_slope(squared, width)
-            kernel_uu, _ = kernel_and_slope(squared_uu, width)
-            values.append(
-                combine_means(
-                    kernel[:, :n_p].mean(),
-                    kernel[:, n_p:].mean(),
-                    kernel_uu.mean(),
-                    n_p,
-                    n_u,
-                    estimator,
-                )
-            )
-            # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P is met twice.
-            slope[:, :n_p] *= 4.0 * factor / n_p**2
-            slope[:, n_p:] *= -4.0 / (n_p * n_u)
-            gradients.append(predictions * slope.sum(dim=1, keepdim=True) - slope @ points)
+        def stretch(start: int, stop: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+            widths = gamma[start:stop]
+            squared_uu = torch.cdist(U, U, compute_mode=_BY_DIFFERENCES).square()
+            return [
+                _value_and_gradient(predictions, U, width, squared_uu, estimator)
+                for predictions, width in zip(P[start:stop], widths, strict=True)
+            ]
+
+        values, gradients = zip(*chain(*share(len(P), stretch)), strict=True)
         ctx.save_for_backward(torch.stack(gradients))
         return torch.stack(values)
 

@@ -28,7 +28,7 @@ IMPORTS = {
     "_validation": set(),
     # the objective
     "_random": set(),
-    "_mmd": set(),
+    "_mmd": {"_threads"},
     "_workspace": set(),
     "_semidefinite": set(),
     "_sampling": {"_random", "_workspace"},
