@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -140,9 +141,23 @@ class RecordedSteps(Steps):
             super()._take(self._batch)
             return
         if self._repeat is None:
-            own, take = self._batch, super()._take
-            self._repeat = self._recorder.record(lambda: take(own))
+            self._repeat = self._recorded(self._batch)
         self._repeat()
+
+    def _recorded(self, batch: torch.Tensor) -> Callable[[], None]:
+        """The step on the given memory, recorded; as it comes where that fails."""
+        take = super()._take
+        try:
+            return self._recorder.record(lambda: take(batch))
+        except RuntimeError as error:
+            # What is recorded is not done: nothing was lost but speed.
+            warnings.warn(
+                f"A step cannot be recorded on {batch.device} ({error}); steps are taken one "
+                "operation at a time, which is slower.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return lambda: take(batch)
 
 
 class CUDARecorder:

@@ -74,6 +74,22 @@ def test_recorded_steps_are_those_that_would_have_been_taken(kind):
 
 
 @KINDS
+def test_a_step_that_cannot_be_recorded_is_taken_as_it_comes(kind):
+    class Refusing(PythonRecorder):
+        def record(self, function):
+            self.recorded += 1
+            raise RuntimeError("operation not permitted")
+
+    recorder = Refusing()
+    with pytest.warns(RuntimeWarning, match=r"cpu \(operation not permitted\)"):
+        sums, weights = learn(kind, recorder)
+    expected_sums, expected_weights = learn(kind)
+    np.testing.assert_array_equal(sums, expected_sums)
+    assert all(map(torch.equal, weights, expected_weights))
+    assert recorder.recorded == 1, "it is tried once"
+
+
+@KINDS
 def test_sums_are_those_of_the_single_steps(kind):
     sums, _ = learn(kind)
     assert all(window.dtype == np.float64 and np.isfinite(window).all() for window in sums)
