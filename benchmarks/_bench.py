@@ -15,10 +15,11 @@ from _evaluation import LabelledData, scaled
 from _methods import NetworkSettings
 from _tasks import Task, draw_rows, random_tasks
 
-__all__ = ["Bench", "load_scaled", "tasks_of_runs"]
+__all__ = ["Bench", "load_scaled", "say", "tasks_of_runs"]
 
 
-def _say(options: argparse.Namespace, line: str) -> None:
+def say(options: argparse.Namespace, line: str) -> None:
+    """A line of progress, unless the command line asks for quiet."""
     if not options.quiet:
         print(line, file=sys.stderr, flush=True)
 
@@ -39,12 +40,12 @@ class Bench:
         return self.X[: len(self.data.y_train)]
 
     def say(self, line: str) -> None:
-        _say(self.options, line)
+        say(self.options, line)
 
 
 def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, LabelledData]:
     """The dataset of the command line, its images scaled, and its labels."""
-    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=partial(_say, options))
+    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=partial(say, options))
     return dataset, *scaled(dataset)
 
 

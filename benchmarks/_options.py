@@ -9,7 +9,7 @@ from pathlib import Path
 
 from _datasets import DATASETS
 
-__all__ = ["add_task_options", "not_negative", "positive", "positive_number"]
+__all__ = ["add_data_options", "add_task_options", "not_negative", "positive", "positive_number"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,6 +39,16 @@ def _with_default(text: str, value: object) -> str:
     return text if value is None else f"{text}; default: {value}"
 
 
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add which data to measure on, where to write, the seed, and how much to say."""
+    add = parser.add_argument
+    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
+    add("--data-dir", type=Path, help="a folder with MNIST's four files")
+    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
 def add_task_options(
     parser: argparse.ArgumentParser,
     *,
@@ -57,8 +67,6 @@ def add_task_options(
         values are None where they are not given.
     """
     add = parser.add_argument
-    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
     add(
         "--n-labels",
         nargs="+",
@@ -88,6 +96,4 @@ def add_task_options(
         default="auto",
         help="of the pre-training; fine-tuning on some hundred rows is done on the CPU",
     )
-    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_data_options(parser)

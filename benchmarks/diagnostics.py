@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from _datasets import DATASETS, Dataset, standardize
+from _bench import load_scaled, say
+from _datasets import Dataset
 from _diagnostics_report import diagnostics_table
-from _options import not_negative, positive
+from _options import add_data_options, not_negative, positive
 from _pretrained import read_kept, theta0_digest
 from _provenance import provenance
 from _report import as_text
@@ -43,8 +44,6 @@ from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 
 __all__ = ["main"]
-
-HERE = Path(__file__).resolve().parent
 
 FRESH = "fresh"
 N_PERTURBATIONS = 256
@@ -83,13 +82,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the name of a row, and a file .safetensors or .joblib",
     )
     add("--n-batches", type=positive, default=128, help="mini-batches; default: 128")
-    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
     add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
     add("--run", type=not_negative, default=0, help="which learned them; default: 0")
-    add("--output", type=Path, default=HERE / "output", help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no lines of progress")
+    add_data_options(parser)
     return parser
 
 
@@ -150,15 +145,10 @@ def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
 
 def _load(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, list[Given], Theta0]:
     """The images and every theta0; ValueError now rather than between two measurements."""
-
-    def report(line: str) -> None:
-        if not options.quiet:
-            print(line, file=sys.stderr, flush=True)
-
     _check_names([name for name, _ in options.theta0])
     givens = [_read(name, path) for name, path in options.theta0]
-    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=report)
-    X, _ = standardize(dataset)
+    dataset, images, data = load_scaled(options)
+    X = images[: len(data.y_train)]
     fresh = _fresh(givens[0].theta0, X, options)
     for given in givens:
         _check_begins_from(fresh, given, X)
@@ -177,8 +167,7 @@ def _measure(
     name: str, path: Path | None, theta0: Theta0, X: np.ndarray, options: argparse.Namespace
 ) -> dict[str, Any]:
     """What is found at one theta0, in percent."""
-    if not options.quiet:
-        print(f"measuring {name}", file=sys.stderr, flush=True)
+    say(options, f"measuring {name}")
     common = {
         "n_batches": options.n_batches,
         "batch_size": BATCH_SIZE,

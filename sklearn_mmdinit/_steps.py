@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,12 +89,17 @@ class Steps:
         ndarray of shape (n_terms,)
             Sums of the objective's terms, float64.
         """
-        self._sums.zero_()
-        for offset, batch in enumerate(batches):
-            self._random.at(first_step + offset)
-            self._take(batch)
-            advance()
-        return self._sums.cpu().numpy().astype(np.float64)
+        with self._turn():
+            self._sums.zero_()
+            for offset, batch in enumerate(batches):
+                self._random.at(first_step + offset)
+                self._take(batch)
+                advance()
+            return self._sums.cpu().numpy().astype(np.float64)
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Where the steps of a run are to be taken."""
+        return nullcontext()
 
     def _take(self, batch: torch.Tensor) -> None:
         terms = self._objective(self._module, batch, self._random)
@@ -110,7 +115,8 @@ class RecordedSteps(Steps):
     """Steps of which one is recorded and repeated: the host only says which one is next.
 
     A step is some hundred small operations, each of which costs the host more time than a
-    GPU. Nothing in a step may depend on the host's knowledge of a value on the device.
+    GPU. Nothing in a step may depend on the host's knowledge of a value on the device, and all
+    mini-batches must have the same shape.
     """
 
     def __init__(
@@ -127,10 +133,8 @@ class RecordedSteps(Steps):
         self._repeat: Callable[[], None] | None = None
         self._n_taken = 0
 
-    def run(self, batches: torch.Tensor, first_step: int, advance: Callable[[], Any]) -> np.ndarray:
-        """Take one step a mini-batch, as :meth:`Steps.run`; all have the same shape."""
-        with self._recorder.turn():
-            return super().run(batches, first_step, advance)
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._recorder.turn()
 
     def _take(self, batch: torch.Tensor) -> None:
         if self._batch is None:

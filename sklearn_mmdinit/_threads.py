@@ -107,16 +107,14 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
     """
     n_threads = min(getattr(_team, "size", 1), n)
     if n_threads == 1:
-        with torch.no_grad():
-            return [work(0, n)]
+        return [_without_gradients(work, 0, n)]
     bounds = [n * i // n_threads for i in range(n_threads + 1)]
     others = [
         _pool(n_threads - 1).submit(_without_gradients, work, start, stop)
         for start, stop in pairwise(bounds[1:])
     ]
     try:
-        with torch.no_grad():
-            first = work(0, bounds[1])
+        first = _without_gradients(work, 0, bounds[1])
     finally:
         wait(others)
     return [first, *(other.result() for other in others)]

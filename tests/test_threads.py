@@ -6,22 +6,13 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from _timing import threads
 from sklearn_mmdinit._parts import concatenated
 from sklearn_mmdinit._theta0 import Architecture
 from sklearn_mmdinit._threads import one_thread, share, team, worthwhile_threads
 
 LARGE = Architecture(784, (392,), 2)
 SMALL = Architecture(4, (3,), 2)
-
-
-@contextmanager
-def threads(n):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager
