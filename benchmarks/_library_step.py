@@ -16,14 +16,15 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from sklearn_mmdinit import MMDInitializer, Theta0, _gram, _objective, _perturbation, _random
+from sklearn_mmdinit import MMDInitializer, Theta0, _gram, _objective, _perturbation
+from sklearn_mmdinit._compute import StepRandom
 from sklearn_mmdinit._network import module_from_theta0
 
 __all__ = ["PARTS", "REGIONS", "layers_by_gram", "library_loss", "step_parts"]
 
 # Part of a step -> the functions whose time it is. None of them calls another one.
 REGIONS: dict[str, list[tuple[Any, str]]] = {
-    "noise": [(_random.StepRandom, "normal"), (_random.StepRandom, "simplex")],
+    "noise": [(StepRandom, "normal"), (StepRandom, "simplex")],
     "factor": [(_gram, "semidefinite_cholesky"), (_gram, "inverse_factor")],
     "kernel": [(_objective, "interval_mmd"), (_objective, "mmd")],
     "median": [(_objective, "interval_median_bandwidth"), (_objective, "median_bandwidth")],
@@ -36,14 +37,14 @@ _OPTIMISER = "Optimizer.step#"
 PARTS = (*REGIONS, "products", "optimiser", "element-wise", "rest")
 
 
-class _GivenDraws(_random.StepRandom):
+class _GivenDraws(StepRandom):
     """Hands out given draws, in the order in which the sampler "direct" asks for them."""
 
     def __init__(self, U: torch.Tensor, normals: list[torch.Tensor]) -> None:
         super().__init__(seed=0, dtype=U.dtype)
         self._U, self._normals = U, list(normals)
 
-    def split(self, n_parts: int) -> list[_random.StepRandom]:
+    def split(self, n_parts: int) -> list[StepRandom]:
         # Of every layer's draws each part has its networks', in the same order.
         parts = zip(*(draws.tensor_split(n_parts) for draws in self._normals), strict=True)
         return [_GivenDraws(self._U, list(part)) for part in parts]
@@ -87,7 +88,7 @@ def library_loss(
         Weight (n_out, n_in) and bias (n_out,) of each layer in turn.
     """
     module = module_from_theta0(theta0).to(X.dtype).train()
-    random = _random.StepRandom(seed, dtype=X.dtype) if draws is None else _GivenDraws(*draws)
+    random = StepRandom(seed, dtype=X.dtype) if draws is None else _GivenDraws(*draws)
     loss = estimator._objective()(module, X, random)[0]
     torch.autograd.backward(loss)
     gradient = [

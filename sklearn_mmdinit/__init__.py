@@ -1,10 +1,10 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, display, theory
-from ._classifier import MLPClassifier
-from ._initializer import MMDInitializer, RandomLabelInitializer
-from ._persistence import load_theta0, save_theta0
-from ._theta0 import Architecture, Theta0
+from ._mlp_classifier import MLPClassifier
+from ._mmd_initializer import MMDInitializer
+from ._network import Architecture, Theta0, load_theta0, save_theta0
+from ._random_label_initializer import RandomLabelInitializer
 
 __version__ = "0.1.0"
 

@@ -20,9 +20,8 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from ._batches import Rows, batches
-from ._network import module_from_theta0, theta0_from_module
-from ._theta0 import Theta0
-from ._threads import worthwhile_threads
+from ._compute import worthwhile_threads
+from ._network import Theta0, module_from_theta0, theta0_from_module
 
 __all__ = [
     "ROUTED_PREFIXES",
@@ -236,7 +235,7 @@ def train(net: NeuralNetClassifier, rows: Rows, *, seed: int, foreign: bool) -> 
     device = torch.device(net.device)
     with (
         _private_randomness(seed, device, needed=foreign),
-        worthwhile_threads(architecture, net.batch_size),
+        worthwhile_threads(architecture.widths, net.batch_size),
     ):
         net.fit(rows, None)
         finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ._threads import share
+from ._compute import share
 
 __all__ = [
     "BANDWIDTH_EXPONENTS",

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from ._compute import share
 from ._mmd import BANDWIDTH_EXPONENTS, ESTIMATORS, combine_means, kernel_and_slope
-from ._threads import share
 
 __all__ = ["SMALLEST_BANDWIDTH", "interval_median_bandwidth", "interval_mmd"]
 

@@ -8,6 +8,7 @@ from typing import cast
 
 import torch
 
+from ._compute import StepRandom, Workspace
 from ._mmd import median_bandwidth, mmd
 from ._mmd_interval import (
     SMALLEST_BANDWIDTH,
@@ -16,8 +17,6 @@ from ._mmd_interval import (
 )
 from ._network import ACTIVATIONS, MLP
 from ._perturbation import perturbed_logits
-from ._random import StepRandom
-from ._workspace import Workspace
 
 __all__ = [
     "REFERENCES",

@@ -15,14 +15,11 @@ from itertools import pairwise
 
 import torch
 
+from ._compute import Empty, StepRandom, Workspace, concatenated, fresh
 from ._direct import sample_direct
 from ._gram import noise_factor, sample_gram, sample_gram_around
-from ._network import ACTIVATIONS, BATCH_NORM_EPS, MLP
-from ._parts import concatenated
-from ._random import StepRandom
+from ._network import ACTIVATIONS, BATCH_NORM_EPS, MLP, Architecture
 from ._sampling import Sampling
-from ._theta0 import Architecture
-from ._workspace import Empty, Workspace, fresh
 
 __all__ = ["SAMPLERS", "layers_by_gram", "perturbed_logits"]
 

@@ -13,13 +13,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._network import ACTIVATIONS, INITS, module_from_theta0, torch_device
+from ._compute import StepRandom, team, torch_device
+from ._network import ACTIVATIONS, INITS, Architecture, module_from_theta0, tag
 from ._pretraining import PretrainingState, Schedule, initial_state, run_passes
-from ._random import StepRandom
 from ._steps import Objective
-from ._tagged import tag
-from ._theta0 import Architecture
-from ._threads import team
 
 __all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_finite", "check_positive"]
 
@@ -251,7 +248,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         n_batches = len(X) // batch_size
         total = 0.0
         rows_at_a_time = objective.n_networks * batch_size
-        with torch.no_grad(), team(module.architecture, rows_at_a_time):
+        with torch.no_grad(), team(module.architecture.widths, rows_at_a_time):
             for i in range(n_batches):
                 rows = X[i * batch_size : (i + 1) * batch_size].astype(np.float32)
                 batch = torch.from_numpy(rows).to(device)

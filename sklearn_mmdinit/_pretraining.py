@@ -18,11 +18,16 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from ._network import MLP, initialize_, module_from_theta0, theta0_from_module
-from ._random import StepRandom, permutation
+from ._compute import StepRandom, permutation, team
+from ._network import (
+    MLP,
+    Architecture,
+    Theta0,
+    module_from_theta0,
+    random_theta0,
+    theta0_from_module,
+)
 from ._steps import Objective, steps_on
-from ._theta0 import Architecture, Theta0
-from ._threads import team
 
 __all__ = ["PretrainingState", "Schedule", "initial_state", "run_passes"]
 
@@ -84,8 +89,7 @@ def initial_state(architecture: Architecture, init: str, seed: int) -> Pretraini
     # A generator of its own: weights must not share numbers with the perturbations.
     sequence = np.random.SeedSequence(seed, spawn_key=(2,))
     generator = torch.Generator().manual_seed(int(sequence.generate_state(1)[0]))
-    module = initialize_(MLP(architecture), init, generator)
-    return PretrainingState(seed, theta0_from_module(module))
+    return PretrainingState(seed, random_theta0(architecture, init, generator))
 
 
 def run_passes(
@@ -131,7 +135,7 @@ def run_passes(
     stopped = False
     rows_a_step = objective.n_networks * batch_size
     with (
-        team(module.architecture, rows_a_step),
+        team(module.architecture.widths, rows_a_step),
         _progress(n_passes * steps_a_pass, verbose) as bar,
     ):
         for _ in range(n_passes):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ._random import StepRandom
-from ._workspace import Empty, fresh
+from ._compute import Empty, StepRandom, fresh
 
 __all__ = ["Sampling", "before_relu", "bias_std", "parameter_gradients", "weight_std"]
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from ._compute import StepRandom
 from ._network import MLP
-from ._random import StepRandom
 
 __all__ = ["CUDARecorder", "Objective", "RecordedSteps", "Recorder", "Steps", "steps_on"]
 

@@ -14,9 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
-from ._persistence import load_theta0
-from ._tagged import tag_is_lost, theta0_of
-from ._theta0 import Architecture, Theta0
+from ._network import Architecture, Theta0, load_theta0, tag_is_lost, theta0_of
 
 __all__ = [
     "Start",

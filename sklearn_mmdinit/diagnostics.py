@@ -16,11 +16,9 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_random_state, check_scalar
 
-from ._network import MLP, module_from_theta0
+from ._compute import StepRandom, team
+from ._network import MLP, Theta0, module_from_theta0
 from ._perturbation import perturbed_logits
-from ._random import StepRandom
-from ._theta0 import Theta0
-from ._threads import team
 
 __all__ = ["dead_neuron_ratio", "degenerate_softmax_ratio", "prediction_samples"]
 
@@ -129,7 +127,7 @@ def degenerate_softmax_ratio(
     module, rows, random = _seeded(theta0, random_state)
     n_classes = theta0.architecture.n_classes
     ratios = []
-    with torch.no_grad(), team(module.architecture, n_perturbations * batch_size):
+    with torch.no_grad(), team(module.architecture.widths, n_perturbations * batch_size):
         for step, batch in enumerate(_batches(X, n_batches, batch_size, rows)):
             logits = perturbed_logits(module, batch, n_perturbations, scale, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)

@@ -16,8 +16,8 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EarlyStopping
 from torch.utils.data import DataLoader
 
+from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._batches import Rows, batches
-from sklearn_mmdinit._classifier import MLPClassifier
 from sklearn_mmdinit._validation import split_rows
 
 

@@ -10,10 +10,10 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
-from sklearn_mmdinit._network import MLP, initialize_, torch_device
-from sklearn_mmdinit._random import StepRandom
+from sklearn_mmdinit._compute import StepRandom, torch_device
+from sklearn_mmdinit._network import MLP, Architecture
+from sklearn_mmdinit._network.inits import initialize_
 from sklearn_mmdinit._steps import RecordedSteps, Steps, steps_on
-from sklearn_mmdinit._theta0 import Architecture
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

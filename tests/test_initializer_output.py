@@ -12,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
-from sklearn_mmdinit._tagged import Theta0Array, theta0_of
+from sklearn_mmdinit._network import theta0_of
+from sklearn_mmdinit._network.tagged import Theta0Array
 
 KINDS = pytest.mark.parametrize(
     "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__

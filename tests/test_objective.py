@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from sklearn_mmdinit._compute import StepRandom
 from sklearn_mmdinit._mmd import median_bandwidth, mmd
 from sklearn_mmdinit._mmd_interval import interval_mmd
-from sklearn_mmdinit._network import ACTIVATIONS, MLP, initialize_
+from sklearn_mmdinit._network import ACTIVATIONS, MLP, Architecture
+from sklearn_mmdinit._network.inits import initialize_
 from sklearn_mmdinit._objective import (
     MMDObjective,
     RandomLabelObjective,
@@ -17,8 +19,6 @@ from sklearn_mmdinit._objective import (
     jacobian_norms,
     uniformity,
 )
-from sklearn_mmdinit._random import StepRandom
-from sklearn_mmdinit._theta0 import Architecture
 
 
 def network(*widths, activation="relu", batch_norm=False):

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from sklearn_mmdinit import Architecture, Theta0
-from sklearn_mmdinit._persistence import load_theta0, save_theta0
+from sklearn_mmdinit._network import load_theta0, save_theta0
 
 
 def make_theta0(batch_norm=False, activation="tanh"):

@@ -8,17 +8,16 @@ import torch
 from scipy import stats
 
 from sklearn_mmdinit import _perturbation
-from sklearn_mmdinit._network import MLP, initialize_
+from sklearn_mmdinit._compute import StepRandom, Workspace
+from sklearn_mmdinit._network import MLP, Architecture
+from sklearn_mmdinit._network.inits import initialize_
 from sklearn_mmdinit._perturbation import SAMPLERS, perturbed_logits
-from sklearn_mmdinit._random import StepRandom
 from sklearn_mmdinit._sampling import bias_std, weight_std
 from sklearn_mmdinit._semidefinite import (
     inverse_factor,
     regularised_cholesky,
     semidefinite_cholesky,
 )
-from sklearn_mmdinit._theta0 import Architecture
-from sklearn_mmdinit._workspace import Workspace
 from test_threads import as_a_team_of
 
 SCALE = math.sqrt(0.5)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sklearn_mmdinit._random import StepRandom, permutation
+from sklearn_mmdinit._compute import StepRandom, permutation
 
 # One draw of each kind, in an order that a step could have.
 DRAWS = {

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MLPClassifier, RandomLabelInitializer
-from sklearn_mmdinit._random import StepRandom, permutation
+from sklearn_mmdinit._compute import StepRandom, permutation
 
 BATCH, STEPS = 16, 5
 # So small that float32 weights of ordinary size stay what they are.

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from sklearn_mmdinit import MMDInitializer, RandomLabelInitializer
-from sklearn_mmdinit._network import MLP, initialize_
-from sklearn_mmdinit._random import StepRandom
+from sklearn_mmdinit._compute import StepRandom
+from sklearn_mmdinit._network import MLP, Architecture
+from sklearn_mmdinit._network.inits import initialize_
 from sklearn_mmdinit._steps import RecordedSteps, Steps
-from sklearn_mmdinit._theta0 import Architecture
 
 KINDS = pytest.mark.parametrize(
     "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from sklearn_mmdinit import Architecture, Theta0
-from sklearn_mmdinit._tagged import Theta0Array, tag, tag_is_lost, theta0_of
+from sklearn_mmdinit._network import tag, tag_is_lost, theta0_of
+from sklearn_mmdinit._network.tagged import Theta0Array
 
 
 @pytest.fixture

@@ -6,13 +6,22 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from _timing import threads
-from sklearn_mmdinit._parts import concatenated
-from sklearn_mmdinit._theta0 import Architecture
-from sklearn_mmdinit._threads import one_thread, share, team, worthwhile_threads
+from sklearn_mmdinit._compute import concatenated, share, team, worthwhile_threads
+from sklearn_mmdinit._compute.threads import one_thread
 
-LARGE = Architecture(784, (392,), 2)
-SMALL = Architecture(4, (3,), 2)
+LARGE = (784, 392, 2)
+SMALL = (4, 3, 2)
+
+
+@contextmanager
+def threads(n):
+    """So many threads of PyTorch's for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -11,10 +11,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import Architecture, Theta0
-from sklearn_mmdinit._classifier import MLPClassifier
-from sklearn_mmdinit._persistence import save_theta0
-from sklearn_mmdinit._tagged import tag
+from sklearn_mmdinit import Architecture, MLPClassifier, Theta0
+from sklearn_mmdinit._network import save_theta0, tag
 from sklearn_mmdinit._warm_start import Wanted, resolve, theta0_from_arrays
 
 fits_seen = []  # one entry a fit of the stand-in below: the number of rows it saw

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._theta0 import Architecture
+from .._network import Architecture
 from ._checks import Array, finite
 
 __all__ = ["perturbation_norm_tail_bound", "perturbation_std"]

@@ -1,8 +1,4 @@
-"""Theta0: the initial parameters of a network, as NumPy arrays with their architecture.
-
-Fitted state is kept in NumPy arrays and never in tensors: equal arrays have equal
-``joblib.hash``, pickle small, and reach worker processes as memory maps.
-"""
+"""The shape of a network: widths, activation, batch normalisation."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-__all__ = ["Architecture", "Theta0"]
+__all__ = ["Architecture"]
 
 
 @dataclass(frozen=True)
@@ -86,50 +80,3 @@ class Architecture:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not the description of an architecture: {text!r}") from error
-
-
-@dataclass(frozen=True, eq=False)
-class Theta0:
-    """Initial parameters and the architecture they belong to.
-
-    Parameters
-    ----------
-    architecture : Architecture
-        The network.
-    arrays : dict of str to ndarray of float32
-        One array for each name of ``architecture.array_shapes()``.
-
-    Raises
-    ------
-    ValueError
-        If a name is missing or unknown, or an array has another shape or holds
-        a value that is not finite.
-    """
-
-    architecture: Architecture
-    arrays: dict[str, np.ndarray]
-
-    def __post_init__(self) -> None:
-        shapes = self.architecture.array_shapes()
-        if missing := sorted(shapes.keys() - self.arrays.keys()):
-            raise ValueError(
-                f"arrays are missing: {missing}; a network with {self.architecture} "
-                f"has {sorted(shapes)}"
-            )
-        if unknown := sorted(self.arrays.keys() - shapes.keys()):
-            raise ValueError(f"unknown arrays: {unknown}; valid names are {sorted(shapes)}")
-        for name, shape in shapes.items():
-            if (found := np.shape(self.arrays[name])) != shape:
-                raise ValueError(f"array {name!r} has shape {found}, expected {shape}")
-            if not np.isfinite(self.arrays[name]).all():
-                raise ValueError(f"array {name!r} holds NaN or infinity")
-
-    @property
-    def coefs(self) -> list[np.ndarray]:
-        """Weights, one array of shape (n_in, n_out) a layer: scikit-learn's orientation."""
-        return [self.arrays[f"linears.{i}.weight"].T for i in range(self.architecture.n_layers)]
-
-    @property
-    def intercepts(self) -> list[np.ndarray]:
-        """Biases, one array of shape (n_out,) a layer."""
-        return [self.arrays[f"linears.{i}.bias"] for i in range(self.architecture.n_layers)]

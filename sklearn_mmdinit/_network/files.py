@@ -11,7 +11,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ._theta0 import Architecture, Theta0
+from .architecture import Architecture
+from .theta0 import Theta0
 
 __all__ = ["load_theta0", "save_theta0"]
 

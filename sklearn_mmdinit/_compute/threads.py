@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -13,9 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from ._theta0 import Architecture
-
-__all__ = ["one_thread", "share", "worthwhile_threads"]
+__all__ = ["one_thread", "share", "team", "worthwhile_threads"]
 
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
@@ -24,7 +22,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def worthwhile_threads(architecture: Architecture, n_rows: int) -> Iterator[None]:
+def worthwhile_threads(widths: Sequence[int], n_rows: int) -> Iterator[None]:
     """One thread for products too small to share, as many as before for others.
 
     At sizes near the limit a second thread gains a few per cent on an idle machine, and on a
@@ -32,12 +30,12 @@ def worthwhile_threads(architecture: Architecture, n_rows: int) -> Iterator[None
 
     Parameters
     ----------
-    architecture : Architecture
-        The network.
+    widths : sequence of int
+        Of the network, from the input to the logits.
     n_rows : int
         Rows that go through it at a time.
     """
-    largest = max(n_in * n_out for n_in, n_out in pairwise(architecture.widths))
+    largest = max(n_in * n_out for n_in, n_out in pairwise(widths))
     if n_rows * largest > _SMALL_PRODUCT:
         yield
         return
@@ -63,7 +61,7 @@ _team = threading.local()
 
 
 @contextmanager
-def team(architecture: Architecture, n_rows: int) -> Iterator[None]:
+def team(widths: Sequence[int], n_rows: int) -> Iterator[None]:
     """Let :func:`share` use the threads, and every operation outside it one.
 
     PyTorch's own workers spin for milliseconds after each operation that they took part in,
@@ -71,12 +69,12 @@ def team(architecture: Architecture, n_rows: int) -> Iterator[None]:
 
     Parameters
     ----------
-    architecture : Architecture
-        The network; a small one is not worth a second thread.
+    widths : sequence of int
+        Of the network, from the input to the logits; a small one is not worth a second thread.
     n_rows : int
         Rows that go through it at a time.
     """
-    with worthwhile_threads(architecture, n_rows):
+    with worthwhile_threads(widths, n_rows):
         before, _team.size = getattr(_team, "size", 1), torch.get_num_threads()
         try:
             with one_thread():

@@ -11,11 +11,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._batches import Rows
+from ._compute import torch_device
 from ._fine_tuning import NetAttributes, build_net, train
 from ._labels import indices_of, learn_classes
-from ._network import MLP, initialize_, theta0_from_module, torch_device
+from ._network import Architecture, Theta0, random_theta0
 from ._parameters import RoutedParameters, check_parameters
-from ._theta0 import Architecture, Theta0
 from ._validation import split_rows
 from ._warm_start import Start, Wanted, layer_sizes, resolve
 
@@ -324,7 +324,7 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
             batch_norm=chosen["batch_norm"],
         )
         generator = torch.Generator().manual_seed(seed)
-        return theta0_from_module(initialize_(MLP(architecture), self.init, generator))
+        return random_theta0(architecture, self.init, generator)
 
     def _rows(self, X: np.ndarray, y: np.ndarray, seed: int) -> Rows:
         """The rows to train on, with those that choose the best epoch."""

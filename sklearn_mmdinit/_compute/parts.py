@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ._threads import share
-from ._workspace import Empty
+from .threads import share
+from .workspace import Empty
 
 __all__ = ["concatenated"]
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ._theta0 import Theta0
+from .theta0 import Theta0
 
 __all__ = ["Theta0Array", "tag", "tag_is_lost", "theta0_of"]
 

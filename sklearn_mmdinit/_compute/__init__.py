@@ -1,0 +1,24 @@
+"""What any computation may use: devices, random streams, threads, memory.
+
+Nothing in this room knows of networks or losses, and it imports no other room. Every draw is
+a function of (seed, step), and no result depends on the number of threads.
+"""
+
+from .device import torch_device
+from .parts import concatenated
+from .random_streams import StepRandom, permutation
+from .threads import share, team, worthwhile_threads
+from .workspace import Empty, Workspace, fresh
+
+__all__ = [
+    "Empty",
+    "StepRandom",
+    "Workspace",
+    "concatenated",
+    "fresh",
+    "permutation",
+    "share",
+    "team",
+    "torch_device",
+    "worthwhile_threads",
+]
