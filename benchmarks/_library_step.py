@@ -16,19 +16,22 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from sklearn_mmdinit import MMDInitializer, Theta0, _gram, _objective, _perturbation
+from sklearn_mmdinit import MMDInitializer, Theta0
 from sklearn_mmdinit._compute import StepRandom
 from sklearn_mmdinit._network import module_from_theta0
+from sklearn_mmdinit._objective import mmd_objective, uniformity
+from sklearn_mmdinit._sampling import choice, gram
 
 __all__ = ["PARTS", "REGIONS", "layers_by_gram", "library_loss", "step_parts"]
 
-# Part of a step -> the functions whose time it is. None of them calls another one.
+# Part of a step -> the functions whose time it is, in the module that calls them. None of
+# them calls another one.
 REGIONS: dict[str, list[tuple[Any, str]]] = {
     "noise": [(StepRandom, "normal"), (StepRandom, "simplex")],
-    "factor": [(_gram, "semidefinite_cholesky"), (_gram, "inverse_factor")],
-    "kernel": [(_objective, "interval_mmd"), (_objective, "mmd")],
-    "median": [(_objective, "interval_median_bandwidth"), (_objective, "median_bandwidth")],
-    "detachment": [(_objective, "detachment")],
+    "factor": [(gram, "semidefinite_cholesky"), (gram, "inverse_factor")],
+    "kernel": [(uniformity, "interval_mmd"), (uniformity, "mmd")],
+    "median": [(uniformity, "interval_median_bandwidth"), (uniformity, "median_bandwidth")],
+    "detachment": [(mmd_objective, "detachment")],
 }
 _PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 _OPTIMISER = "Optimizer.step#"
@@ -101,7 +104,7 @@ def library_loss(
 
 def layers_by_gram(widths: Sequence[int], batch_size: int) -> tuple[bool, ...]:
     """Which layers of a network the library draws by "gram" where the sampler is "auto"."""
-    return _perturbation.layers_by_gram(widths, batch_size, "auto")
+    return choice.layers_by_gram(widths, batch_size, "auto")
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -9,10 +9,9 @@ from typing import Any
 from sklearn.utils import check_scalar
 
 from ._compute import Workspace
-from ._mmd import ESTIMATORS
-from ._objective import REFERENCES, MMDObjective
-from ._perturbation import SAMPLERS
+from ._objective import ESTIMATORS, REFERENCES, MMDObjective
 from ._pretrained_base import BaseInitializer, check_choice, check_finite
+from ._sampling import SAMPLERS, Perturbation
 
 __all__ = ["MMDInitializer"]
 
@@ -197,13 +196,11 @@ class MMDInitializer(BaseInitializer):
 
     def _objective(self) -> MMDObjective:
         return MMDObjective(
-            n_perturbations=self.n_perturbations,
+            Perturbation(self.n_perturbations, self.perturbation_scale, self.sampler),
             n_uniform_samples=self.n_uniform_samples or self.n_perturbations,
-            perturbation_scale=self.perturbation_scale,
             degeneracy_weight=self.degeneracy_weight,
             detachment_weight=self.detachment_weight,
             estimator=self.mmd_estimator,
             reference=self.reference,
-            sampler=self.sampler,
             workspace=Workspace(),
         )

@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_random_state, check_scalar
 
 from ._compute import StepRandom, team
 from ._network import MLP, Theta0, module_from_theta0
-from ._perturbation import perturbed_logits
+from ._sampling import Perturbation, perturbed_logits
 
 __all__ = ["dead_neuron_ratio", "degenerate_softmax_ratio", "prediction_samples"]
 
@@ -126,10 +126,11 @@ def degenerate_softmax_ratio(
     _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
     module, rows, random = _seeded(theta0, random_state)
     n_classes = theta0.architecture.n_classes
+    perturbation = Perturbation(n_perturbations, scale)
     ratios = []
     with torch.no_grad(), team(module.architecture.widths, n_perturbations * batch_size):
         for step, batch in enumerate(_batches(X, n_batches, batch_size, rows)):
-            logits = perturbed_logits(module, batch, n_perturbations, scale, random.at(step))
+            logits = perturbed_logits(module, batch, perturbation, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
             ratios.append(float((used.sum(-1) < n_classes).double().mean()))
     return np.asarray(ratios)
@@ -249,7 +250,6 @@ def prediction_samples(
     module, _, random = _seeded(theta0, random_state)
     with torch.no_grad():
         batch = torch.from_numpy(X.astype(np.float32))
-        probabilities: np.ndarray = (
-            perturbed_logits(module, batch, n_perturbations, scale, random).softmax(-1).numpy()
-        )
+        logits = perturbed_logits(module, batch, Perturbation(n_perturbations, scale), random)
+        probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MMDInitializer, RandomLabelInitializer
 from sklearn_mmdinit._network import module_from_theta0
-from sklearn_mmdinit._objective import detachment
+from sklearn_mmdinit._objective.detachment import detachment
 
 # 80 rows by 16: five steps a pass.
 BATCH, STEPS = 16, 5

@@ -7,13 +7,13 @@ import pytest
 import torch
 from scipy import integrate
 
-from sklearn_mmdinit._mmd import (
+from sklearn_mmdinit._objective.mmd import (
     BANDWIDTH_EXPONENTS,
     kernel_and_slope,
     median_bandwidth,
     mmd,
 )
-from sklearn_mmdinit._mmd_interval import (
+from sklearn_mmdinit._objective.mmd_interval import (
     SMALLEST_BANDWIDTH,
     interval_median_bandwidth,
     interval_mmd,

@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from sklearn_mmdinit._compute import StepRandom
-from sklearn_mmdinit._mmd import median_bandwidth, mmd
-from sklearn_mmdinit._mmd_interval import interval_mmd
 from sklearn_mmdinit._network import ACTIVATIONS, MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
-from sklearn_mmdinit._objective import (
-    MMDObjective,
-    RandomLabelObjective,
-    degeneracy,
-    detachment,
-    jacobian_norms,
-    uniformity,
-)
+from sklearn_mmdinit._objective import MMDObjective, RandomLabelObjective
+from sklearn_mmdinit._objective.degeneracy import degeneracy
+from sklearn_mmdinit._objective.detachment import detachment, jacobian_norms
+from sklearn_mmdinit._objective.mmd import median_bandwidth, mmd
+from sklearn_mmdinit._objective.mmd_interval import interval_mmd
+from sklearn_mmdinit._objective.uniformity import uniformity
+from sklearn_mmdinit._sampling import Perturbation
 
 
 def network(*widths, activation="relu", batch_norm=False):
@@ -253,7 +250,7 @@ def test_detachment_gradient_by_finite_differences(activation):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_loss_is_the_weighted_sum_of_its_terms(n_classes):
     module, X = network(4, 5, n_classes).float(), normal(6, 4).float()
-    objective = MMDObjective(16, 12, 0.7, 0.4, 2.0, "unbiased", "sampled", "auto")
+    objective = MMDObjective(Perturbation(16, 0.7), 12, 0.4, 2.0, "unbiased", "sampled")
     terms = objective(module, X, StepRandom(0))
     assert objective.term_names == ("loss", "uniformity", "degeneracy", "detachment")
     loss, *parts = terms.tolist()
@@ -263,7 +260,7 @@ def test_loss_is_the_weighted_sum_of_its_terms(n_classes):
 
 def test_gradient_of_the_sum_reaches_every_parameter():
     module, X = network(4, 5, 3, 2).float(), normal(6, 4).float()
-    objective = MMDObjective(16, 16, 0.7, 0.4, 1.0, "unbiased", "sampled", "auto")
+    objective = MMDObjective(Perturbation(16, 0.7), 16, 0.4, 1.0, "unbiased", "sampled")
     objective(module, X, StepRandom(0))[0].backward()
     for name, parameter in module.named_parameters():
         assert parameter.grad is not None, name

@@ -7,13 +7,12 @@ import pytest
 import torch
 from scipy import stats
 
-from sklearn_mmdinit import _perturbation
 from sklearn_mmdinit._compute import StepRandom, Workspace
 from sklearn_mmdinit._network import MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
-from sklearn_mmdinit._perturbation import SAMPLERS, perturbed_logits
-from sklearn_mmdinit._sampling import bias_std, weight_std
-from sklearn_mmdinit._semidefinite import (
+from sklearn_mmdinit._sampling import SAMPLERS, Perturbation, networks, perturbed_logits
+from sklearn_mmdinit._sampling.law import bias_std, weight_std
+from sklearn_mmdinit._sampling.semidefinite import (
     inverse_factor,
     regularised_cholesky,
     semidefinite_cholesky,
@@ -38,7 +37,7 @@ def rows(n, n_features, seed=0):
 def draw(module, X, n_networks, sampler, seed):
     random = StepRandom(seed, dtype=X.dtype)
     with torch.no_grad():
-        return perturbed_logits(module, X, n_networks, SCALE, random, sampler).numpy()
+        return perturbed_logits(module, X, Perturbation(n_networks, SCALE, sampler), random).numpy()
 
 
 CASES = {
@@ -130,7 +129,7 @@ def test_gram_is_the_direct_form_at_the_most_likely_perturbation(workspace):
     module, X = network(7, 9, 8, 3), rows(5, 7)
     weights = torch.linspace(-1, 1, 4 * 5 * 3, dtype=X.dtype).reshape(4, 5, 3)
     logits = perturbed_logits(
-        module, X, 4, SCALE, StepRandom(3, dtype=X.dtype), "gram", workspace=workspace
+        module, X, Perturbation(4, SCALE, "gram"), StepRandom(3, dtype=X.dtype), workspace=workspace
     )
     expected = _explicit(module, X, 3, 4)
     assert torch.allclose(logits, expected, atol=1e-10)
@@ -143,7 +142,7 @@ def test_gram_is_the_direct_form_at_the_most_likely_perturbation(workspace):
 
 def _mean_gradient(module, X, sampler, seed, n_networks=300):
     logits = perturbed_logits(
-        module, X, n_networks, SCALE, StepRandom(seed, dtype=X.dtype), sampler
+        module, X, Perturbation(n_networks, SCALE, sampler), StepRandom(seed, dtype=X.dtype)
     )
     # A loss that is not linear in eps, summed over networks so that its mean is a Monte Carlo.
     loss = logits.softmax(-1)[..., 0].square().mean()
@@ -166,7 +165,9 @@ def test_direct_gradient_by_finite_differences():
     module, X = network(4, 5, 2, activation="tanh"), rows(3, 4)
 
     def loss():
-        logits = perturbed_logits(module, X, 3, SCALE, StepRandom(0, dtype=X.dtype), "direct")
+        logits = perturbed_logits(
+            module, X, Perturbation(3, SCALE, "direct"), StepRandom(0, dtype=X.dtype)
+        )
         return logits.softmax(-1)[..., 0].square().sum()
 
     parameters = list(module.parameters())
@@ -235,7 +236,7 @@ def asked_for(module, X, n_networks=5):
             asked.append(shape)
             return super().normal(*shape, out=out)
 
-    perturbed_logits(module, X, n_networks, SCALE, Counting(0, dtype=X.dtype), "auto")
+    perturbed_logits(module, X, Perturbation(n_networks, SCALE, "auto"), Counting(0, dtype=X.dtype))
     return asked
 
 
@@ -250,7 +251,7 @@ def test_auto_takes_the_cheaper_sampler_of_each_layer():
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts of one network or two, as of networks much larger than a test's."""
-    monkeypatch.setattr(_perturbation, "_NUMBERS_A_PART", 60)
+    monkeypatch.setattr(networks, "_NUMBERS_A_PART", 60)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -265,12 +266,12 @@ def test_parts_and_threads_change_nothing(sampler, batch_norm, with_workspace):
     for n_threads in (1, 2, 3, 1):
         with as_a_team_of(n_threads):
             logits = perturbed_logits(
-                module, X, 7, SCALE, StepRandom(3, dtype=X.dtype), sampler, workspace
+                module, X, Perturbation(7, SCALE, sampler), StepRandom(3, dtype=X.dtype), workspace
             )
             gradients = torch.autograd.grad(logits.square().sum(), parameters)
         with as_a_team_of(n_threads), torch.no_grad():
             values = perturbed_logits(
-                module, X, 7, SCALE, StepRandom(3, dtype=X.dtype), sampler, workspace
+                module, X, Perturbation(7, SCALE, sampler), StepRandom(3, dtype=X.dtype), workspace
             )
         assert torch.equal(values, logits)
         # Copies: the next step overwrites the buffers of a workspace.
@@ -300,6 +301,10 @@ def test_workspace_does_not_change_results():
         fresh = draw(module, X, 6, "gram", seed)
         with torch.no_grad():
             reused = perturbed_logits(
-                module, X, 6, SCALE, StepRandom(seed, dtype=X.dtype), "gram", workspace=workspace
+                module,
+                X,
+                Perturbation(6, SCALE, "gram"),
+                StepRandom(seed, dtype=X.dtype),
+                workspace=workspace,
             ).numpy()
         assert np.array_equal(fresh, reused)

@@ -1,25 +1,14 @@
-"""The law of a perturbation, and what its samplers have in common."""
+"""One layer of the perturbed networks: what its samplers are told, and what they share."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 
-from ._compute import Empty, StepRandom, fresh
+from .._compute import Empty, StepRandom, fresh
 
-__all__ = ["Sampling", "before_relu", "bias_std", "parameter_gradients", "weight_std"]
-
-
-def weight_std(n_in: int, scale: float) -> float:
-    """Standard deviation of the perturbation of one weight, s / sqrt(n_in)."""
-    return scale / math.sqrt(n_in)
-
-
-def bias_std(n_out: int, scale: float) -> float:
-    """Standard deviation of the perturbation of one bias, s / sqrt(n_out)."""
-    return scale / math.sqrt(n_out)
+__all__ = ["Sampling", "before_relu", "parameter_gradients"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +18,7 @@ class Sampling:
     Parameters
     ----------
     n_networks : int
-        K, the number of copies.
+        Number of copies: K, or those of a part of the work.
     scale : float
         The paper's s.
     random : StepRandom

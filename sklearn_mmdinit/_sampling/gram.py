@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
-from ._sampling import Sampling, before_relu, bias_std, parameter_gradients, weight_std
-from ._semidefinite import inverse_factor, semidefinite_cholesky
+from .law import bias_std, weight_std
+from .layer import Sampling, before_relu, parameter_gradients
+from .semidefinite import inverse_factor, semidefinite_cholesky
 
 __all__ = ["noise_factor", "sample_gram", "sample_gram_around"]
 
@@ -46,7 +47,7 @@ def noise_factor(
     -------
     L : Tensor of shape (n, B, B)
     independent : Tensor of shape (n, B), bool, or None
-        As :func:`sklearn_mmdinit._semidefinite.semidefinite_cholesky` has them.
+        As :func:`sklearn_mmdinit._sampling.semidefinite.semidefinite_cholesky` has them.
     """
     C = torch.bmm(H, H.mT).mul_(weight_std(H.shape[2], scale) ** 2)
     return semidefinite_cholesky(C.add_(bias_std(n_out, scale) ** 2))
@@ -77,8 +78,8 @@ def sample_gram(
 ) -> torch.Tensor:
     """Outputs of K copies of a layer, from B normals a unit and copy.
 
-    Takes and returns what :func:`sklearn_mmdinit._direct.sample_direct` does, but each copy
-    must have inputs of its own.
+    Takes and returns what :func:`sklearn_mmdinit._sampling.direct.sample_direct` does, but each
+    copy must have inputs of its own.
     """
     out: torch.Tensor = _GramLinear.apply(H, weight, bias, how)
     return out

@@ -1,9 +1,7 @@
-r"""Networks around theta0: the predictions of K perturbed copies on one mini-batch.
+"""Networks around theta0: the predictions of K perturbed copies on one mini-batch.
 
-A perturbed network adds :math:`\epsilon \sim N(0, \Sigma)` to theta0, with standard
-deviation :math:`s / \sqrt{n_{in}}` for a weight and :math:`s / \sqrt{n_{out}}` for a bias.
-Of the two samplers of the same law ``direct`` draws epsilon, and ``gram`` draws what epsilon
-adds to a layer's pre-activations.
+Of the two samplers of the same law ``direct`` draws the perturbations themselves, and ``gram``
+draws what they add to a layer's pre-activations.
 """
 
 from __future__ import annotations
@@ -15,19 +13,15 @@ from itertools import pairwise
 
 import torch
 
-from ._compute import Empty, StepRandom, Workspace, concatenated, fresh
-from ._direct import sample_direct
-from ._gram import noise_factor, sample_gram, sample_gram_around
-from ._network import ACTIVATIONS, BATCH_NORM_EPS, MLP, Architecture
-from ._sampling import Sampling
+from .._compute import Empty, StepRandom, Workspace, concatenated, fresh
+from .._network import ACTIVATIONS, BATCH_NORM_EPS, MLP, Architecture
+from .choice import layers_by_gram
+from .direct import sample_direct
+from .gram import noise_factor, sample_gram, sample_gram_around
+from .law import Perturbation
+from .layer import Sampling
 
-__all__ = ["SAMPLERS", "layers_by_gram", "perturbed_logits"]
-
-SAMPLERS = ("auto", "direct", "gram")
-
-# What gram does besides the draw, in draws of a normal: the products of two (B, n) matrices,
-# a unit of n, and the factor of a (B, B) matrix, an entry. Measured on an x86-64 core.
-_PRODUCT, _FACTOR = 0.014, 10.0
+__all__ = ["perturbed_logits"]
 
 # Numbers of the widest layer's activations in a part: with what the layers before and after
 # it need they fill a core's cache, and are enough for matrix products at full rate.
@@ -37,10 +31,8 @@ _NUMBERS_A_PART = 1 << 18
 def perturbed_logits(
     module: MLP,
     X: torch.Tensor,
-    n_networks: int,
-    scale: float,
+    perturbation: Perturbation,
     random: StepRandom,
-    sampler: str = "auto",
     workspace: Workspace | None = None,
 ) -> torch.Tensor:
     """Logits of K networks around theta0 on one mini-batch.
@@ -54,14 +46,10 @@ def perturbed_logits(
         The network at theta0; gradients flow to its parameters.
     X : Tensor of shape (B, n_features)
         Mini-batch.
-    n_networks : int
-        K.
-    scale : float
-        The paper's s.
+    perturbation : Perturbation
+        How many networks, how far from theta0, and how they are drawn.
     random : StepRandom
         Source of the perturbations.
-    sampler : {"auto", "direct", "gram"}, default="auto"
-        All have the same law; "auto" takes the cheaper one for each layer.
     workspace : Workspace, default=None
         Buffers to reuse. The result's graph is valid until the next call with it.
 
@@ -71,60 +59,26 @@ def perturbed_logits(
         Logits, one network a slice.
     """
     architecture, n_rows = module.architecture, len(X)
-    gram = layers_by_gram(architecture.widths, n_rows, sampler)
-    sizes = _sizes_of_parts(n_networks, n_rows, architecture.widths, gram, X.device)
+    gram = layers_by_gram(architecture.widths, n_rows, perturbation.sampler)
+    sizes = _sizes_of_parts(perturbation.n_networks, n_rows, architecture.widths, gram, X.device)
     first = module.linear_layers[0]
     mean = factor = None
     if gram[0]:
         # All copies have the first layer's inputs in common: one factor, one product by W.
         mean = torch.nn.functional.linear(X, first.weight, first.bias).unsqueeze(0)
-        factor, _ = noise_factor(X.unsqueeze(0), len(first.weight), scale)
+        factor, _ = noise_factor(X.unsqueeze(0), len(first.weight), perturbation.scale)
     copies = _Copies(
         architecture,
         X.unsqueeze(0),
         factor,
         gram,
-        scale,
+        perturbation.scale,
         sizes,
         random.split(len(sizes)),
         workspace,
     )
     scratch = workspace.scratch if workspace else None
     return concatenated(copies, len(sizes), _tensors(module, mean), scratch)
-
-
-def layers_by_gram(widths: Sequence[int], n_rows: int, sampler: str) -> tuple[bool, ...]:
-    """Which layers are drawn by gram, the others being drawn by direct.
-
-    Parameters
-    ----------
-    widths : sequence of int
-        Of the network, from the input to the logits.
-    n_rows : int
-        B.
-    sampler : {"auto", "direct", "gram"}
-        As in :func:`perturbed_logits`.
-
-    Returns
-    -------
-    tuple of bool
-        One for each layer.
-    """
-    if sampler != "auto":
-        return (sampler == "gram",) * (len(widths) - 1)
-    return tuple(
-        _gram_is_cheaper(n_rows, n_in, n_out, first=layer == 0)
-        for layer, (n_in, n_out) in enumerate(pairwise(widths))
-    )
-
-
-def _gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
-    """Whether a copy of a layer costs less by gram, in draws of a normal."""
-    direct = n_out * (n_in + 1)
-    gram = n_out * n_rows
-    # The copies of the first layer share their inputs, and so the factor.
-    rest = 0.0 if first else n_rows**2 * ((n_in + n_out) * _PRODUCT + _FACTOR)
-    return gram + rest < direct
 
 
 def _sizes_of_parts(

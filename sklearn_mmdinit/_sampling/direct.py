@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from ._sampling import Sampling, before_relu, bias_std, parameter_gradients, weight_std
+from .law import bias_std, weight_std
+from .layer import Sampling, before_relu, parameter_gradients
 
 __all__ = ["sample_direct"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ._compute import share
-from ._mmd import BANDWIDTH_EXPONENTS, ESTIMATORS, combine_means, kernel_and_slope
+from .._compute import share
+from .mmd import BANDWIDTH_EXPONENTS, ESTIMATORS, combine_means, kernel_and_slope
 
 __all__ = ["SMALLEST_BANDWIDTH", "interval_median_bandwidth", "interval_mmd"]
 
@@ -175,7 +175,7 @@ def interval_mmd(
         Median bandwidth of each input, in distances on the simplex; at least
         ``SMALLEST_BANDWIDTH`` for an error below 1e-6.
     estimator : {"unbiased", "biased"}, default="unbiased"
-        As in :func:`sklearn_mmdinit._mmd.mmd`.
+        As in :func:`sklearn_mmdinit._objective.mmd.mmd`.
     reference : {"sampled", "closed_form"}, default="sampled"
         Means over `u`, or the exact expectations under the uniform law.
 

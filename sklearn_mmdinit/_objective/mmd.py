@@ -3,7 +3,7 @@ r"""Maximum mean discrepancy between predictions and the uniform law on the simp
 The kernel is the paper's: a sum of nine Gaussians, :math:`k(x, y) = \sum_{i=-4}^{4}
 \exp(-\|x - y\|^2 / 2\gamma_i^2)`, :math:`\gamma_i = 2^i \gamma_{med}`, with one median
 bandwidth for each input. This file holds the form for any number of classes; two classes
-have a faster one in :mod:`sklearn_mmdinit._mmd_interval`.
+have a faster one in :mod:`sklearn_mmdinit._objective.mmd_interval`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ._compute import share
+from .._compute import share
 
 __all__ = [
     "BANDWIDTH_EXPONENTS",

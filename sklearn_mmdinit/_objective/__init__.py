@@ -1,0 +1,12 @@
+"""What pre-training minimises: one loss term a file, and their weighted sum.
+
+A term takes predictions of the perturbed networks, or theta0 and a mini-batch, and returns a
+scalar. An objective is called with (module, X, random) and returns the values of its terms.
+"""
+
+from .mmd import ESTIMATORS
+from .mmd_objective import MMDObjective
+from .random_label import RandomLabelObjective
+from .uniformity import REFERENCES
+
+__all__ = ["ESTIMATORS", "REFERENCES", "MMDObjective", "RandomLabelObjective"]

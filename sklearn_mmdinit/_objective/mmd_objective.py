@@ -1,0 +1,66 @@
+r"""The sum of the terms, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .._compute import StepRandom, Workspace
+from .._network import MLP
+from .._sampling import Perturbation, perturbed_logits
+from .degeneracy import degeneracy
+from .detachment import detachment
+from .uniformity import uniformity
+
+__all__ = ["MMDObjective"]
+
+
+@dataclass(frozen=True)
+class MMDObjective:
+    """The paper's loss, eq. (final_loss), on a mini-batch.
+
+    Terms with weight 0 are still computed: they are part of the history.
+
+    Parameters
+    ----------
+    perturbation : Perturbation
+        The networks whose predictions the terms look at.
+    n_uniform_samples : int
+        M.
+    degeneracy_weight, detachment_weight : float
+        The paper's lambda and xi.
+    estimator, reference : str
+        As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`.
+    workspace : Workspace, default=None
+        Buffers to reuse from one mini-batch to the next.
+    """
+
+    perturbation: Perturbation
+    n_uniform_samples: int
+    degeneracy_weight: float
+    detachment_weight: float
+    estimator: str
+    reference: str
+    workspace: Workspace | None = None
+
+    term_names = ("loss", "uniformity", "degeneracy", "detachment")
+
+    @property
+    def n_networks(self) -> int:
+        """Networks that each mini-batch goes through."""
+        return self.perturbation.n_networks
+
+    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+        """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
+        n_classes = module.architecture.n_classes
+        U = random.simplex(self.n_uniform_samples, n_classes)
+        logits = perturbed_logits(module, X, self.perturbation, random, self.workspace)
+        P = logits.softmax(dim=-1)
+        terms = (
+            uniformity(P, U, self.estimator, self.reference),
+            degeneracy(P),
+            detachment(module, X),
+        )
+        loss = terms[0] + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
+        return torch.stack((loss, *terms))
