@@ -5,27 +5,28 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._batches import Rows
 from ._compute import torch_device
-from ._fine_tuning import NetAttributes, build_net, train
-from ._labels import indices_of, learn_classes
-from ._network import Architecture, Theta0, random_theta0
-from ._parameters import RoutedParameters, check_parameters
-from ._validation import split_rows
-from ._warm_start import Start, Wanted, layer_sizes, resolve
+from ._fine_tuning import (
+    NetAttributes,
+    RoutedParameters,
+    Rows,
+    Wanted,
+    build_net,
+    check_parameters,
+    fresh_theta0,
+    indices_of,
+    layer_sizes,
+    learn_classes,
+    resolve,
+    split_rows,
+    train,
+)
 
 __all__ = ["MLPClassifier"]
-
-_DEFAULTS: dict[str, Any] = {
-    "hidden_layer_sizes": (392, 392, 392),
-    "activation": "relu",
-    "batch_norm": False,
-}
 
 
 class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
@@ -226,8 +227,17 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         split_seed, batch_seed, weight_seed, initializer_seed = map(int, draws)
 
         rows = self._rows(X, y, split_seed)
-        start = self._start(X_given, X, initializer_seed)
-        theta0 = start.theta0 or self._fresh(weight_seed)
+        wanted = self._wanted()
+        start = resolve(
+            self.warm_start_from,
+            X_given,
+            X,
+            wanted,
+            refit=self.refit_initializer,
+            memory=self.memory,
+            seed=None if self.random_state is None else initializer_seed,
+        )
+        theta0 = start.theta0 or fresh_theta0(wanted, self.init, weight_seed)
         net = build_net(
             theta0,
             optimizer=self.optimizer,
@@ -289,42 +299,18 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         with np.errstate(over="ignore"):  # too large for float32: the check itself reports it
             return validate_data(self, *arrays, dtype=np.float32, **checks)
 
-    def _start(self, X_given: Any, X: np.ndarray, seed: int) -> Start:
-        """What ``warm_start_from`` stands for, checked against X, y and the parameters."""
+    def _wanted(self) -> Wanted:
+        """What X, y and the parameters ask of the network."""
         names = getattr(self, "feature_names_in_", None)
-        wanted = Wanted(
-            n_features=X.shape[1],
+        sizes = self.hidden_layer_sizes
+        return Wanted(
+            n_features=self.n_features_in_,
             n_classes=len(self.classes_),
-            hidden_layer_sizes=(
-                None if self.hidden_layer_sizes is None else layer_sizes(self.hidden_layer_sizes)
-            ),
+            hidden_layer_sizes=None if sizes is None else layer_sizes(sizes),
             activation=self.activation,
             batch_norm=self.batch_norm,
             feature_names=None if names is None else tuple(names),
         )
-        return resolve(
-            self.warm_start_from,
-            X_given,
-            X,
-            wanted,
-            refit=self.refit_initializer,
-            memory=self.memory,
-            seed=None if self.random_state is None else seed,
-        )
-
-    def _fresh(self, seed: int) -> Theta0:
-        """Xavier or He weights."""
-        given = ((name, getattr(self, name)) for name in _DEFAULTS)
-        chosen = _DEFAULTS | {name: value for name, value in given if value is not None}
-        architecture = Architecture(
-            n_features=self.n_features_in_,
-            n_classes=len(self.classes_),
-            hidden_layer_sizes=layer_sizes(chosen["hidden_layer_sizes"]),
-            activation=chosen["activation"],
-            batch_norm=chosen["batch_norm"],
-        )
-        generator = torch.Generator().manual_seed(seed)
-        return random_theta0(architecture, self.init, generator)
 
     def _rows(self, X: np.ndarray, y: np.ndarray, seed: int) -> Rows:
         """The rows to train on, with those that choose the best epoch."""

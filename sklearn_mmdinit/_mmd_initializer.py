@@ -10,7 +10,7 @@ from sklearn.utils import check_scalar
 
 from ._compute import Workspace
 from ._objective import ESTIMATORS, REFERENCES, MMDObjective
-from ._pretrained_base import BaseInitializer, check_choice, check_finite
+from ._pretraining import BaseInitializer, check_choice, check_finite
 from ._sampling import SAMPLERS, Perturbation
 
 __all__ = ["MMDInitializer"]

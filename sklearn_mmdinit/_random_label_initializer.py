@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._objective import RandomLabelObjective
-from ._pretrained_base import BaseInitializer
+from ._pretraining import BaseInitializer
 
 __all__ = ["RandomLabelInitializer"]
 

@@ -17,8 +17,8 @@ from skorch.callbacks import Callback, EarlyStopping
 from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._batches import Rows, batches
-from sklearn_mmdinit._validation import split_rows
+from sklearn_mmdinit._fine_tuning import Rows, split_rows
+from sklearn_mmdinit._fine_tuning.batches import batches
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitialize
 from sklearn_mmdinit._compute import StepRandom, torch_device
 from sklearn_mmdinit._network import MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
-from sklearn_mmdinit._steps import RecordedSteps, Steps, steps_on
+from sklearn_mmdinit._pretraining.recording import RecordedSteps, steps_on
+from sklearn_mmdinit._pretraining.steps import Steps
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

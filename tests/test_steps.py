@@ -10,7 +10,8 @@ from sklearn_mmdinit import MMDInitializer, RandomLabelInitializer
 from sklearn_mmdinit._compute import StepRandom
 from sklearn_mmdinit._network import MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
-from sklearn_mmdinit._steps import RecordedSteps, Steps
+from sklearn_mmdinit._pretraining.recording import RecordedSteps
+from sklearn_mmdinit._pretraining.steps import Steps
 
 KINDS = pytest.mark.parametrize(
     "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__

@@ -19,9 +19,9 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
 
-from ._batches import Rows, batches
-from ._compute import worthwhile_threads
-from ._network import Theta0, module_from_theta0, theta0_from_module
+from .._compute import worthwhile_threads
+from .._network import Theta0, module_from_theta0, theta0_from_module
+from .batches import Rows, batches
 
 __all__ = [
     "ROUTED_PREFIXES",

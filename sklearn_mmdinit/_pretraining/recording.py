@@ -1,37 +1,22 @@
-"""Optimisation steps in a row, with no wait for the device between them."""
+"""Steps on a GPU: one is recorded, and repeated without the host."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
-import numpy as np
 import torch
 
-from ._compute import StepRandom
-from ._network import MLP
+from .._compute import StepRandom
+from .._network import MLP
+from .steps import Objective, Steps
 
-__all__ = ["CUDARecorder", "Objective", "RecordedSteps", "Recorder", "Steps", "steps_on"]
+__all__ = ["CUDARecorder", "RecordedSteps", "Recorder", "steps_on"]
 
 # Steps taken before one is recorded: they allocate what stays, such as the optimiser's state.
 _N_WARM_UP = 3
-
-
-class Objective(Protocol):
-    """Loss terms of a mini-batch; the first one is minimised."""
-
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """Name of each term."""
-
-    @property
-    def n_networks(self) -> int:
-        """Networks that each mini-batch goes through."""
-
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
-        """Terms, a tensor of shape (len(term_names),)."""
 
 
 class Recorder(Protocol):
@@ -42,73 +27,6 @@ class Recorder(Protocol):
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """A callable that repeats the function's work on the same memory; not done yet."""
-
-
-class Steps:
-    """Steps of an optimiser on an objective.
-
-    Parameters
-    ----------
-    module : MLP
-        The network to train.
-    objective : Objective
-        What to minimise.
-    optimizer : torch.optim.Optimizer
-        Over the module's parameters.
-    random : StepRandom
-        Source of the draws.
-    """
-
-    def __init__(
-        self,
-        module: MLP,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        random: StepRandom,
-    ) -> None:
-        self._module = module
-        self._objective = objective
-        self._optimizer = optimizer
-        self._random = random
-        self._sums = torch.zeros(len(objective.term_names), device=random.device)
-
-    def run(self, batches: torch.Tensor, first_step: int, advance: Callable[[], Any]) -> np.ndarray:
-        """Take one step a mini-batch.
-
-        Parameters
-        ----------
-        batches : Tensor of shape (n_steps, B, n_features)
-            On the device.
-        first_step : int
-            Number of the first step: the draws follow from it.
-        advance : callable
-            Called after each step.
-
-        Returns
-        -------
-        ndarray of shape (n_terms,)
-            Sums of the objective's terms, float64.
-        """
-        with self._turn():
-            self._sums.zero_()
-            for offset, batch in enumerate(batches):
-                self._random.at(first_step + offset)
-                self._take(batch)
-                advance()
-            return self._sums.cpu().numpy().astype(np.float64)
-
-    def _turn(self) -> AbstractContextManager[None]:
-        """Where the steps of a run are to be taken."""
-        return nullcontext()
-
-    def _take(self, batch: torch.Tensor) -> None:
-        terms = self._objective(self._module, batch, self._random)
-        # Kept, not freed: on a CPU their memory would come back as pages to be zeroed, and
-        # on a GPU a recorded step writes to the same place again.
-        self._optimizer.zero_grad(set_to_none=False)
-        torch.autograd.backward(terms[0])
-        self._optimizer.step()
-        self._sums += terms.detach()
 
 
 class RecordedSteps(Steps):

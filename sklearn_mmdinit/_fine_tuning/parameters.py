@@ -8,10 +8,10 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ._compute import torch_device
-from ._fine_tuning import ROUTED_PREFIXES, check_skorch_params, find_optimizer
-from ._network import ACTIVATIONS, INITS
-from ._warm_start import editable_copy, is_fitted_initializer
+from .._compute import torch_device
+from .._network import ACTIVATIONS, INITS
+from .initializers import editable_copy, is_fitted_initializer
+from .net import ROUTED_PREFIXES, check_skorch_params, find_optimizer
 
 __all__ = ["RoutedParameters", "check_parameters"]
 

@@ -1,16 +1,12 @@
-"""The pre-training loop: windows of steps, the best snapshot, exact resumption.
+"""The pre-training loop: windows of steps, the best snapshot, an early stop.
 
-Between passes everything lives in a :class:`PretrainingState` of NumPy arrays and numbers.
-With draws that depend on (seed, step) alone, a state saved after a pass and continued later
-gives the same parameters as a run that was never interrupted.
+Between passes everything lives in a :class:`PretrainingState`.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,78 +14,18 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from ._compute import StepRandom, permutation, team
-from ._network import (
+from .._compute import StepRandom, permutation, team
+from .._network import (
     MLP,
-    Architecture,
-    Theta0,
     module_from_theta0,
-    random_theta0,
     theta0_from_module,
 )
-from ._steps import Objective, steps_on
+from .recording import steps_on
+from .schedule import Schedule
+from .state import PretrainingState
+from .steps import Objective
 
-__all__ = ["PretrainingState", "Schedule", "initial_state", "run_passes"]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and in what portions to train.
-
-    Parameters
-    ----------
-    learning_rate : float
-        Of Adam, with its usual (0.9, 0.999) and no weight decay.
-    batch_size : int
-        Rows a step; at most the rows there are.
-    window : int
-        Steps over which the loss is averaged.
-    tol : float or None
-        Smallest improvement of the window mean that counts; None: never stop early.
-    n_iter_no_change : int
-        Windows without such an improvement after which to stop.
-    """
-
-    learning_rate: float
-    batch_size: int
-    window: int
-    tol: float | None
-    n_iter_no_change: int
-
-
-@dataclass
-class PretrainingState:
-    """All that the next pass needs to know of the ones before it."""
-
-    seed: int
-    current: Theta0
-    moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    step: int = 0
-    n_passes: int = 0
-    window_sum: np.ndarray | None = None
-    history: list[dict[str, float]] = field(default_factory=list)
-    best: Theta0 | None = None
-    best_loss: float = math.inf
-    stale_windows: int = 0
-
-    def records(self, names: tuple[str, ...], window: int) -> list[dict[str, float]]:
-        """Means of the windows; of the first one alone, even if it has not ended."""
-        if self.history or self.window_sum is None:
-            return [dict(record) for record in self.history]
-        means = (self.window_sum / (self.step % window)).tolist()
-        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
-
-    def result(self) -> Theta0:
-        """Parameters at the end of the best window; the current ones before the first ends."""
-        return self.current if self.best is None else self.best
-
-
-def initial_state(architecture: Architecture, init: str, seed: int) -> PretrainingState:
-    """The state before the first step: fresh random weights."""
-    # A generator of its own: weights must not share numbers with the perturbations.
-    sequence = np.random.SeedSequence(seed, spawn_key=(2,))
-    generator = torch.Generator().manual_seed(int(sequence.generate_state(1)[0]))
-    return PretrainingState(seed, random_theta0(architecture, init, generator))
+__all__ = ["run_passes"]
 
 
 def run_passes(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +12,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._compute import StepRandom, team, torch_device
-from ._network import ACTIVATIONS, INITS, Architecture, module_from_theta0, tag
-from ._pretraining import PretrainingState, Schedule, initial_state, run_passes
-from ._steps import Objective
+from .._compute import StepRandom, team, torch_device
+from .._network import ACTIVATIONS, INITS, Architecture, module_from_theta0, tag
+from .checks import check_choice, check_finite, check_positive
+from .loop import run_passes
+from .schedule import Schedule
+from .state import PretrainingState, initial_state
+from .steps import Objective
 
-__all__ = ["OUTPUTS", "BaseInitializer", "check_choice", "check_finite", "check_positive"]
+__all__ = ["BaseInitializer"]
 
 OUTPUTS = ("passthrough", "hidden")
 
@@ -26,33 +28,9 @@ OUTPUTS = ("passthrough", "hidden")
 _FIRST_SCORE_STEP = 1 << 31
 
 
-def check_choice(name: str, value: Any, valid: Any) -> None:
-    """Raise a ValueError unless the value is one of the valid strings."""
-    if not isinstance(value, str) or value not in valid:
-        raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
-
-
-def check_positive(estimator: Any, *names: str) -> None:
-    """Raise unless these parameters are integers of at least 1."""
-    for name in names:
-        check_scalar(getattr(estimator, name), name, Integral, min_val=1)
-
-
 def _is_width(size: Any) -> bool:
     whole = isinstance(size, int | np.integer) and not isinstance(size, bool | np.bool_)
     return whole and size >= 1
-
-
-def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
-    """Raise unless these parameters are finite numbers above 0, or 0 where that is valid."""
-    for name in names:
-        value = getattr(estimator, name)
-        check_scalar(value, name, Real)
-        # Written so that NaN, which compares to nothing, is refused.
-        if not (0 < value < math.inf or (zero and value == 0)):
-            raise ValueError(
-                f"{name} must be a finite number {'>= 0' if zero else '> 0'}, got {value!r}"
-            )
 
 
 class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,23 +13,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
-from ._network import Architecture, Theta0, load_theta0, tag_is_lost, theta0_of
+from .._network import Architecture, Theta0, load_theta0, tag_is_lost, theta0_of
+from .initializers import is_fitted_initializer, is_initializer
+from .wanted import Wanted, layer_sizes
 
-__all__ = [
-    "Start",
-    "Wanted",
-    "editable_copy",
-    "is_fitted_initializer",
-    "layer_sizes",
-    "resolve",
-    "theta0_from_arrays",
-]
+__all__ = ["Start", "resolve", "theta0_from_arrays"]
 
 _VALID = (
     "None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), "
     "a Theta0, a dict of arrays or the path of a .safetensors file"
 )
-_ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
 _LOSING = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or "
     "a ColumnTransformer around the initializer, set_output(transform='pandas'), and slicing "
@@ -40,84 +32,11 @@ _LOSING = (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the classifier and its data ask of a network; None where they do not care."""
-
-    n_features: int
-    n_classes: int
-    hidden_layer_sizes: tuple[int, ...] | None = None
-    activation: str | None = None
-    batch_norm: bool | None = None
-    feature_names: tuple[str, ...] | None = None
-
-    def check(self, found: Mapping[str, Any], source: str) -> None:
-        """Raise a ValueError where a field of `found` differs from what is wanted."""
-        for name, words in _WORDS.items():
-            wanted = getattr(self, name)
-            if name in found and wanted is not None and found[name] != wanted:
-                raise ValueError(
-                    f"{source} has {name}={found[name]!r}, but {words} {name}={wanted!r}; "
-                    "the two must be the same"
-                )
-
-
-# Who is it that asks for a field of Wanted.
-_WORDS = {
-    "n_features": "X has",
-    "n_classes": "y has",
-    "hidden_layer_sizes": "the classifier was given",
-    "activation": "the classifier was given",
-    "batch_norm": "the classifier was given",
-}
-
-
-@dataclass(frozen=True)
 class Start:
     """Where training starts, and the initializer that found it; None: nowhere in particular."""
 
     theta0: Theta0 | None = None
     initializer: Any = None
-
-
-def layer_sizes(value: Any) -> tuple[int, ...]:
-    """Widths of the hidden layers, from a number or any sequence of numbers.
-
-    Raises
-    ------
-    ValueError
-        If a width is not a positive whole number.
-    """
-    try:
-        widths = tuple(np.atleast_1d(np.asarray(value)).tolist())
-        if all(isinstance(w, int) and not isinstance(w, bool) and w > 0 for w in widths):
-            return widths
-    except ValueError:  # ragged
-        pass
-    raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
-
-
-def is_initializer(source: Any) -> bool:
-    """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
-    if isinstance(source, FrozenEstimator):
-        source = source.estimator
-    if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
-        return False
-    parameters = source.get_params(deep=False)
-    return isinstance(getattr(source, "theta0_", None), Theta0) or (
-        parameters.keys() >= _ARCHITECTURE_PARAMETERS
-    )
-
-
-def is_fitted_initializer(source: Any) -> bool:
-    """Whether an object is an initializer that has learned its theta0."""
-    return is_initializer(source) and isinstance(getattr(source, "theta0_", None), Theta0)
-
-
-def editable_copy(source: Any) -> Any:
-    """A copy whose parameters can be set without a trace on `source`; fitted state is dropped."""
-    copied = clone(source)
-    # A FrozenEstimator is its own clone.
-    return copy.copy(source) if copied is source else copied
 
 
 def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None) -> Theta0:

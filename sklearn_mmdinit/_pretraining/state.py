@@ -1,0 +1,52 @@
+"""What a pre-training is between two passes: NumPy arrays and numbers.
+
+With draws that depend on (seed, step) alone, a state saved after a pass and continued later
+gives the same parameters as a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from .._network import Architecture, Theta0, random_theta0
+
+__all__ = ["PretrainingState", "initial_state"]
+
+
+@dataclass
+class PretrainingState:
+    """All that the next pass needs to know of the ones before it."""
+
+    seed: int
+    current: Theta0
+    moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    step: int = 0
+    n_passes: int = 0
+    window_sum: np.ndarray | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: Theta0 | None = None
+    best_loss: float = math.inf
+    stale_windows: int = 0
+
+    def records(self, names: tuple[str, ...], window: int) -> list[dict[str, float]]:
+        """Means of the windows; of the first one alone, even if it has not ended."""
+        if self.history or self.window_sum is None:
+            return [dict(record) for record in self.history]
+        means = (self.window_sum / (self.step % window)).tolist()
+        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+
+    def result(self) -> Theta0:
+        """Parameters at the end of the best window; the current ones before the first ends."""
+        return self.current if self.best is None else self.best
+
+
+def initial_state(architecture: Architecture, init: str, seed: int) -> PretrainingState:
+    """The state before the first step: fresh random weights."""
+    # A generator of its own: weights must not share numbers with the perturbations.
+    sequence = np.random.SeedSequence(seed, spawn_key=(2,))
+    generator = torch.Generator().manual_seed(int(sequence.generate_state(1)[0]))
+    return PretrainingState(seed, random_theta0(architecture, init, generator))
