@@ -1,33 +1,13 @@
 """Work shared among threads: every item once, errors heard, settings left as they were."""
 
 import threading
-from contextlib import contextmanager
 
 import pytest
 import torch
 
-from sklearn_mmdinit._compute import concatenated, share, team, worthwhile_threads
+from helpers import LARGE, SMALL, as_a_team_of, threads
+from sklearn_mmdinit._compute import share, team, worthwhile_threads
 from sklearn_mmdinit._compute.threads import one_thread
-
-LARGE = (784, 392, 2)
-SMALL = (4, 3, 2)
-
-
-@contextmanager
-def threads(n):
-    """So many threads of PyTorch's for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def as_a_team_of(n):
-    with threads(n), team(LARGE, 10_000):
-        yield
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 8])
@@ -98,41 +78,3 @@ def test_a_thread_of_the_users_own_is_no_part_of_the_team():
         user.start()
         user.join()
     assert sizes == [1]
-
-
-# a function in parts
-
-WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
-
-
-def part(i, tensors):
-    a, b, c = tensors
-    return (WEIGHTS[i] * a.exp() + b * c * i).sum().view(1)
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 4])
-@pytest.mark.parametrize("frozen", [0, 1, 2, None])
-def test_gradients_are_those_of_the_whole(n_threads, frozen):
-    generator = torch.Generator().manual_seed(0)
-    tensors = [
-        torch.randn(3, dtype=torch.float64, generator=generator).requires_grad_(i != frozen)
-        for i in range(3)
-    ]
-    wanted = [tensor for tensor in tensors if tensor.requires_grad]
-    slopes = torch.arange(1.0, 5.0, dtype=torch.float64)
-    whole = torch.cat([part(i, tensors) for i in range(4)])
-    with as_a_team_of(n_threads):
-        result = concatenated(part, 4, tensors)
-        gradients = torch.autograd.grad(result, wanted, slopes)
-    assert torch.equal(result, whole)
-    torch.testing.assert_close(gradients, torch.autograd.grad(whole, wanted, slopes))
-
-
-def test_without_gradients_there_is_no_graph():
-    tensors = [torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    with torch.no_grad():
-        assert not concatenated(part, 4, tensors).requires_grad
-    detached = [tensor.detach() for tensor in tensors]
-    assert not concatenated(part, 4, detached).requires_grad
-    assert concatenated(part, 4, tensors).requires_grad
-    assert concatenated(part, 1, tensors).shape == (1,)
