@@ -35,20 +35,30 @@ class Workspace:
 
         `place` tells apart what is alive at the same time, such as (part, layer).
         """
-        return _allocator(self._kept, place)
+        return lambda role, shape, like: _buffer(self._kept, role, shape, like, place)
 
     def scratch(self, *place: Hashable) -> Empty:
-        """The allocator of what the next part overwrites: a buffer of each thread, in its cache."""
+        """The allocator of what the next part overwrites: a buffer of each thread, in its cache.
+
+        The thread is the one that asks for a buffer, not the one that asked for the allocator:
+        a part's backward pass may be another thread's than its forward pass.
+        """
+        return lambda role, shape, like: _buffer(self._of_thread(), role, shape, like, place)
+
+    def _of_thread(self) -> dict[Hashable, torch.Tensor]:
         if not hasattr(self._thread, "buffers"):
             self._thread.buffers = {}
-        return _allocator(self._thread.buffers, place)
+        return self._thread.buffers
 
 
-def _allocator(buffers: dict[Hashable, torch.Tensor], place: tuple[Hashable, ...]) -> Empty:
-    def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        key = (role, shape, like.dtype, like.device, *place)
-        if key not in buffers:
-            buffers[key] = like.new_empty(shape)
-        return buffers[key]
-
-    return empty
+def _buffer(
+    buffers: dict[Hashable, torch.Tensor],
+    role: str,
+    shape: tuple[int, ...],
+    like: torch.Tensor,
+    place: tuple[Hashable, ...],
+) -> torch.Tensor:
+    key = (role, shape, like.dtype, like.device, *place)
+    if key not in buffers:
+        buffers[key] = like.new_empty(shape)
+    return buffers[key]
