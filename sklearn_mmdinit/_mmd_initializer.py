@@ -82,7 +82,7 @@ class MMDInitializer(BaseInitializer):
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows, perturbations and uniform samples.
     verbose : int, default=0
-        A progress bar with the loss terms if positive.
+        A progress bar with the means of the last window if positive.
 
     Attributes
     ----------

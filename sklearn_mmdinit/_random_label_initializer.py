@@ -21,13 +21,13 @@ class RandomLabelInitializer(BaseInitializer):
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
     n_classes : int, default=2
-        Number of classes of the tasks to come.
+        Number of classes of the tasks to come, the paper's d.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
         Batch normalisation before each activation.
     init : {"xavier", "he"}, default="xavier"
-        Random weights to start from.
+        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
     learning_rate_init : float, default=0.0002
         Of Adam.
     batch_size : int, default=32
@@ -35,7 +35,8 @@ class RandomLabelInitializer(BaseInitializer):
     max_iter : int, default=5
         Passes over X.
     window : int, default=100
-        Steps over which the loss is averaged.
+        Steps over which the loss is averaged; theta0 is what the parameters are at the end of
+        the window with the lowest mean.
     tol : float, default=None
         Stop early once ``n_iter_no_change`` windows in a row improve the best mean loss by
         no more than this; None never stops early.
@@ -48,7 +49,7 @@ class RandomLabelInitializer(BaseInitializer):
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows and labels.
     verbose : int, default=0
-        A progress bar with the loss if positive.
+        A progress bar with the means of the last window if positive.
 
     Attributes
     ----------

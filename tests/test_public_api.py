@@ -80,6 +80,17 @@ def documented_parameters(docstring):
     return entries
 
 
+def entries(docstring, title):
+    """Name and type, as written -> the text under it, for each entry of a section."""
+    found = {}
+    for line in section(docstring, title):
+        if line and not line.startswith(" "):
+            found[line] = []
+        else:
+            found[[*found][-1]].append(line.strip())
+    return {head: "\n".join(text).strip() for head, text in found.items()}
+
+
 def stated_default(kind):
     """The text of ``default=...`` at the end of a type, or None."""
     match = re.search(r"\bdefault=(.+)$", kind)
@@ -241,3 +252,30 @@ def test_estimators_list_what_they_learn(name):
 def test_public_submodules_import_by_their_dotted_names():
     for name in SUBMODULES:
         assert importlib.import_module(f"sklearn_mmdinit.{name}") is MODULES[name]
+
+
+# Entry that the two initializers share -> why its words differ.
+OWN_WORDS = {
+    "batch_norm": "only one of them has perturbed networks",
+    "random_state": "each names its own draws",
+    "history_": "each has its own loss terms",
+}
+
+
+@pytest.mark.parametrize("title", ["Parameters", "Attributes"])
+def test_what_the_initializers_share_is_said_in_the_same_words(title):
+    ours, theirs = (
+        entries(kind.__doc__, title)
+        for kind in (sklearn_mmdinit.MMDInitializer, sklearn_mmdinit.RandomLabelInitializer)
+    )
+    shared = [head for head in ours if head in theirs]
+    assert shared == list(theirs), "all that the baseline has, in the same order and type"
+    differ = {head.split(" : ")[0] for head in shared if ours[head] != theirs[head]}
+    assert differ == {name for name in OWN_WORDS if any(h.startswith(f"{name} :") for h in shared)}
+
+
+def test_entries_of_a_section_are_read_with_their_text():
+    read = entries(good.__doc__, "Parameters")
+    assert read["a : int"] == "First: with a colon."
+    assert read['c : {"x", "y"}, default="x"'] == "Third.\n\nWith a paragraph."
+    assert len(read) == 6
