@@ -1,109 +1,43 @@
-"""The shape of the code, read from its syntax trees: arrows one way, small files.
+"""The shape of the code, read from its syntax trees: rooms, arrows one way, small files.
 
-A new module needs a line in IMPORTS, after everything that it imports.
+A room is a folder of the package, its door the folder's ``__init__.py``. Rooms import each
+other by their doors alone. CONTRIBUTING.md has the picture.
 """
 
 import ast
+import re
 import sys
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-import sklearn_mmdinit
-
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sklearn_mmdinit"
 PACKAGE = ROOT / NAME
-BENCHMARKS = ROOT / "benchmarks"
 
-# Module -> the package's modules it may import. Names are relative to the package.
-IMPORTS = {
-    # what a network and its initial weights are
-    "_theta0": set(),
-    "_network": {"_theta0"},
-    "_persistence": {"_theta0"},
-    "_tagged": {"_theta0"},
-    "_threads": {"_theta0"},
-    "_validation": set(),
-    # the objective
-    "_random": set(),
-    "_mmd": {"_threads"},
-    "_workspace": set(),
-    "_semidefinite": set(),
-    "_sampling": {"_random", "_workspace"},
-    "_direct": {"_sampling"},
-    "_gram": {"_sampling", "_semidefinite"},
-    "_parts": {"_threads", "_workspace"},
-    "_perturbation": {
-        "_direct",
-        "_gram",
-        "_network",
-        "_parts",
-        "_random",
-        "_sampling",
-        "_theta0",
-        "_workspace",
-    },
-    "_mmd_interval": {"_mmd", "_threads"},
-    "_objective": {
-        "_mmd",
-        "_mmd_interval",
-        "_network",
-        "_perturbation",
-        "_random",
-        "_theta0",
-        "_workspace",
-    },
-    # pre-training
-    "_steps": {"_network", "_random"},
-    "_pretraining": {"_network", "_random", "_steps", "_theta0", "_threads"},
-    "_pretrained_base": {
-        "_network",
-        "_pretraining",
-        "_random",
-        "_steps",
-        "_tagged",
-        "_theta0",
-        "_threads",
-    },
-    "_initializer": {"_mmd", "_objective", "_perturbation", "_pretrained_base", "_workspace"},
-    # fine-tuning
-    "_batches": set(),
-    "_labels": set(),
-    "_fine_tuning": {"_batches", "_network", "_theta0", "_threads"},
-    "_warm_start": {"_network", "_persistence", "_tagged", "_theta0", "_validation"},
-    "_parameters": {"_fine_tuning", "_network", "_warm_start"},
-    "_classifier": {
-        "_batches",
-        "_fine_tuning",
-        "_labels",
-        "_network",
-        "_parameters",
-        "_tagged",
-        "_theta0",
-        "_validation",
-        "_warm_start",
-    },
-    # what looks at them
-    "diagnostics": {"_network", "_objective", "_perturbation", "_random", "_theta0", "_threads"},
-    "theory._checks": set(),
-    "theory._perturbation_norm": {"_theta0", "theory._checks"},
-    "theory._class_probability": {"theory._checks"},
-    "theory._jacobian_norm": {"theory._checks"},
-    "theory": {"theory._class_probability", "theory._jacobian_norm", "theory._perturbation_norm"},
-    "display._drawing": set(),
-    "display._loss_curve": {"display._drawing"},
-    "display._prediction_density": {"display._drawing"},
-    "display._task_accuracy": {"display._drawing"},
-    "display": {"display._loss_curve", "display._prediction_density", "display._task_accuracy"},
+# Place -> the places it may import, all of which stand before it. A place is a room or a module
+# that lies beside the rooms; a new one needs a line here and in CONTRIBUTING.md.
+ARROWS = {
+    "_compute": set(),
+    "_network": set(),
+    "_sampling": {"_compute", "_network"},
+    "_objective": {"_compute", "_network", "_sampling"},
+    "_pretraining": {"_compute", "_network"},
+    "_fine_tuning": {"_compute", "_network"},
+    "diagnostics": {"_compute", "_network", "_sampling"},
+    "display": set(),
+    "theory": {"_network"},
+    "_mmd_initializer": {"_compute", "_objective", "_pretraining", "_sampling"},
+    "_random_label_initializer": {"_objective", "_pretraining"},
+    "_mlp_classifier": {"_compute", "_fine_tuning"},
 }
-# The package itself hands on names, and nothing may import it from inside.
-HANDED_ON_BY_INIT = {
-    "_classifier",
-    "_initializer",
-    "_persistence",
-    "_theta0",
+# What the package itself hands on; nothing may import it from inside.
+HANDED_ON = {
+    "_mlp_classifier",
+    "_mmd_initializer",
+    "_network",
+    "_random_label_initializer",
     "diagnostics",
     "display",
     "theory",
@@ -112,25 +46,21 @@ HANDED_ON_BY_INIT = {
 # Third-party package -> the only modules that may import it.
 HOMES = {
     "matplotlib": {"display._drawing"},
-    "safetensors": {"_persistence"},
-    "skorch": {"_classifier", "_fine_tuning"},
-    "tqdm": {"_initializer", "_pretraining"},
+    "safetensors": {"_network.files"},
+    "skorch": {"_fine_tuning.net"},
+    "tqdm": {"_pretraining.loop"},
 }
-# Modules of pure mathematics -> the only third-party packages that they may import.
+# Place or module of pure mathematics -> the only third-party packages that it may import.
 ONLY_THIRD_PARTY = {
-    "_theta0": {"numpy"},
-    "_network": {"torch"},
-    "_mmd": {"torch"},
-    "_mmd_interval": {"torch"},
-    "_semidefinite": {"torch"},
-    "_direct": {"torch"},
-    "_gram": {"torch"},
-    "_parts": {"torch"},
-    "_perturbation": {"torch"},
+    "_compute": {"numpy", "torch"},
+    "_network": {"numpy", "safetensors", "torch"},
+    "_network.architecture": set(),
+    "_network.theta0": {"numpy"},
     "_objective": {"torch"},
+    "_sampling": {"torch"},
 }
 
-LONGEST = {"sklearn_mmdinit": 350, "benchmarks": 350, "tests": 600}
+LONGEST = {NAME: 350, "benchmarks": 350, "tests": 600}
 
 
 def module_name(path):
@@ -144,8 +74,19 @@ def path_of(module):
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
+def source_of(module):
+    return path_of(module).read_text()
+
+
 MODULES = sorted(module_name(path) for path in PACKAGE.rglob("*.py"))
-SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
+ROOMS = [place for place in ARROWS if (PACKAGE / place).is_dir()]
+
+
+def place_of(module):
+    return module.partition(".")[0]
+
+
+# The reader
 
 
 def imported_names(tree, package=()):
@@ -162,21 +103,185 @@ def imported_names(tree, package=()):
             yield from (f"{stem}.{alias.name}" for alias in node.names)
 
 
-def imports_of(module):
-    """The package's modules that a module imports, and the top names of all others."""
-    path = path_of(module) if module else PACKAGE / "__init__.py"
+def imports_of(module, source):
+    """What a module imports: pairs (module, name) of the package, and the top names of others.
+
+    The name is empty where a module itself is imported.
+    """
     parts = (NAME, *(module.split(".") if module else ()))
-    package = parts if path.name == "__init__.py" else parts[:-1]
+    package = parts if path_of(module).name == "__init__.py" else parts[:-1]
     inside, outside = set(), set()
-    for name in imported_names(ast.parse(path.read_text()), package):
-        top, _, rest = name.partition(".")
+    for full in imported_names(ast.parse(source), package):
+        top, _, rest = full.partition(".")
         if top != NAME:
             outside.add(top)
         elif rest in MODULES:
-            inside.add(rest)
-        else:  # a name of a module: cut it off
-            inside.add(rest.rpartition(".")[0])
+            inside.add((rest, ""))
+        else:
+            stem, _, name = rest.rpartition(".")
+            inside.add((stem, name))
     return inside, outside - set(sys.stdlib_module_names)
+
+
+def names_of_all(source):
+    """The list in ``__all__``, or None."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    return None
+
+
+def wrong_imports(module, source):
+    """What a module of the package may not import, in words."""
+    place = place_of(module)
+    inside, outside = imports_of(module, source)
+    for target, name in sorted(inside):
+        other = place_of(target)
+        if other == place:
+            # A door is for the others: an inner file that used it would go round in a circle.
+            if target == place and module != place:
+                yield f"{module} imports the door of its own room"
+        elif other not in ARROWS.get(place, set()):
+            yield f"{place} may not import {other or 'the package itself'}"
+        elif target != other or not name:
+            yield f"{module} goes past the door of {other} to {target}"
+        elif name not in names_of_all(source_of(other)):
+            yield f"{other} does not hand out {name}"
+    for package, homes in HOMES.items():
+        if package in outside and module not in homes:
+            yield f"{package} is not for {module}"
+    for pure in {module, place} & ONLY_THIRD_PARTY.keys():
+        if outside - ONLY_THIRD_PARTY[pure]:
+            yield f"{pure} may not import {outside - ONLY_THIRD_PARTY[pure]}"
+
+
+def wrong_door(room, source):
+    """What is wrong with the ``__init__.py`` of a room, in words."""
+    tree = ast.parse(source)
+    if not ast.get_docstring(tree):
+        yield "no docstring"
+    imported = set()
+    for node in tree.body[1:]:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            imported |= {alias.asname or alias.name for alias in node.names}
+        elif not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"):
+            yield f"more than imports from the room: {ast.unparse(node)}"
+    listed = names_of_all(source)
+    if listed is None or set(listed) != imported:
+        yield f"__all__ is {listed}, imported are {sorted(imported)}"
+    # Such a name would stand for the file or for what is in it, whichever comes later.
+    files = {path.stem for path in (PACKAGE / room).glob("*.py")}
+    if both := files & imported:
+        yield f"{sorted(both)} are names of files too"
+
+
+def order_in_room(arrows):
+    """Modules of a room, each after those that it imports; a CycleError where there is none."""
+    return list(TopologicalSorter(arrows).static_order())
+
+
+# The package
+
+
+def test_places_stand_in_order():
+    listed = []
+    for place, imports in ARROWS.items():
+        assert imports <= set(listed), f"{place} stands before what it imports"
+        listed.append(place)
+    assert {place_of(module) for module in MODULES if module} == set(ARROWS)
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module])
+def test_imports_go_one_way_and_by_the_doors(module):
+    assert not list(wrong_imports(module, source_of(module)))
+
+
+@pytest.mark.parametrize("place", ARROWS)
+def test_no_arrow_is_allowed_in_vain(place):
+    modules = [module for module in MODULES if place_of(module) == place]
+    targets = {place_of(t) for m in modules for t, _ in imports_of(m, source_of(m))[0]}
+    assert targets - {place} == ARROWS[place]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_doors_only_hand_out(room):
+    assert not list(wrong_door(room, source_of(room)))
+    assert len(ast.get_docstring(ast.parse(source_of(room))).splitlines()) <= 5 or room == "theory"
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room.startswith("_")])
+def test_doors_hand_out_what_others_use_and_no_more(room):
+    used = {
+        name
+        for module in MODULES
+        if place_of(module) != room
+        for target, name in imports_of(module, source_of(module))[0]
+        if target == room
+    }
+    assert used == set(names_of_all(source_of(room)))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_inside_a_room_there_is_no_cycle(room):
+    inner = [module for module in MODULES if module.startswith(f"{room}.")]
+    arrows = {m: {t for t, _ in imports_of(m, source_of(m))[0] if t in inner} for m in inner}
+    assert set(order_in_room(arrows)) == set(inner)
+    # One underscore on the way to a private file: the room's, or in a public room its own.
+    for module in inner:
+        assert module.rpartition(".")[2].startswith("_") != room.startswith("_"), module
+
+
+def test_the_package_only_hands_names_on():
+    source = (PACKAGE / "__init__.py").read_text()
+    inside, outside = imports_of("", source)
+    assert {target for target, _ in inside} == HANDED_ON
+    assert not outside
+    statements = ast.parse(source).body
+    assert {type(node) for node in statements} <= {ast.Expr, ast.ImportFrom, ast.Assign}
+
+
+def test_matplotlib_is_imported_inside_functions_only():
+    for module in HOMES["matplotlib"]:
+        body = ast.parse(source_of(module)).body
+        top = ast.Module(
+            [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef)], []
+        )
+        assert not any(name.startswith("matplotlib") for name in imported_names(top))
+
+
+@pytest.mark.parametrize("folder", LONGEST)
+def test_files_are_short(folder):
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert lengths
+    long = {path: length for path, length in lengths.items() if length > LONGEST[folder]}
+    assert not long
+
+
+def test_each_room_has_a_folder_of_tests():
+    for room in ROOMS:
+        name = room.removeprefix("_")
+        tests = [*(ROOT / "tests").glob(f"{name}/test_*.py"), ROOT / f"tests/test_{name}.py"]
+        assert any(path.exists() for path in tests), room
+
+
+def arrows_of_the_picture(text):
+    """Place -> what its arrow points to, as CONTRIBUTING.md draws it."""
+    found = re.findall(r"^ +([\w/.]+) .*?-> *(.*)$", text, re.MULTILINE)
+    return {
+        place.removesuffix(".py").removesuffix("/"): set(filter(None, targets.split(" ")))
+        for place, targets in found
+    }
+
+
+def test_the_picture_shows_the_arrows():
+    drawn = arrows_of_the_picture((ROOT / "CONTRIBUTING.md").read_text())
+    assert drawn == ARROWS
+
+
+# Whether a violation would be seen
 
 
 def test_the_reader_of_imports_sees_every_form():
@@ -198,102 +303,80 @@ def function():
         f"{NAME}.d.e",
         f"{NAME}._network.MLP",
     }
-    # Against files that are here to stay.
-    assert imports_of("_network") == ({"_theta0"}, {"torch"})
-    assert imports_of("theory._perturbation_norm")[0] == {"_theta0", "theory._checks"}
-
-
-def test_allowed_imports_have_no_cycle_and_stand_in_order():
-    assert set(TopologicalSorter(IMPORTS).static_order()) == set(IMPORTS), "an unlisted module"
-    listed = []
-    for module, imports in IMPORTS.items():
-        assert imports <= set(listed), f"{module} stands before what it imports"
-        listed.append(module)
-
-
-@pytest.mark.parametrize("module", [module for module in MODULES if module])
-def test_arrows_go_one_way(module):
-    assert module in IMPORTS, f"{module} is new: give it a line in IMPORTS"
-    inside, _ = imports_of(module)
-    assert inside <= IMPORTS[module], f"{module} may not import {inside - IMPORTS[module]}"
-
-
-def test_the_package_only_hands_names_on():
-    inside, outside = imports_of("")
-    assert inside <= HANDED_ON_BY_INIT
-    assert not outside
-    statements = ast.parse((PACKAGE / "__init__.py").read_text()).body
-    assert {type(node) for node in statements} <= {ast.Expr, ast.ImportFrom, ast.Assign}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_third_party_packages_stay_in_their_homes(module):
-    _, outside = imports_of(module)
-    for package, homes in HOMES.items():
-        assert package not in outside or module in homes, f"{package} is not for {module}"
-    assert outside <= ONLY_THIRD_PARTY.get(module, outside)
-
-
-def test_matplotlib_is_imported_inside_functions_only():
-    for module in HOMES["matplotlib"]:
-        body = ast.parse(path_of(module).read_text()).body
-        top = ast.Module(
-            [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef)], []
-        )
-        assert not any(name.startswith("matplotlib") for name in imported_names(top))
-
-
-@pytest.mark.parametrize("folder", LONGEST)
-def test_files_are_short(folder):
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for path in (ROOT / folder).rglob("*.py")
-    }
-    assert lengths
-    long = {path: length for path, length in lengths.items() if length > LONGEST[folder]}
-    assert not long
-
-
-def private_uses(tree):
-    """Names of the package that are not public, as a tree imports or reads them."""
-    for name in imported_names(tree):
-        top, *rest = name.split(".")
-        if top != NAME or not rest:
-            continue
-        public = rest[0] in {*sklearn_mmdinit.__all__, "__version__"}
-        if not public or any(part.startswith("_") for part in rest if part != "__version__"):
-            yield name
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or node.attr.startswith("__"):
-            continue
-        name = ast.unparse(node)
-        if name.startswith(f"{NAME}.") and node.attr.startswith("_"):
-            yield name
-
-
-# Benchmark -> why it may use private names.
-USES_PRIVATE_NAMES = {
-    "_library_step.py": "a loss on given noise and the parts of a step are not public",
-}
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_benchmarks_use_the_public_names_only(path):
-    uses = list(private_uses(ast.parse(path.read_text())))
-    # An exception that is no longer needed has to go.
-    assert bool(uses) == (path.name in USES_PRIVATE_NAMES), uses
+    # Against a file that is here to stay.
+    inside, outside = imports_of("_network.theta0", source_of("_network.theta0"))
+    assert inside == {("_network.architecture", "Architecture")}
+    assert outside == {"numpy"}
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("module", "source"),
     [
-        "from sklearn_mmdinit._network import MLP",
-        "from sklearn_mmdinit import _network",
-        "from sklearn_mmdinit import no_such_name",
-        "from sklearn_mmdinit.theory._checks import finite",
-        "import sklearn_mmdinit._network",
-        "import sklearn_mmdinit\nsklearn_mmdinit._network.MLP",
+        ("_sampling.direct", "from .._network.mlp import MLP"),
+        ("_sampling.direct", "from .._network import mlp"),
+        ("_sampling.direct", "def f():\n    from .._network.mlp import MLP"),
+        ("_sampling.direct", "import sklearn_mmdinit._network.mlp"),
+        ("_sampling.direct", "from sklearn_mmdinit._network.mlp import MLP"),
+        ("_sampling.direct", "from .._network import initialize_"),
+        ("_sampling.direct", "from .. import _network"),
+        ("_sampling.direct", "from .. import MMDInitializer"),
+        ("_sampling.direct", "import sklearn_mmdinit"),
+        ("_sampling.direct", "from . import Perturbation"),
+        ("_sampling.direct", "from .._objective import MMDObjective"),
+        ("_sampling.direct", "import numpy"),
+        ("_network.theta0", "import torch"),
+        ("_mmd_initializer", "from ._network import Theta0"),
+        ("_mmd_initializer", "from ._pretraining.base import BaseInitializer"),
+        ("_mmd_initializer", "from ._mlp_classifier import MLPClassifier"),
+        ("diagnostics", "from .theory._checks import finite"),
+        ("_pretraining.base", "import tqdm"),
+        ("_new_room.file", "from .._compute import share"),
     ],
 )
-def test_private_uses_are_seen(source):
-    assert list(private_uses(ast.parse(source)))
+def test_a_wrong_import_is_seen(module, source):
+    assert list(wrong_imports(module, source))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("_sampling.direct", "import math\nimport torch\nfrom .law import weight_std"),
+        ("_sampling.direct", "from .._network import MLP\nfrom .._compute import share"),
+        ("_sampling", "from .law import Perturbation"),
+        ("_mmd_initializer", "from ._pretraining import BaseInitializer"),
+    ],
+)
+def test_a_right_import_is_let_through(module, source):
+    assert not list(wrong_imports(module, source))
+
+
+DOOR = '"""What the room is for."""\nfrom .law import Perturbation\n__all__ = ["Perturbation"]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"""What the room is for."""', "0"),
+        ('["Perturbation"]', "[]"),
+        ('["Perturbation"]', '["Perturbation", "weight_std"]'),
+        ("__all__", "names"),
+        ("import Perturbation", "import Perturbation\nx = 1"),
+        ("from .law", "from .._network"),
+        ("import Perturbation", "import Perturbation\ndef f(): pass"),
+        ("Perturbation", "direct"),
+    ],
+)
+def test_a_wrong_door_is_seen(old, new):
+    assert not list(wrong_door("_sampling", DOOR))
+    assert old in DOOR
+    assert list(wrong_door("_sampling", DOOR.replace(old, new)))
+
+
+def test_a_cycle_in_a_room_is_seen():
+    with pytest.raises(CycleError):
+        order_in_room({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+
+
+def test_a_wrong_picture_is_seen():
+    picture = "    _a/       first\n              things  ->\n    _b.py     more  -> _a _c\n"
+    assert arrows_of_the_picture(picture)["_b"] == {"_a", "_c"}
