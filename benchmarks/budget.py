@@ -35,17 +35,18 @@ from typing import Any
 
 import numpy as np
 
-from _budget_bench import BudgetBench, Plan, measure, prepare
-from _budget_figure import draw_budget
-from _budget_report import as_records, budget_points, choose, full_table, statement
-from _budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
-from _datasets import MNISTUnavailableError
-from _methods import select_names
-from _options import add_task_options, positive, positive_number
-from _provenance import provenance
-from _report import as_text, pack_scores
-from _step_times import seconds_a_step
-from _store import digest_of, write_json
+from data.datasets import MNISTUnavailableError
+from protocol.budget_bench import BudgetBench, Plan, measure, prepare
+from protocol.budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
+from protocol.methods import select_names
+from protocol.options import add_task_options, positive, positive_number
+from protocol.provenance import provenance
+from protocol.store import digest_of, write_json
+from report.budget_figure import draw_budget
+from report.budget_tables import as_records, budget_points, choose, full_table, statement
+from report.table import as_text
+from report.task_tables import pack_scores
+from timing.step_times import seconds_a_step
 
 __all__ = ["main"]
 

@@ -31,15 +31,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from _bench import load_scaled, say
-from _datasets import Dataset
-from _diagnostics_report import diagnostics_table
-from _options import add_data_options, not_negative, positive
-from _pretrained import read_kept, theta0_digest
-from _provenance import provenance
-from _report import as_text
-from _store import write_json
-from _tasks import diagnostics_seed, pretraining_seed
+from data.datasets import Dataset
+from protocol.bench import load_scaled, say
+from protocol.options import add_data_options, not_negative, positive
+from protocol.pretrained import read_kept, theta0_digest
+from protocol.provenance import provenance
+from protocol.store import write_json
+from protocol.tasks import diagnostics_seed, pretraining_seed
+from report.diagnostics_tables import diagnostics_table
+from report.table import as_text
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 

@@ -34,11 +34,10 @@ from typing import Any
 
 import joblib
 
-from _bench import Bench, load_scaled, tasks_of_runs
-from _datasets import MNISTUnavailableError
-from _evaluation import evaluate
-from _figure import draw_accuracy
-from _methods import (
+from data.datasets import MNISTUnavailableError
+from protocol.bench import Bench, load_scaled, tasks_of_runs
+from protocol.evaluation import evaluate
+from protocol.methods import (
     METHODS,
     Contender,
     NetworkSettings,
@@ -46,13 +45,15 @@ from _methods import (
     network_contender,
     select_names,
 )
-from _options import add_task_options, positive
-from _pretrained import Pretrained, data_digest, learn
-from _provenance import provenance
-from _report import as_text, build_table, pack_scores, summarize
-from _rivals import RIVALS, rival_contenders
-from _store import ScoreLog, write_json
-from _tasks import pretraining_seed
+from protocol.options import add_task_options, positive
+from protocol.pretrained import Pretrained, data_digest, learn
+from protocol.provenance import provenance
+from protocol.rivals import RIVALS, rival_contenders
+from protocol.store import ScoreLog, write_json
+from protocol.tasks import pretraining_seed
+from report.accuracy_figure import draw_accuracy
+from report.table import as_text
+from report.task_tables import build_table, pack_scores, summarize
 
 __all__ = ["main"]
 

@@ -28,11 +28,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _budget_report import budget_table, points_of_results
-from _diagnostics_report import diagnostics_table
-from _report import CELLS, Table, as_markdown, build_table, summarize, unpack_scores
-from _speed_report import SPEED_TABLES, build_speed_table
-from _store import write_atomically
+from protocol.store import write_atomically
+from report.budget_tables import budget_table, points_of_results
+from report.diagnostics_tables import diagnostics_table
+from report.speed_tables import SPEED_TABLES, build_speed_table
+from report.table import Table, as_markdown
+from report.task_tables import CELLS, build_table, summarize, unpack_scores
 
 __all__ = ["main", "rewrite"]
 
