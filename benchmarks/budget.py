@@ -9,7 +9,8 @@ rows with the same perturbations. The clock runs for the pre-training alone::
     init.partial_fit(X[first_rows])     # timed; then theta0 is kept and evaluated
     init.partial_fit(X[next_rows])      # timed; and so on
 
-Run it (some minutes), then in full (hours; in portions, with Ctrl-C where it must be)::
+Run it (about three minutes on two cores), then in full (about two hours, most of it the
+pre-training; in portions, with Ctrl-C where it must be)::
 
     python benchmarks/budget.py --quick
     python benchmarks/budget.py

@@ -4,7 +4,7 @@ Each theta0 given, and before them the fresh weights they began from, is looked 
 appendix does: on 128 random mini-batches of 32 training images, how many of 256 perturbed
 networks use fewer than all classes on a mini-batch, and how many units of each hidden layer are
 0 for all of its rows. The mini-batches and the perturbations, whose scale is the paper's, are
-the same for every theta0::
+the same for every theta0. It takes about 20 seconds a theta0 on two cores::
 
     python benchmarks/diagnostics.py --theta0 'five passes=theta0/xavier-fcn-ours-0123.joblib'
     python benchmarks/diagnostics.py --theta0 0.1=a.safetensors 0.5=b.safetensors 1=c.safetensors

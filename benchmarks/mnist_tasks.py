@@ -8,11 +8,12 @@ without their labels; scratch starts from fresh weights. Everything goes through
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
-Run it (a short pre-training, some minutes on two cores)::
+Run it (a short pre-training; 4 to 5 minutes on two cores)::
 
     python benchmarks/mnist_tasks.py
 
-and the paper's Tables 1 and 2 in full, or only a part of them::
+and the paper's Tables 1 and 2 in full (on two cores some hours: eight theta0, under half an hour
+each, and 3,200 short fits), or only a part of them::
 
     python benchmarks/mnist_tasks.py --preset paper
     python benchmarks/mnist_tasks.py --preset paper --runs 1 --methods xavier/fcn/ours '*/scratch'

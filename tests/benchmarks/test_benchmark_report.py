@@ -112,7 +112,7 @@ def test_readme_tables_round_trip(tmp_path, results, capsys):
     readme = tmp_path / "README.md"
     block = "<!-- table: hand.json {} -->\nold\n<!-- end of table -->\n"
     readme.write_text("before\n" + block.format("accuracy") + "between\n" + block.format("gain"))
-    arguments = ["--readme", str(readme), "--results", str(results)]
+    arguments = ["--documents", str(readme), "--results", str(results)]
     assert readme_tables.main([*arguments, "--check"]) == 1
     assert "old" in readme.read_text()
     assert readme_tables.main(arguments) == 0
@@ -128,6 +128,25 @@ def test_readme_tables_round_trip(tmp_path, results, capsys):
     assert "differs" in capsys.readouterr().err
 
 
+def test_two_documents_are_rewritten_together_or_not_at_all(tmp_path, results, capsys):
+    block = "<!-- table: hand.json {} -->\nold\n<!-- end of table -->\n"
+    first, second = tmp_path / "first.md", tmp_path / "second.md"
+    arguments = ["--documents", str(first), str(second), "--results", str(results)]
+    first.write_text(block.format("accuracy"))
+    second.write_text(block.format("no_such_table"))
+    assert readme_tables.main(arguments) == 2
+    assert "old" in first.read_text()
+    assert "second.md: unknown table 'no_such_table'" in capsys.readouterr().err
+    second.write_text(block.format("gain"))
+    assert readme_tables.main([*arguments, "--check"]) == 1
+    said = capsys.readouterr().err
+    assert "first.md differs" in said
+    assert "second.md differs" in said
+    assert readme_tables.main(arguments) == 0
+    assert "old" not in first.read_text() + second.read_text()
+    assert readme_tables.main([*arguments, "--check"]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -140,6 +159,16 @@ def test_readme_tables_round_trip(tmp_path, results, capsys):
 def test_a_wrong_comment_is_refused(results, text, message):
     with pytest.raises(ValueError, match=message):
         readme_tables.rewrite(text, results)
+
+
+def test_every_table_stands_in_one_document_and_once():
+    held = [
+        table
+        for path in readme_tables.DOCUMENTS
+        for table in readme_tables.tables_in(path.read_text(encoding="utf-8"))
+    ]
+    assert len(set(held)) == len(held)
+    assert {kind for _, kind in held} == set(readme_tables.TABLES)
 
 
 def test_the_readme_says_what_the_committed_results_say(capsys):

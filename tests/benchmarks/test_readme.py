@@ -1,4 +1,4 @@
-"""The README's own code runs as it stands there."""
+"""The README's own code runs as it stands there, and no document links to what is not there."""
 
 import re
 from pathlib import Path
@@ -30,8 +30,19 @@ def test_two_complete_commands(needle):
     assert "-c constraints.txt" in command
 
 
-def test_links_to_files_of_the_project_are_not_broken():
-    targets = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+def _anchors(document):
+    """GitHub's names of a document's headings."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", ["README.md", "benchmarks/results/README.md"])
+def test_links_to_files_of_the_project_are_not_broken(document):
+    document = ROOT / document
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8"))
+    targets = [link.partition("#") for link in links]
     assert targets
-    missing = [target for target in targets if not (ROOT / target).exists()]
+    missing = [path for path, _, _ in targets if not (document.parent / path).exists()]
     assert not missing
+    for path, _, anchor in targets:
+        assert not anchor or anchor in _anchors(document.parent / path if path else document)
