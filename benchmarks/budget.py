@@ -9,7 +9,8 @@ rows with the same perturbations. The clock runs for the pre-training alone::
     init.partial_fit(X[first_rows])     # timed; then theta0 is kept and evaluated
     init.partial_fit(X[next_rows])      # timed; and so on
 
-Run it (some minutes), then in full (hours; in portions, with Ctrl-C where it must be)::
+Run it (about three minutes on two cores), then in full (about two hours, most of it the
+pre-training; in portions, with Ctrl-C where it must be)::
 
     python benchmarks/budget.py --quick
     python benchmarks/budget.py
@@ -35,17 +36,18 @@ from typing import Any
 
 import numpy as np
 
-from _budget_bench import BudgetBench, Plan, measure, prepare
-from _budget_figure import draw_budget
-from _budget_report import as_records, budget_points, choose, full_table, statement
-from _budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
-from _datasets import MNISTUnavailableError
-from _methods import select_names
-from _options import add_task_options, positive, positive_number
-from _provenance import provenance
-from _report import as_text, pack_scores
-from _step_times import seconds_a_step
-from _store import digest_of, write_json
+from data.datasets import MNISTUnavailableError
+from protocol.budget_bench import BudgetBench, Plan, measure, prepare
+from protocol.budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
+from protocol.methods import select_names
+from protocol.options import add_task_options, positive, positive_number
+from protocol.provenance import provenance
+from protocol.store import digest_of, write_json
+from report.budget_figure import draw_budget
+from report.budget_tables import as_records, budget_points, choose, full_table, statement
+from report.table import as_text
+from report.task_tables import pack_scores
+from timing.step_times import seconds_a_step
 
 __all__ = ["main"]
 

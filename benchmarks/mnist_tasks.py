@@ -8,11 +8,12 @@ without their labels; scratch starts from fresh weights. Everything goes through
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
-Run it (a short pre-training, some minutes on two cores)::
+Run it (a short pre-training; 4 to 5 minutes on two cores)::
 
     python benchmarks/mnist_tasks.py
 
-and the paper's Tables 1 and 2 in full, or only a part of them::
+and the paper's Tables 1 and 2 in full (on two cores some hours: eight theta0, under half an hour
+each, and 3,200 short fits), or only a part of them::
 
     python benchmarks/mnist_tasks.py --preset paper
     python benchmarks/mnist_tasks.py --preset paper --runs 1 --methods xavier/fcn/ours '*/scratch'
@@ -34,11 +35,10 @@ from typing import Any
 
 import joblib
 
-from _bench import Bench, load_scaled, tasks_of_runs
-from _datasets import MNISTUnavailableError
-from _evaluation import evaluate
-from _figure import draw_accuracy
-from _methods import (
+from data.datasets import MNISTUnavailableError
+from protocol.bench import Bench, load_scaled, tasks_of_runs
+from protocol.evaluation import evaluate
+from protocol.methods import (
     METHODS,
     Contender,
     NetworkSettings,
@@ -46,13 +46,15 @@ from _methods import (
     network_contender,
     select_names,
 )
-from _options import add_task_options, positive
-from _pretrained import Pretrained, data_digest, learn
-from _provenance import provenance
-from _report import as_text, build_table, pack_scores, summarize
-from _rivals import RIVALS, rival_contenders
-from _store import ScoreLog, write_json
-from _tasks import pretraining_seed
+from protocol.options import add_task_options, positive
+from protocol.pretrained import Pretrained, data_digest, learn
+from protocol.provenance import provenance
+from protocol.rivals import RIVALS, rival_contenders
+from protocol.store import ScoreLog, write_json
+from protocol.tasks import pretraining_seed
+from report.accuracy_figure import draw_accuracy
+from report.table import as_text
+from report.task_tables import build_table, pack_scores, summarize
 
 __all__ = ["main"]
 

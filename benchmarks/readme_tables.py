@@ -1,6 +1,7 @@
 """Claim: every table of figures in the README is a committed measurement, and nobody typed it.
 
-The README holds pairs of comments, and this script writes what stands between them::
+The README, and ``benchmarks/results/README.md`` with the long tables, hold pairs of comments, and
+this script writes what stands between them::
 
     <!-- table: mnist-full.json accuracy -->
     ...
@@ -10,11 +11,11 @@ The first word names a file of ``benchmarks/results``, the second a table made o
 ``accuracy``, ``task_std`` or ``gain`` of what ``mnist_tasks.py`` wrote, ``budget`` of what
 ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``step``, ``breakdown``,
 ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what ``speed.py``
-did. Run it after a new result::
+did. Run it after a new result (some seconds)::
 
     python benchmarks/readme_tables.py
 
-``--check`` writes nothing and fails if the README is not what it would write.
+``--check`` writes nothing and fails if a document is not what it would write.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _budget_report import budget_table, points_of_results
-from _diagnostics_report import diagnostics_table
-from _report import CELLS, Table, as_markdown, build_table, summarize, unpack_scores
-from _speed_report import SPEED_TABLES, build_speed_table
-from _store import write_atomically
+from protocol.store import write_atomically
+from report.budget_tables import budget_table, points_of_results
+from report.diagnostics_tables import diagnostics_table
+from report.speed_tables import SPEED_TABLES, build_speed_table
+from report.table import Table, as_markdown
+from report.task_tables import CELLS, build_table, summarize, unpack_scores
 
-__all__ = ["main", "rewrite"]
+__all__ = ["DOCUMENTS", "TABLES", "main", "rewrite", "tables_in"]
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTS = (ROOT / "README.md", RESULTS / "README.md")
 BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
     r"(?P<tail><!-- end of table -->)",
@@ -61,6 +65,11 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     **{kind: partial(build_speed_table, kind) for kind in SPEED_TABLES},
 }
 """From a file of results to a table of it, by kind."""
+
+
+def tables_in(text: str) -> list[tuple[str, str]]:
+    """File of results and kind of each table that a document holds, in order."""
+    return [(match["file"], match["kind"]) for match in BLOCK.finditer(text)]
 
 
 def rewrite(text: str, folder: Path) -> str:
@@ -103,25 +112,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument(
+        "--documents", nargs="+", type=Path, default=DOCUMENTS, metavar="PATH",
+        help="Markdown files (default: README.md and benchmarks/results/README.md)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
+    )
     options = parser.parse_args(argv)
-    old = options.readme.read_text(encoding="utf-8")
-    try:
-        new = rewrite(old, options.results)
-    except ValueError as error:
-        print(f"{options.readme.name}: {error}", file=sys.stderr)
-        return 2
-    if new == old:
-        return 0
+    changed: dict[Path, str] = {}
+    for path in options.documents:
+        old = path.read_text(encoding="utf-8")
+        try:
+            new = rewrite(old, options.results)
+        except ValueError as error:
+            # Before anything is written: the documents agree with each other or stay as they are.
+            print(f"{path}: {error}", file=sys.stderr)
+            return 2
+        if new != old:
+            changed[path] = new
     if options.check:
-        print(
-            f"{options.readme.name} differs from what its results say; "
-            "run python benchmarks/readme_tables.py",
-            file=sys.stderr,
-        )
-        return 1
-    write_atomically(options.readme, lambda part: part.write_text(new, encoding="utf-8"))
+        for path in changed:
+            print(
+                f"{path} differs from what its results say; run python benchmarks/readme_tables.py",
+                file=sys.stderr,
+            )
+        return 1 if changed else 0
+    for path, text in changed.items():
+        write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
     return 0
 
 

@@ -33,21 +33,21 @@ from typing import Any
 
 import torch
 
-from _agreement import (
+from protocol.provenance import provenance
+from protocol.store import write_json
+from report.speed_tables import build_speed_table, machine_line
+from report.table import as_text
+from timing.agreement import (
     DisagreementError,
     check_gradient_law,
     check_law,
     check_same_noise,
     random_rows,
 )
-from _fine_tuning_speed import check_training, measure_cross_validation, measure_fits
-from _library_step import step_parts
-from _provenance import provenance
-from _report import as_text
-from _scaling import measure_memory, measure_rows, measure_scaling
-from _speed_report import build_speed_table, machine_line
-from _step_speed import Size, initializer, measure_steps
-from _store import write_json
+from timing.fine_tuning import check_training, measure_cross_validation, measure_fits
+from timing.library_step import step_parts
+from timing.scaling import measure_memory, measure_rows, measure_scaling
+from timing.step_forms import Size, initializer, measure_steps
 
 __all__ = ["main"]
 

@@ -1,0 +1,99 @@
+"""Command line options that several benchmarks share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.datasets import DATASETS
+
+__all__ = ["add_data_options", "add_task_options", "not_negative", "positive", "positive_number"]
+
+OUTPUT = Path(__file__).resolve().parents[1] / "output"
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return value
+
+
+def not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
+    return value
+
+
+def positive_number(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0.0):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
+    return value
+
+
+def _with_default(text: str, value: object) -> str:
+    return text if value is None else f"{text}; default: {value}"
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add which data to measure on, where to write, the seed, and how much to say."""
+    add = parser.add_argument
+    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
+    add("--data-dir", type=Path, help="a folder with MNIST's four files")
+    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
+def add_task_options(
+    parser: argparse.ArgumentParser,
+    *,
+    n_labels: Sequence[int] | None = None,
+    tasks: int | None = None,
+    runs: int | None = None,
+) -> None:
+    """Add what every benchmark on binary tasks can be asked for.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Takes the options, after those it has.
+    n_labels, tasks, runs : optional
+        The plan's own, for the help texts; leave them out where plans differ. The options'
+        values are None where they are not given.
+    """
+    add = parser.add_argument
+    add(
+        "--n-labels",
+        nargs="+",
+        type=positive,
+        metavar="N",
+        help=_with_default(
+            "10 N + 2 N labelled images", " ".join(map(str, n_labels)) if n_labels else None
+        ),
+    )
+    add("--tasks", type=positive, help=_with_default("binary tasks a run", tasks))
+    add(
+        "--runs",
+        type=positive,
+        help=_with_default("each run has its own theta0 and its own tasks", runs),
+    )
+    add(
+        "--hidden-layer-sizes",
+        nargs="+",
+        type=positive,
+        default=(392, 392, 392),
+        metavar="WIDTH",
+        help="default: the paper's 392 392 392",
+    )
+    add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
+    add(
+        "--device",
+        default="auto",
+        help="of the pre-training; fine-tuning on some hundred rows is done on the CPU",
+    )
+    add_data_options(parser)

@@ -1,0 +1,228 @@
+"""The tasks, the rows drawn for them, the shared options, and the pipelines of the methods."""
+
+import argparse
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from data.datasets import load_digits_dataset, standardize
+from protocol import bench
+from protocol.bench import load_scaled, tasks_of_runs
+from protocol.methods import (
+    METHODS,
+    LastRowsSplit,
+    NetworkSettings,
+    initializer_of,
+    network_contender,
+    select_names,
+)
+from protocol.options import add_task_options
+from protocol.tasks import Task, draw_rows, fit_seed, pretraining_seed, random_tasks
+from report.paper import ACCURACY, N_LABELS, TASK_STD
+from sklearn_mmdinit import MLPClassifier
+
+# Tasks and rows
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_tasks_use_both_values_and_are_distinct(seed):
+    tasks = [task.values for task in random_tasks(10, 200, seed=seed, run=0)]
+    assert all(set(values) == {0, 1} for values in tasks)
+    assert len(set(tasks)) == len(tasks)
+
+
+def test_every_task_of_few_classes_is_found():
+    tasks = {task.values for task in random_tasks(3, 6, seed=0, run=0)}
+    assert len(tasks) == 6 == 2**3 - 2
+
+
+def test_more_tasks_leave_the_first_ones_alone():
+    assert random_tasks(10, 20, seed=3, run=1)[:5] == random_tasks(10, 5, seed=3, run=1)
+
+
+def test_runs_and_seeds_have_other_tasks():
+    of = {(s, r): random_tasks(10, 20, seed=s, run=r) for s in (0, 1) for r in (0, 1)}
+    values = {key: tuple(task.values for task in tasks) for key, tasks in of.items()}
+    assert len(set(values.values())) == 4
+
+
+@pytest.mark.parametrize("n_tasks", [0, 7])
+def test_an_impossible_number_of_tasks_is_refused(n_tasks):
+    with pytest.raises(ValueError, match=rf"n_tasks = {n_tasks}.*between 1 and 6"):
+        random_tasks(3, n_tasks, seed=0, run=0)
+
+
+def test_each_digit_gets_each_value_about_half_the_time():
+    values = np.array([task.values for task in random_tasks(10, 600, seed=0, run=0)])
+    # 600 fair coins a digit: five standard deviations are 0.1.
+    assert np.abs(values.mean(axis=0) - 0.5).max() < 0.1
+
+
+LOPSIDED = Task(0, 0, (1, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+
+
+def test_rows_are_distinct_and_of_the_right_number():
+    y = np.arange(1000) % 10
+    draw = draw_rows(y, LOPSIDED, 5, seed=0)
+    assert (len(draw.train), len(draw.validation)) == (50, 10)
+    assert len(set(draw.rows)) == 60
+    assert np.array_equal(draw.rows, np.r_[draw.train, draw.validation])
+
+
+def test_both_labels_are_always_among_the_training_rows():
+    # One row in ten has the label: about a third of all draws at N = 1 must be redrawn.
+    y = np.arange(1000) % 10
+    for index in range(100):
+        task = Task(0, index, LOPSIDED.values)
+        labels = task.apply(y)[draw_rows(y, task, 1, seed=0).train]
+        assert set(labels) == {0, 1}
+
+
+def test_rows_follow_from_their_key_alone():
+    y = np.arange(1000) % 10
+    task, other = random_tasks(10, 2, seed=0, run=0)
+    rows = draw_rows(y, task, 5, seed=0).rows
+    assert np.array_equal(rows, draw_rows(y, task, 5, seed=0).rows)
+    assert not np.array_equal(rows, draw_rows(y, other, 5, seed=0).rows)
+    assert not np.array_equal(rows, draw_rows(y, task, 5, seed=1).rows)
+    assert not np.isin(rows, draw_rows(y, task, 10, seed=0).rows[:60]).all()
+    assert fit_seed(task, seed=0) != fit_seed(other, seed=0)
+
+
+@pytest.mark.parametrize("n_labels", [0, 84])
+def test_more_rows_than_there_are_is_refused(n_labels):
+    with pytest.raises(ValueError, match=rf"N = {n_labels} takes.*between 1 and 83"):
+        draw_rows(np.arange(1000) % 10, LOPSIDED, n_labels, seed=0)
+
+
+def test_a_training_set_with_one_label_is_refused_and_not_drawn_for_ever():
+    with pytest.raises(ValueError, match="every row has the label 0"):
+        draw_rows(np.ones(100, dtype=int), LOPSIDED, 5, seed=0)
+
+
+def test_run_0_of_seed_0_learns_with_random_state_0():
+    assert pretraining_seed(0, seed=0) == 0
+    assert len({pretraining_seed(run, seed=0) for run in range(4)}) == 4
+
+
+def test_the_tasks_of_runs_are_those_of_each_run_whatever_n_is_asked_for():
+    y = np.arange(1000) % 10
+    tasks = tasks_of_runs(y, (5, 20), n_tasks=3, n_runs=2, seed=7)
+    assert tasks == [random_tasks(10, 3, seed=7, run=run) for run in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_tasks", "message"),
+    [((5, 84), 3, "N = 84 takes"), ((5,), 1023, "n_tasks = 1023")],
+)
+def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, message):
+    with pytest.raises(ValueError, match=message):
+        tasks_of_runs(np.arange(1000) % 10, n_labels, n_tasks=n_tasks, n_runs=2, seed=0)
+
+
+# The options, and the data they name
+
+
+def _parser(**defaults):
+    parser = argparse.ArgumentParser()
+    add_task_options(parser, **defaults)
+    return parser
+
+
+def test_the_help_names_the_defaults_of_a_plan_only_where_there_is_one():
+    with_plan = " ".join(_parser(n_labels=(5, 20), tasks=20, runs=1).format_help().split())
+    for text in (
+        "labelled images; default: 5 20",
+        "tasks a run; default: 20",
+        "own tasks; default: 1",
+    ):
+        assert text in with_plan
+        assert text not in " ".join(_parser().format_help().split())
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_the_loader_reports_is_said_but_when_quiet(quiet, monkeypatch, capsys):
+    def load(data_dir, report):
+        report(f"looking into {data_dir}")
+        return load_digits_dataset()
+
+    monkeypatch.setitem(bench.DATASETS, "digits", load)
+    argv = ["--dataset", "digits", "--data-dir", "folder", *(["--quiet"] if quiet else [])]
+    dataset, X, data = load_scaled(_parser().parse_args(argv))
+    assert dataset.name == "digits"
+    assert len(X) == len(data.y)
+    assert capsys.readouterr() == ("", "" if quiet else "looking into folder\n")
+
+
+# Methods
+
+
+def test_the_ten_methods_are_the_paper_s():
+    assert len(METHODS) == 10
+    assert set(METHODS) == set(ACCURACY) == set(TASK_STD)
+    assert {len(row) for row in (ACCURACY | TASK_STD).values()} == {len(N_LABELS)}
+    assert all(method.scratch in METHODS for method in METHODS.values())
+
+
+def test_names_are_selected_by_pattern_in_the_order_of_the_tables():
+    assert select_names(["*/scratch", "xavier/fcn/ours"], METHODS) == [
+        "xavier/fcn/ours",
+        "xavier/fcn/scratch",
+        "xavier/fcn+bn/scratch",
+        "he/fcn/scratch",
+        "he/fcn+bn/scratch",
+    ]
+
+
+def test_an_unknown_method_is_refused_with_the_valid_ones():
+    with pytest.raises(ValueError, match=r"unknown method 'lecun/fcn/ours'.*xavier/fcn/ours"):
+        select_names(["lecun/fcn/ours"], METHODS)
+
+
+@pytest.mark.parametrize("n_labels", [1, 5, 40])
+def test_the_validation_rows_are_the_last_two_of_twelve(n_labels):
+    ((train, validation),) = LastRowsSplit().split(np.zeros((12 * n_labels, 3)))
+    assert np.array_equal(train, np.arange(10 * n_labels))
+    assert np.array_equal(validation, np.arange(10 * n_labels, 12 * n_labels))
+
+
+def test_the_classifier_validates_with_the_validation_rows_of_the_draw():
+    # What reaches the classifier inside cross_val_score, in its order, is what the draw says.
+    dataset = load_digits_dataset()
+    X = np.concatenate(standardize(dataset))
+    (task,) = random_tasks(10, 1, seed=0, run=0)
+    draw = draw_rows(dataset.y_train, task, 5, seed=0)
+    seen = []
+
+    class Spy(LastRowsSplit):
+        def split(self, X, y=None, groups=None):
+            (pair,) = super().split(X, y, groups)
+            seen.append((np.asarray(X)[pair[0]], np.asarray(X)[pair[1]]))
+            yield pair
+
+    settings = NetworkSettings((4,), epochs=1, n_perturbations=4)
+    contender = network_contender(
+        METHODS["xavier/fcn/scratch"], settings, X=X, initializer=None, theta0_digest=None
+    )
+    pipeline = contender.make(0).set_params(mlpclassifier__validation_split=Spy())
+    test = np.arange(len(dataset.y_train), len(X))
+    y = task.apply(np.concatenate([dataset.y_train, dataset.y_test]))
+    cross_val_score(pipeline, X, y, cv=[(draw.rows, test)])
+    ((train, validation),) = seen
+    assert np.array_equal(train, X[draw.train])
+    assert np.array_equal(validation, X[draw.validation])
+
+
+def test_the_pipeline_starts_from_the_theta0_it_was_given():
+    dataset = load_digits_dataset()
+    X, _ = standardize(dataset)
+    settings = NetworkSettings((4,), epochs=1, n_perturbations=4)
+    method = METHODS["xavier/fcn/ours"]
+    fitted = initializer_of(method, settings, random_state=0).fit(X[:64])
+    contender = network_contender(method, settings, X=X, initializer=fitted, theta0_digest="x")
+    pipeline = clone(contender.make(0)).fit(X[:60], dataset.y_train[:60] > 4)
+    (classifier,) = (step for step in pipeline if isinstance(step, MLPClassifier))
+    for name, array in fitted.theta0_.arrays.items():
+        assert np.array_equal(classifier.theta0_.arrays[name], array)
