@@ -11,11 +11,7 @@ from scipy.integrate import trapezoid
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from sklearn_mmdinit.display import (
-    LossCurveDisplay,
-    PredictionDensityDisplay,
-    TaskAccuracyDisplay,
-)
+from sklearn_mmdinit.display import LossCurveDisplay, PredictionDensityDisplay, TaskAccuracyDisplay
 
 HISTORY = [
     {"step": 100, "loss": 0.9, "uniformity": 0.5, "degeneracy": 0.4},

@@ -14,7 +14,6 @@ from .theta0 import Theta0
 
 __all__ = ["BATCH_NORM_EPS", "MLP", "module_from_theta0", "theta0_from_module"]
 
-
 # Added to variances by batch normalisation; PyTorch's default.
 BATCH_NORM_EPS = 1e-5
 

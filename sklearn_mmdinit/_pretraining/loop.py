@@ -15,11 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from .._compute import StepRandom, permutation, team
-from .._network import (
-    MLP,
-    module_from_theta0,
-    theta0_from_module,
-)
+from .._network import MLP, module_from_theta0, theta0_from_module
 from .recording import steps_on
 from .schedule import Schedule
 from .state import PretrainingState
