@@ -1,6 +1,7 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, display, theory
+from ._coherence import Coherence
 from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
 from ._network import Architecture, Theta0, load_theta0, save_theta0
@@ -10,6 +11,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Architecture",
+    "Coherence",
     "MLPClassifier",
     "MMDInitializer",
     "RandomLabelInitializer",

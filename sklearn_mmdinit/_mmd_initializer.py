@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import math
+from copy import copy
+from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
+import joblib
+import numpy as np
 from sklearn.utils import check_scalar
 
-from ._compute import Workspace
-from ._objective import ESTIMATORS, REFERENCES, MMDObjective
-from ._pretraining import BaseInitializer, check_choice, check_finite
+from ._auto import FIRST_STEP, auto_values
+from ._coherence import check_coherence, coherence_of, graph_of
+from ._compute import Workspace, permutation
+from ._graph import Walk
+from ._network import Theta0, with_gain
+from ._objective import ESTIMATORS, REFERENCES, CoherentObjective, MMDObjective
+from ._pretraining import (
+    KEEP,
+    LEARNING_RATES,
+    BaseInitializer,
+    Batches,
+    Objective,
+    Schedule,
+    WalkBatches,
+    check_choice,
+    check_finite,
+    check_gain,
+    gain_of_first_step,
+    is_auto,
+)
 from ._sampling import SAMPLERS, Perturbation
 
 __all__ = ["MMDInitializer"]
+
+# Rows over which a gain is chosen.
+_GAIN_ROWS = 2048
+
+_PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 
 class MMDInitializer(BaseInitializer):
@@ -26,6 +52,10 @@ class MMDInitializer(BaseInitializer):
     so that small random perturbations of theta0 give predictions that are uniform over the
     class simplex for every input, use all classes, and depend on the input. The values of
     the paper are the defaults.
+
+    With ``coherence="auto"``, which is not the paper's, functions near theta0 are also smooth
+    on the data, which is worth far more to tasks with few labels: see :class:`Coherence`.
+    Parameters of "auto" then have the values that were measured to be best with it.
 
     Parameters
     ----------
@@ -43,10 +73,16 @@ class MMDInitializer(BaseInitializer):
     perturbation_scale : float, default=0.7071067811865476
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
         with s / sqrt(n_out).
-    n_perturbations : int, default=256
-        Perturbed networks a step, the paper's K; at least 2.
+    coherence : None, "auto" or Coherence, default=None
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
+        of X; "auto" stands for ``Coherence()``. None is the paper's loss.
+    n_perturbations : int, default="auto"
+        Perturbed networks a step, the paper's K; at least 2. "auto": 256; with coherence 32.
     n_uniform_samples : int, default=None
         Samples of the uniform law a step, the paper's M; None means ``n_perturbations``.
+    uniformity_weight : float, default=1.0
+        Weight of L_uni, 1 in the paper. Where all three weights are 0, which needs a
+        coherence, the paper's terms are neither computed nor part of the history.
     degeneracy_weight : float, default=0.4
         The paper's lambda, weight of L_sd against degenerate softmax.
     detachment_weight : float, default=1.0
@@ -54,22 +90,36 @@ class MMDInitializer(BaseInitializer):
     mmd_estimator : {"unbiased", "biased"}, default="unbiased"
         Within-set means without or with the pairs of a point with itself. Unbiased, 0 means
         uniform, and single values may be negative.
-    reference : {"sampled", "closed_form"}, default="sampled"
+    reference : {"auto", "sampled", "closed_form"}, default="auto"
         Means over uniform samples as in the paper, or exact expectations, which removes
-        their noise; the latter for two classes only.
+        their noise; the latter for two classes only. "auto": "sampled"; with coherence
+        "closed_form" for two classes.
     sampler : {"auto", "direct", "gram"}, default="auto"
         How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
         one for each layer.
-    learning_rate_init : float, default=0.0002
-        Of Adam.
+    learning_rate_init : float, default="auto"
+        Of Adam. "auto": 0.0002; with coherence 0.001.
+    learning_rate : {"auto", "constant", "cosine"}, default="auto"
+        Constant, or falling to 2 % along a half cosine over ``max_iter`` passes. "auto":
+        "constant"; with coherence "cosine".
     batch_size : int, default=32
-        Rows a step; at most the rows there are.
-    max_iter : int, default=5
-        Passes over X.
+        Rows a step that go through the paper's terms; at most the rows there are.
+    max_iter : int, default="auto"
+        Passes over X. "auto": 5; with coherence as many as make 2,500 steps, which are
+        10 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
-        Steps over which the loss is averaged; theta0 is what the parameters are at the end of
-        the window with the lowest mean.
+        Steps over which the loss is averaged.
+    keep : {"auto", "best", "last"}, default="auto"
+        Theta0 is what the parameters are at the end of the window with the lowest mean, or
+        at the end of the run. "auto": "best"; with coherence "last", since a falling learning
+        rate goes on improving what the mean of a window hardly shows.
+    gain : float, sequence of float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end, one number for all or
+        one for each; the last layer's are divided by the product, so that the network computes
+        the same function. For ReLU without batch normalisation only. Fine-tuning with a fixed
+        learning rate moves larger weights less and answers faster. "auto": 1; with coherence
+        such that the first step of fine-tuning can move a logit by 30.
     tol : float, default=None
         Stop early once ``n_iter_no_change`` windows in a row improve the best mean loss by
         no more than this; None never stops early.
@@ -91,12 +141,16 @@ class MMDInitializer(BaseInitializer):
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer.
     history_ : list of dict
-        Means of "loss", "uniformity", "degeneracy" and "detachment" of each window that ended
-        at "step".
+        Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
+        "coherence" of each window that ended at "step".
     loss_curve_ : list of float
         Mean loss of each window.
     best_loss_ : float
         The lowest of them.
+    gain_ : tuple of float
+        Factor of each hidden layer's weights in ``theta0_``.
+    auto_params_ : dict
+        What each parameter of "auto" stood for.
     n_iter_ : int
         Passes over X begun.
     n_features_in_ : int
@@ -106,6 +160,7 @@ class MMDInitializer(BaseInitializer):
 
     See Also
     --------
+    Coherence : The fourth term and its parameters.
     RandomLabelInitializer : The paper's baseline.
     MLPClassifier : Fine-tunes from theta0.
 
@@ -136,17 +191,22 @@ class MMDInitializer(BaseInitializer):
         batch_norm: bool = False,
         init: str = "xavier",
         perturbation_scale: float = math.sqrt(0.5),
-        n_perturbations: int = 256,
+        coherence: Any = None,
+        n_perturbations: int | str = "auto",
         n_uniform_samples: int | None = None,
+        uniformity_weight: float = 1.0,
         degeneracy_weight: float = 0.4,
         detachment_weight: float = 1.0,
         mmd_estimator: str = "unbiased",
-        reference: str = "sampled",
+        reference: str = "auto",
         sampler: str = "auto",
-        learning_rate_init: float = 2e-4,
+        learning_rate_init: float | str = "auto",
+        learning_rate: str = "auto",
         batch_size: int = 32,
-        max_iter: int = 5,
+        max_iter: int | str = "auto",
         window: int = 100,
+        keep: str = "auto",
+        gain: Any = "auto",
         tol: float | None = None,
         n_iter_no_change: int = 10,
         output: str = "passthrough",
@@ -160,17 +220,22 @@ class MMDInitializer(BaseInitializer):
         self.batch_norm = batch_norm
         self.init = init
         self.perturbation_scale = perturbation_scale
+        self.coherence = coherence
         self.n_perturbations = n_perturbations
         self.n_uniform_samples = n_uniform_samples
+        self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
         self.detachment_weight = detachment_weight
         self.mmd_estimator = mmd_estimator
         self.reference = reference
         self.sampler = sampler
         self.learning_rate_init = learning_rate_init
+        self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.window = window
+        self.keep = keep
+        self.gain = gain
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.output = output
@@ -192,15 +257,81 @@ class MMDInitializer(BaseInitializer):
         if self.n_uniform_samples is not None:
             check_scalar(self.n_uniform_samples, "n_uniform_samples", Integral, min_val=2)
         check_finite(self, "perturbation_scale", zero=False)
-        check_finite(self, "degeneracy_weight", "detachment_weight")
+        check_finite(self, *_PAPER_WEIGHTS)
+        check_choice("learning_rate", self.learning_rate, LEARNING_RATES)
+        check_choice("keep", self.keep, KEEP)
+        check_gain(self.gain, self.hidden_layer_sizes, self.activation, self.batch_norm)
+        coherence = coherence_of(self.coherence)
+        if coherence is None and not self._has_paper_terms():
+            raise ValueError(
+                f"one of {', '.join(_PAPER_WEIGHTS)} must be above 0 where there is no coherence"
+            )
+        if coherence is not None:
+            check_coherence(coherence, self.hidden_layer_sizes)
 
-    def _objective(self) -> MMDObjective:
-        return MMDObjective(
-            Perturbation(self.n_perturbations, self.perturbation_scale, self.sampler),
-            n_uniform_samples=self.n_uniform_samples or self.n_perturbations,
-            degeneracy_weight=self.degeneracy_weight,
-            detachment_weight=self.detachment_weight,
-            estimator=self.mmd_estimator,
-            reference=self.reference,
-            workspace=Workspace(),
-        )
+    def _has_paper_terms(self) -> bool:
+        return any(getattr(self, name) for name in _PAPER_WEIGHTS)
+
+    def _resolved(self, n_rows: int | None = None) -> Self:
+        resolved = copy(self)
+        for name, value in auto_values(self, n_rows).items():
+            setattr(resolved, name, value)
+        return resolved
+
+    def _objective(self) -> Objective:
+        coherence = coherence_of(self.coherence)
+        paper = None
+        if self._has_paper_terms():
+            paper = MMDObjective(
+                Perturbation(self.n_perturbations, self.perturbation_scale, self.sampler),
+                n_uniform_samples=self.n_uniform_samples or self.n_perturbations,
+                degeneracy_weight=self.degeneracy_weight,
+                detachment_weight=self.detachment_weight,
+                estimator=self.mmd_estimator,
+                reference=self.reference,
+                workspace=Workspace(),
+                uniformity_weight=self.uniformity_weight,
+            )
+        if coherence is None:
+            assert paper is not None  # checked
+            return paper
+        return CoherentObjective(paper, self.batch_size, coherence.weight, coherence.separation)
+
+    def _batches(self, X: np.ndarray, seed: int) -> Batches:
+        coherence = coherence_of(self.coherence, len(X))
+        if coherence is None:
+            return super()._batches(X, seed)
+        # Kept for the next pass over the same rows, and for their score.
+        key = joblib.hash((coherence, seed, X))
+        if getattr(self, "_walk", (None,))[0] != key:
+            self._walk = key, Walk.on(graph_of(coherence, X, seed, self.verbose))
+        size = min(coherence.batch_size, len(X))
+        return WalkBatches(size, self._walk[1], coherence.walk_length, seed)
+
+    def _schedule(self) -> Schedule:
+        plain = super()._schedule()
+        return replace(plain, learning_rate=self.learning_rate, keep=self.keep)
+
+    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int) -> Theta0:
+        coherence = coherence_of(self.coherence, len(X))
+        self.auto_params_ = auto_values(self, len(X))
+        n_hidden = len(theta0.architecture.hidden_layer_sizes)
+        if not is_auto(self.gain):
+            factors = np.broadcast_to(np.asarray(self.gain, dtype=float), n_hidden).tolist()
+        elif coherence is None:
+            factors = [1.0] * n_hidden
+        else:
+            rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
+            factors = gain_of_first_step(theta0, X[rows], step=FIRST_STEP)
+        self.gain_ = tuple(factors)
+        return with_gain(theta0, self.gain_)
+
+    def _learned(self) -> Theta0:
+        # A theta0 from elsewhere may have been put in place of the one that was learned.
+        return with_gain(self.theta0_, [1.0 / factor for factor in self.gain_])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        # The graph is as large as the data, and follows from them.
+        state.pop("_walk", None)
+        return state

@@ -1,8 +1,9 @@
-"""What the paper measures of a theta0: degenerate softmax, dead neurons, predictions.
+"""What the paper measures of a theta0, and which inputs' predictions move together near it.
 
 Every function takes a fitted initializer, a fitted ``MLPClassifier`` (where it started) or a
-:class:`~sklearn_mmdinit.Theta0`. The defaults are the paper's: 128 random mini-batches of 32
-rows and 256 perturbed networks.
+:class:`~sklearn_mmdinit.Theta0`. Of an initializer it looks at theta0 before its ``gain_``, as
+pre-training left it: perturbations of a fixed size mean something else for larger weights. The
+defaults are the paper's: 128 random mini-batches of 32 rows and 256 perturbed networks.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import torch
 from sklearn.utils import check_array, check_random_state, check_scalar
 
 from ._compute import StepRandom, team
-from ._network import MLP, Theta0, module_from_theta0
+from ._network import MLP, Theta0, module_from_theta0, with_gain
+from ._objective import coherence_kernel as kernel_of
 from ._sampling import Perturbation, perturbed_logits
 
-__all__ = ["dead_neuron_ratio", "degenerate_softmax_ratio", "prediction_samples"]
+__all__ = [
+    "coherence_kernel",
+    "dead_neuron_ratio",
+    "degenerate_softmax_ratio",
+    "prediction_samples",
+]
 
 
 def _theta0(source: Any) -> Theta0:
@@ -29,7 +36,7 @@ def _theta0(source: Any) -> Theta0:
         raise ValueError(
             f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
         )
-    return theta0
+    return with_gain(theta0, [1.0 / factor for factor in getattr(source, "gain_", ())])
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
@@ -253,3 +260,51 @@ def prediction_samples(
         logits = perturbed_logits(module, batch, Perturbation(n_perturbations, scale), random)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
+
+
+def coherence_kernel(source: Any, X: Any) -> np.ndarray:
+    r"""Correlation of what perturbations of the last layer add to a logit at two inputs.
+
+    :math:`C_{ij} \propto \langle h_i, h_j \rangle / n + 1 / d` with ones on the diagonal, where h
+    are the n activations of the last hidden layer at theta0. Inputs of a large C get their
+    labels together from the first steps of fine-tuning on.
+
+    Parameters
+    ----------
+    source : initializer, MLPClassifier or Theta0
+        Whose theta0 is looked at.
+    X : array-like of shape (n_samples, n_features)
+        Inputs; the result has n_samples squared entries.
+
+    Returns
+    -------
+    kernel : ndarray of shape (n_samples, n_samples)
+        Symmetric, float32.
+
+    Raises
+    ------
+    ValueError
+        If `source` holds no theta0, or X does not fit it.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : The loss term made of it.
+    sklearn_mmdinit.display.CoherenceDisplay : Draws it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import coherence_kernel
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> coherence_kernel(init, X[:3]).shape
+    (3, 3)
+    """
+    theta0 = _theta0(source)
+    X = _rows(X, theta0)
+    module = module_from_theta0(theta0).eval()
+    with torch.no_grad():
+        H = module.hidden(torch.from_numpy(X.astype(np.float32)))
+        kernel: np.ndarray = kernel_of(H, theta0.architecture.n_classes).numpy()
+    return kernel

@@ -6,7 +6,7 @@ a function of (seed, step), and no result depends on the number of threads.
 
 from .device import torch_device
 from .parts import concatenated
-from .random_streams import StepRandom, permutation
+from .random_streams import StepRandom, permutation, walk_generator
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
 
@@ -20,5 +20,6 @@ __all__ = [
     "share",
     "team",
     "torch_device",
+    "walk_generator",
     "worthwhile_threads",
 ]

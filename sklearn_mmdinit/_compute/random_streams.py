@@ -9,16 +9,21 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["StepRandom", "permutation"]
+__all__ = ["StepRandom", "permutation", "walk_generator"]
 
-# Names of the independent streams of one seed.
-_STEP, _EPOCH = 0, 1
+# Names of the independent streams of one seed; 2 is that of initial weights.
+_STEP, _EPOCH, _WALK = 0, 1, 3
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
     """The order in which pass `epoch` visits `n` rows, an int64 array of shape (n,)."""
     sequence = np.random.SeedSequence(seed, spawn_key=(_EPOCH, epoch))
     return np.random.default_rng(sequence).permutation(n)
+
+
+def walk_generator(seed: int, step: int) -> np.random.Generator:
+    """What the walks of one step are drawn with, on the host."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_WALK, step)))
 
 
 class StepRandom:

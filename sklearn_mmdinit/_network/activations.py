@@ -20,11 +20,13 @@ class Activation:
     """An element-wise non-linearity and its derivative.
 
     ``derivative`` must itself be differentiable by autograd wherever the activation has
-    curvature: the input-output detachment loss is a function of Jacobians.
+    curvature: the input-output detachment loss is a function of Jacobians. ``homogeneous``
+    says whether a(c x) = c a(x) for every c > 0.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     derivative: Callable[[torch.Tensor], torch.Tensor]
+    homogeneous: bool = False
 
 
 def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
@@ -34,7 +36,7 @@ def _gelu_derivative(x: torch.Tensor) -> torch.Tensor:
 
 
 ACTIVATIONS: dict[str, Activation] = {
-    "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype)),
+    "relu": Activation(torch.relu, lambda x: (x > 0).to(x.dtype), homogeneous=True),
     "tanh": Activation(torch.tanh, lambda x: 1.0 - torch.tanh(x).square()),
     "gelu": Activation(nn.functional.gelu, _gelu_derivative),
 }

@@ -34,6 +34,8 @@ class MMDObjective:
         As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`.
     workspace : Workspace, default=None
         Buffers to reuse from one mini-batch to the next.
+    uniformity_weight : float, default=1.0
+        Of L_uni; the paper has 1.
     """
 
     perturbation: Perturbation
@@ -43,13 +45,13 @@ class MMDObjective:
     estimator: str
     reference: str
     workspace: Workspace | None = None
+    uniformity_weight: float = 1.0
 
     term_names = ("loss", "uniformity", "degeneracy", "detachment")
 
-    @property
-    def n_networks(self) -> int:
-        """Networks that each mini-batch goes through."""
-        return self.perturbation.n_networks
+    def rows_a_step(self, n_rows: int) -> int:
+        """Rows that go through a network in a step on a mini-batch of so many."""
+        return self.perturbation.n_networks * n_rows
 
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
@@ -62,5 +64,6 @@ class MMDObjective:
             degeneracy(P),
             detachment(module, X),
         )
-        loss = terms[0] + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
+        loss = self.uniformity_weight * terms[0]
+        loss = loss + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
         return torch.stack((loss, *terms))

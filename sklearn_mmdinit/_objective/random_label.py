@@ -17,7 +17,10 @@ class RandomLabelObjective:
     """Cross entropy with labels drawn anew for every mini-batch (Pondenkandath et al., 2018)."""
 
     term_names = ("loss",)
-    n_networks = 1
+
+    def rows_a_step(self, n_rows: int) -> int:
+        """Rows that go through a network in a step on a mini-batch of so many."""
+        return n_rows
 
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """The loss, a tensor of shape (1,)."""

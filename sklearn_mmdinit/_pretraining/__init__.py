@@ -5,6 +5,25 @@ callable that returns loss terms, such as those of the room of objectives.
 """
 
 from .base import BaseInitializer
-from .checks import check_choice, check_finite
+from .batches import Batches, RowBatches, WalkBatches
+from .checks import check_choice, check_finite, check_gain, check_positive, is_auto
+from .gain import gain_of_first_step
+from .schedule import KEEP, LEARNING_RATES, Schedule
+from .steps import Objective
 
-__all__ = ["BaseInitializer", "check_choice", "check_finite"]
+__all__ = [
+    "KEEP",
+    "LEARNING_RATES",
+    "BaseInitializer",
+    "Batches",
+    "Objective",
+    "RowBatches",
+    "Schedule",
+    "WalkBatches",
+    "check_choice",
+    "check_finite",
+    "check_gain",
+    "check_positive",
+    "gain_of_first_step",
+    "is_auto",
+]

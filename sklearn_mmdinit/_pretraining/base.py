@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._compute import StepRandom, team, torch_device
-from .._network import ACTIVATIONS, INITS, Architecture, module_from_theta0, tag
+from .._network import ACTIVATIONS, INITS, Architecture, Theta0, module_from_theta0, tag
+from .batches import Batches, RowBatches
 from .checks import check_choice, check_finite, check_positive
 from .loop import run_passes
 from .schedule import Schedule
@@ -82,8 +83,38 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
     def _check_own_params(self) -> None:
         """Raise for parameters only the subclass has."""
 
+    def _resolved(self, n_rows: int | None = None) -> Self:
+        """This estimator, or a copy whose parameters of "auto" have the values they stand for.
+
+        `n_rows` is None where the rows are not known yet, and values may be provisional.
+        """
+        return self
+
     def _objective(self) -> Objective:
         raise TypeError(f"{type(self).__name__} does not say what it minimises")
+
+    def _batches(self, X: np.ndarray, seed: int) -> Batches:
+        """The rows of each step."""
+        return RowBatches(min(self.batch_size, len(X)))
+
+    def _schedule(self) -> Schedule:
+        """Learning rates, windows, early stop."""
+        return Schedule(
+            self.learning_rate_init,
+            self.window,
+            self.tol,
+            self.n_iter_no_change,
+            n_passes=self.max_iter,
+        )
+
+    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int) -> Theta0:
+        """What pre-training has learned, made ready to start from."""
+        return theta0
+
+    def _learned(self) -> Theta0:
+        """The inverse of ``_finished``: theta0 as pre-training left it."""
+        theta0: Theta0 = self.theta0_
+        return theta0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
@@ -107,7 +138,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
             If X or a parameter is not valid, or the loss is not finite in the first window.
         """
         X = self._validated(X, reset=True)
-        return self._run(self._fresh_state(), X, self.max_iter)
+        return self._run(self._fresh_state(), X, self._resolved(len(X)).max_iter)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more pass.
@@ -206,8 +237,8 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled rows, taken in mini-batches of ``batch_size`` in their order; an
-            incomplete last one is left out.
+            Unlabelled rows, taken in mini-batches in their order; an incomplete last one is
+            left out.
         y : object, default=None
             Ignored, present by convention.
 
@@ -220,21 +251,23 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         X = self._validated(X, reset=False)
         device = torch_device(self.device)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
-        module = module_from_theta0(self.theta0_, device).train()
-        objective, random = self._objective(), StepRandom(self._state.seed, device)
-        batch_size = min(self.batch_size, len(X))
-        n_batches = len(X) // batch_size
+        module = module_from_theta0(self._learned(), device).train()
+        settings = self._resolved(len(X))
+        objective, random = settings._objective(), StepRandom(self._state.seed, device)
+        batches = settings._batches(X, self._state.seed)
+        n_batches = len(X) // batches.size
         total = 0.0
-        rows_at_a_time = objective.n_networks * batch_size
-        with torch.no_grad(), team(module.architecture.widths, rows_at_a_time):
+        rows_a_step = objective.rows_a_step(batches.n_rows)
+        with torch.no_grad(), team(module.architecture.widths, rows_a_step):
             for i in range(n_batches):
-                rows = X[i * batch_size : (i + 1) * batch_size].astype(np.float32)
-                batch = torch.from_numpy(rows).to(device)
+                own = np.arange(i * batches.size, (i + 1) * batches.size)
+                rows = batches.rows(own, _FIRST_SCORE_STEP + i)[0]
+                batch = torch.from_numpy(X[rows].astype(np.float32)).to(device)
                 total += float(objective(module, batch, random.at(_FIRST_SCORE_STEP + i))[0])
         return -total / n_batches
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
-        self._check_params()
+        self._resolved()._check_params()
         # Two rows: with one there is no mini-batch over which classes could be spread.
         X = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2
@@ -276,17 +309,19 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         return initial_state(architecture, self.init, seed)
 
     def _run(self, state: PretrainingState, X: np.ndarray, n_passes: int) -> Self:
-        objective = self._objective()
-        schedule = Schedule(
-            self.learning_rate_init,
-            self.batch_size,
-            self.window,
-            self.tol,
-            self.n_iter_no_change,
+        settings = self._resolved(len(X))
+        objective, schedule = settings._objective(), settings._schedule()
+        self._state = run_passes(
+            state,
+            X,
+            objective,
+            settings._batches(X, state.seed),
+            schedule,
+            n_passes,
+            torch_device(self.device),
+            self.verbose,
         )
-        device = torch_device(self.device)
-        self._state = run_passes(state, X, objective, schedule, n_passes, device, self.verbose)
-        self.theta0_ = state.result()
+        self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed)
         self.coefs_ = self.theta0_.coefs
         self.intercepts_ = self.theta0_.intercepts
         self.history_ = state.records(objective.term_names, self.window)

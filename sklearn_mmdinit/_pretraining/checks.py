@@ -6,9 +6,12 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.utils import check_scalar
 
-__all__ = ["check_choice", "check_finite", "check_positive"]
+from .._network import ACTIVATIONS
+
+__all__ = ["check_choice", "check_finite", "check_gain", "check_positive", "is_auto"]
 
 
 def check_choice(name: str, value: Any, valid: Any) -> None:
@@ -33,3 +36,32 @@ def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
             raise ValueError(
                 f"{name} must be a finite number {'>= 0' if zero else '> 0'}, got {value!r}"
             )
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left to be chosen."""
+    return isinstance(value, str) and value == "auto"
+
+
+def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: bool) -> None:
+    """Raise unless a gain is "auto", or positive numbers that the network can have."""
+    if is_auto(gain):
+        return
+    n_hidden = len(np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)))
+    try:
+        factors = np.asarray(gain, dtype=float)
+        np.broadcast_to(factors, n_hidden)
+    except (TypeError, ValueError):
+        factors = np.array(np.nan)
+    if isinstance(gain, str) or not ((factors > 0) & np.isfinite(factors)).all():
+        raise ValueError(
+            f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
+            f"layers, got {gain!r}"
+        )
+    if (factors != 1.0).any() and (batch_norm or not ACTIVATIONS[activation].homogeneous):
+        valid = sorted(name for name, a in ACTIVATIONS.items() if a.homogeneous)
+        raise ValueError(
+            f"gain={gain!r} would change the function of a network with activation="
+            f"{activation!r} and batch_norm={batch_norm}; it needs an activation of {valid} and "
+            "batch_norm=False"
+        )

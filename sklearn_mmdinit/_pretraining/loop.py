@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from .._compute import StepRandom, permutation, team
 from .._network import MLP, module_from_theta0, theta0_from_module
+from .batches import Batches
 from .recording import steps_on
 from .schedule import Schedule
 from .state import PretrainingState
@@ -28,6 +29,7 @@ def run_passes(
     state: PretrainingState,
     X: np.ndarray,
     objective: Objective,
+    batches: Batches,
     schedule: Schedule,
     n_passes: int,
     device: str | torch.device,
@@ -41,11 +43,13 @@ def run_passes(
         Where to start; updated and returned.
     X : ndarray of shape (n, n_features)
         Unlabelled rows; a memory map is read a window at a time. Each pass visits the rows in
-        a new random order and leaves out the last n modulo batch_size of it.
+        a new random order and leaves out the last n modulo the batches' size of it.
     objective : Objective
         What to minimise.
+    batches : Batches
+        The rows of each step; their size is at most n.
     schedule : Schedule
-        Learning rate, batch, window, early stop.
+        Learning rate, window, early stop.
     n_passes : int
         Number of passes.
     device : str or torch.device
@@ -58,25 +62,26 @@ def run_passes(
     PretrainingState
         The same object.
     """
-    batch_size = min(schedule.batch_size, len(X))
-    steps_a_pass = len(X) // batch_size
+    steps_a_pass = len(X) // batches.size
     module = module_from_theta0(state.current, device).train()
-    optimizer = _adam(module, schedule.learning_rate, state)
+    optimizer = _adam(module, schedule, state)
     random = StepRandom(state.seed, device)
     steps = steps_on(torch.device(device), module, objective, optimizer, random)
     stopped = False
-    rows_a_step = objective.n_networks * batch_size
     with (
-        team(module.architecture.widths, rows_a_step),
+        team(module.architecture.widths, objective.rows_a_step(batches.n_rows)),
         _progress(n_passes * steps_a_pass, verbose) as bar,
     ):
         for _ in range(n_passes):
-            order = permutation(state.seed, state.n_passes, len(X))[: steps_a_pass * batch_size]
+            order = permutation(state.seed, state.n_passes, len(X))
+            order = order[: steps_a_pass * batches.size].reshape(steps_a_pass, batches.size)
             state.n_passes += 1
-            for rows in _window_rows(order, batch_size, state.step, schedule.window):
-                batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
-                sums = steps.run(batches.view(-1, batch_size, X.shape[1]), state.step, bar.update)
-                n_steps = len(rows) // batch_size
+            most = batches.n_steps(X.shape[1])
+            for first, n_steps in _portions(steps_a_pass, state.step, schedule.window, most):
+                rows = batches.rows(order[first : first + n_steps].ravel(), state.step)
+                mini_batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
+                rates = schedule.rates(state.n_passes - 1, first, n_steps, steps_a_pass)
+                sums = steps.run(mini_batches, state.step, bar.update, rates)
                 if not (np.isfinite(sums[0]) and _is_finite(module)):
                     return _diverged(state, schedule)
                 state.step += n_steps
@@ -92,17 +97,19 @@ def run_passes(
     return state
 
 
-def _window_rows(
-    order: np.ndarray, batch_size: int, step: int, window: int
-) -> Iterator[np.ndarray]:
-    """The rows of a pass, up to the end of each window: windows may span passes."""
-    start = 0
-    while start < len(order):
-        n_steps = window - step % window
-        rows = order[start : start + n_steps * batch_size]
-        yield rows
-        start += len(rows)
-        step += len(rows) // batch_size
+def _portions(
+    steps_a_pass: int, step: int, window: int, most: int | None
+) -> Iterator[tuple[int, int]]:
+    """First step and number of steps of portions of a pass, up to the end of each window.
+
+    Windows may span passes; `step` is how many steps there were before this one.
+    """
+    first = 0
+    while first < steps_a_pass:
+        n_steps = min(window - (step + first) % window, steps_a_pass - first)
+        n_steps = min(n_steps, n_steps if most is None else most)
+        yield first, n_steps
+        first += n_steps
 
 
 def _close_window(
@@ -135,7 +142,7 @@ def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
     message = (
         f"The loss or the weights are not finite between steps {state.step} and "
         f"{state.step + schedule.window}; pre-training stops there. Try a smaller "
-        f"learning_rate_init than {schedule.learning_rate}, or standardise X."
+        f"learning_rate_init than {schedule.learning_rate_init}, or standardise X."
     )
     if state.best is None:
         raise ValueError(message)
@@ -144,13 +151,16 @@ def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
     return state
 
 
-def _adam(module: MLP, learning_rate: float, state: PretrainingState) -> torch.optim.Adam:
+def _adam(module: MLP, schedule: Schedule, state: PretrainingState) -> torch.optim.Adam:
     """Adam over a module, with the moments the last pass left."""
-    on_gpu = next(module.parameters()).device.type == "cuda"
+    device = next(module.parameters()).device
+    on_gpu = device.type == "cuda"
+    rate: Any = schedule.learning_rate_init
+    if on_gpu:
+        # A recorded step reads what may change from memory.
+        rate = torch.tensor(rate, device=device)
     # capturable: the count of steps is on the device too.
-    optimizer = torch.optim.Adam(
-        module.parameters(), lr=learning_rate, fused=True, capturable=on_gpu
-    )
+    optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True, capturable=on_gpu)
     for name, parameter in module.named_parameters():
         if name in state.moments:
             first, second = (torch.tensor(m).to(parameter.device) for m in state.moments[name])

@@ -1,10 +1,24 @@
-"""How long to pre-train, and in what portions."""
+"""How long to pre-train, in what portions, and which parameters to keep."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Schedule"]
+__all__ = ["KEEP", "LEARNING_RATES", "Schedule"]
+
+# Share of the learning rate that is left at the end of a half cosine: not 0, so that passes
+# beyond the last one still learn.
+_LEFT = 0.02
+
+# From the share of the passes that is done to a share of the learning rate.
+LEARNING_RATES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: _LEFT + (1.0 - _LEFT) * 0.5 * (1.0 + math.cos(math.pi * done)),
+}
+
+KEEP = ("best", "last")
 
 
 @dataclass(frozen=True)
@@ -13,20 +27,35 @@ class Schedule:
 
     Parameters
     ----------
-    learning_rate : float
+    learning_rate_init : float
         Of Adam, with its usual (0.9, 0.999) and no weight decay.
-    batch_size : int
-        Rows a step; at most the rows there are.
     window : int
         Steps over which the loss is averaged.
     tol : float or None
         Smallest improvement of the window mean that counts; None: never stop early.
     n_iter_no_change : int
         Windows without such an improvement after which to stop.
+    learning_rate : {"constant", "cosine"}, default="constant"
+        How the learning rate goes on from its initial value.
+    n_passes : int, default=1
+        Passes over which it does so.
+    keep : {"best", "last"}, default="best"
+        Which parameters are the result: those at the end of the window of the lowest loss, or
+        those after the last step.
     """
 
-    learning_rate: float
-    batch_size: int
+    learning_rate_init: float
     window: int
     tol: float | None
     n_iter_no_change: int
+    learning_rate: str = "constant"
+    n_passes: int = 1
+    keep: str = "best"
+
+    def rates(self, pass_number: int, first: int, n_steps: int, steps_a_pass: int) -> list[float]:
+        """Learning rates of steps of a pass, counted from 0 as the passes are."""
+        share = LEARNING_RATES[self.learning_rate]
+        done = (
+            (pass_number + (first + step) / steps_a_pass) / self.n_passes for step in range(n_steps)
+        )
+        return [self.learning_rate_init * share(min(part, 1.0)) for part in done]

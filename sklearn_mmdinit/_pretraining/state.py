@@ -39,9 +39,12 @@ class PretrainingState:
         means = (self.window_sum / (self.step % window)).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
-    def result(self) -> Theta0:
-        """Parameters at the end of the best window; the current ones before the first ends."""
-        return self.current if self.best is None else self.best
+    def result(self, keep: str = "best") -> Theta0:
+        """Parameters at the end of the best window; the current ones before the first ends.
+
+        Or the last ones, with ``keep="last"``.
+        """
+        return self.current if self.best is None or keep == "last" else self.best
 
 
 def initial_state(architecture: Architecture, init: str, seed: int) -> PretrainingState:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,9 +23,8 @@ class Objective(Protocol):
     def term_names(self) -> tuple[str, ...]:
         """Name of each term."""
 
-    @property
-    def n_networks(self) -> int:
-        """Networks that each mini-batch goes through."""
+    def rows_a_step(self, n_rows: int) -> int:
+        """Rows that go through a network in a step on a mini-batch of so many."""
 
     def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """Terms, a tensor of shape (len(term_names),)."""
@@ -58,7 +58,13 @@ class Steps:
         self._random = random
         self._sums = torch.zeros(len(objective.term_names), device=random.device)
 
-    def run(self, batches: torch.Tensor, first_step: int, advance: Callable[[], Any]) -> np.ndarray:
+    def run(
+        self,
+        batches: torch.Tensor,
+        first_step: int,
+        advance: Callable[[], Any],
+        rates: Iterable[float] | None = None,
+    ) -> np.ndarray:
         """Take one step a mini-batch.
 
         Parameters
@@ -69,6 +75,8 @@ class Steps:
             Number of the first step: the draws follow from it.
         advance : callable
             Called after each step.
+        rates : iterable of float, default=None
+            Learning rate of each step; None: the optimiser's own.
 
         Returns
         -------
@@ -77,11 +85,21 @@ class Steps:
         """
         with self._turn():
             self._sums.zero_()
-            for offset, batch in enumerate(batches):
+            for offset, (batch, rate) in enumerate(zip(batches, rates or repeat(None))):
                 self._random.at(first_step + offset)
+                if rate is not None:
+                    self._set_rate(rate)
                 self._take(batch)
                 advance()
             return self._sums.cpu().numpy().astype(np.float64)
+
+    def _set_rate(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            if isinstance(group["lr"], torch.Tensor):
+                # A recorded step reads the rate from the device's own memory.
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def _turn(self) -> AbstractContextManager[None]:
         """Where the steps of a run are to be taken."""

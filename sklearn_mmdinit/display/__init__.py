@@ -4,8 +4,14 @@ A display keeps its data; its ``plot`` draws them and sets ``ax_`` and ``figure_
 imported when a plot is drawn and not before.
 """
 
+from ._coherence import CoherenceDisplay
 from ._loss_curve import LossCurveDisplay
 from ._prediction_density import PredictionDensityDisplay
 from ._task_accuracy import TaskAccuracyDisplay
 
-__all__ = ["LossCurveDisplay", "PredictionDensityDisplay", "TaskAccuracyDisplay"]
+__all__ = [
+    "CoherenceDisplay",
+    "LossCurveDisplay",
+    "PredictionDensityDisplay",
+    "TaskAccuracyDisplay",
+]

@@ -1,0 +1,158 @@
+"""Coherence: which functions are to be near theta0, as parameters that can be searched."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_scalar
+
+from ._graph import ALGORITHMS, neighbor_graph
+from ._pretraining import check_choice, check_finite, check_positive
+
+__all__ = ["Coherence", "check_coherence", "coherence_of", "graph_of"]
+
+
+class Coherence(BaseEstimator):
+    r"""The fourth term of :class:`MMDInitializer`: near theta0 are functions smooth on the data.
+
+    The paper asks that any prediction be near theta0 for every single input. This term asks
+    that predictions of neighbouring inputs move together, and those of unrelated inputs apart,
+    when the last layer is perturbed. With C the correlation of these moves, exactly computed,
+    and :math:`i \to i^+` a random walk on the nearest-neighbour graph of the unlabelled rows,
+
+    .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
+
+    is added to the paper's loss with the weight :math:`\mu`. It is the spectral contrastive
+    loss [1]_ with walks in place of augmentations, and is not part of the paper.
+
+    Parameters
+    ----------
+    weight : float, default=16.0
+        :math:`\mu`.
+    separation : float, default=2.0
+        :math:`\rho`. Large: many, fine groups of inputs are told apart; small: few, coarse ones.
+    walk_length : float, default=10.0
+        Mean length of the walks, in edges, at least 1; lengths are geometric.
+    batch_size : int, default=256
+        Walks a step, at least 2; at most the rows there are. The first ``batch_size`` rows of
+        the initializer's own parameter go through the paper's terms as well.
+    n_neighbors : int, default=10
+        Edges of a row, to its nearest neighbours.
+    n_components : int, default=50
+        Principal components in which neighbours are searched; None: the features themselves.
+    graph : sparse matrix, transformer or None, default=None
+        A graph of your own in place of the search: a matrix of shape (n_samples, n_samples) of
+        similarities that are not negative, larger for closer rows, for the very rows given to
+        ``fit``; or a transformer whose ``fit_transform(X)`` gives one, such as
+        :class:`sklearn.neighbors.KNeighborsTransformer`, whose distances count as edges.
+    algorithm : {"auto", "exact", "approximate"}, default="auto"
+        The search: scikit-learn's exact one, or that of ``pynndescent`` (the extra
+        ``neighbors``); "auto" takes the latter where it is the cheaper one and is installed.
+    memory : None, str or joblib.Memory, default=None
+        Cache of graphs.
+    n_jobs : int, default=None
+        Jobs of the search, as joblib counts them.
+
+    See Also
+    --------
+    MMDInitializer : Takes it as ``coherence``.
+    sklearn_mmdinit.display.CoherenceDisplay : Draws C.
+
+    References
+    ----------
+    .. [1] J. Z. HaoChen, C. Wei, A. Gaidon and T. Ma, "Provable Guarantees for
+       Self-Supervised Deep Learning with Spectral Contrastive Loss", arXiv 2106.04156, 2021.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit import Coherence, MMDInitializer
+    >>> init = MMDInitializer(coherence=Coherence(walk_length=5.0))
+    >>> init.set_params(coherence__separation=3.0).coherence
+    Coherence(separation=3.0, walk_length=5.0)
+    """
+
+    def __init__(
+        self,
+        weight: float = 16.0,
+        *,
+        separation: float = 2.0,
+        walk_length: float = 10.0,
+        batch_size: int = 256,
+        n_neighbors: int = 10,
+        n_components: int | None = 50,
+        graph: Any = None,
+        algorithm: str = "auto",
+        memory: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.weight = weight
+        self.separation = separation
+        self.walk_length = walk_length
+        self.batch_size = batch_size
+        self.n_neighbors = n_neighbors
+        self.n_components = n_components
+        self.graph = graph
+        self.algorithm = algorithm
+        self.memory = memory
+        self.n_jobs = n_jobs
+
+
+def check_coherence(coherence: Coherence, hidden_layer_sizes: Any) -> None:
+    """Raise an error that names the first parameter that is not valid."""
+    check_finite(coherence, "weight", zero=False)
+    check_finite(coherence, "separation")
+    check_scalar(coherence.walk_length, "walk_length", Real, min_val=1)
+    if not math.isfinite(coherence.walk_length):
+        raise ValueError(f"walk_length must be finite, got {coherence.walk_length!r}")
+    check_scalar(coherence.batch_size, "batch_size", Integral, min_val=2)
+    check_positive(coherence, "n_neighbors")
+    if coherence.n_components is not None:
+        check_positive(coherence, "n_components")
+    check_choice("algorithm", coherence.algorithm, ALGORITHMS)
+    if np.size(hidden_layer_sizes) == 0:
+        raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
+
+
+def graph_of(coherence: Coherence, X: np.ndarray, seed: int, verbose: int) -> csr_array:
+    """The graph of rows X (n, n_features), of shape (n, n)."""
+    return neighbor_graph(
+        X,
+        n_neighbors=coherence.n_neighbors,
+        n_components=coherence.n_components,
+        graph=coherence.graph,
+        algorithm=coherence.algorithm,
+        n_jobs=coherence.n_jobs,
+        seed=seed,
+        memory=coherence.memory,
+        verbose=verbose,
+    )
+
+
+def coherence_of(value: Any, n_rows: int | None = None) -> Coherence | None:
+    """What the parameter ``coherence`` stands for.
+
+    Parameters
+    ----------
+    value : None, "auto" or Coherence
+        Of the parameter.
+    n_rows : int, default=None
+        Rows there are; "auto" asks for fewer neighbours where they are few.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    if value is None or isinstance(value, Coherence):
+        return value
+    if isinstance(value, str) and value == "auto":
+        default = Coherence()
+        if n_rows is not None and n_rows <= default.n_neighbors:
+            default.n_neighbors = max(n_rows - 1, 1)
+        return default
+    raise ValueError(f'coherence must be None, "auto" or a Coherence, got {value!r}')

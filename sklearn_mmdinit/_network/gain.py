@@ -1,0 +1,70 @@
+r"""Gain: larger hidden weights that compute the same function.
+
+With an activation that is positively homogeneous, :math:`a(c x) = c\, a(x)` for c > 0, a network
+computes the same when a hidden layer's weights are multiplied by c and the last layer's divided
+by it. Fine-tuning is not the same: Adam moves every weight by about its learning rate, whatever
+the weight's size. Larger weights stay nearer to what was learned, and larger activations let
+the last layer answer in fewer steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .activations import ACTIVATIONS
+from .architecture import Architecture
+from .theta0 import Theta0
+
+__all__ = ["has_gain", "with_gain"]
+
+
+def has_gain(architecture: Architecture) -> bool:
+    """Whether hidden weights can be scaled without changing the function.
+
+    Batch normalisation takes every scale out again.
+    """
+    return ACTIVATIONS[architecture.activation].homogeneous and not architecture.batch_norm
+
+
+def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
+    """Theta0 with the weights of its hidden layers scaled, and the same function.
+
+    Parameters
+    ----------
+    theta0 : Theta0
+        Of a network for which :func:`has_gain` holds, unless all factors are 1.
+    factors : sequence of float
+        What each hidden layer's weights are multiplied by, the first one first; above 0. A
+        layer's biases get the product of its own factor and those before it, and the last
+        layer's weights are divided by the product of all.
+
+    Returns
+    -------
+    Theta0
+        `theta0` itself where all factors are 1.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit import Architecture, Theta0
+    >>> architecture = Architecture(n_features=1, hidden_layer_sizes=(1,), n_classes=2)
+    >>> shapes = architecture.array_shapes()
+    >>> theta0 = Theta0(architecture, {name: np.ones(shapes[name]) for name in shapes})
+    >>> [weights.tolist() for weights in with_gain(theta0, [4.0]).coefs]
+    [[[4.0]], [[0.25, 0.25]]]
+    """
+    if all(factor == 1.0 for factor in factors):
+        return theta0
+    arrays = dict(theta0.arrays)
+    total = 1.0
+    for layer, factor in enumerate(factors):
+        total *= factor
+        _scale(arrays, f"linears.{layer}.weight", factor)
+        _scale(arrays, f"linears.{layer}.bias", total)
+    _scale(arrays, f"linears.{len(factors)}.weight", 1.0 / total)
+    return Theta0(theta0.architecture, arrays)
+
+
+def _scale(arrays: dict[str, np.ndarray], name: str, factor: float) -> None:
+    arrays[name] = (arrays[name] * factor).astype(arrays[name].dtype)

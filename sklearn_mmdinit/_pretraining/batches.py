@@ -1,0 +1,108 @@
+"""Which rows a step looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from .._compute import walk_generator
+from .._graph import Walk
+
+__all__ = ["Batches", "RowBatches", "WalkBatches"]
+
+# Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
+_NUMBERS_AT_A_TIME = 1 << 24
+
+
+class Batches(Protocol):
+    """How the order of a pass becomes the mini-batches of its steps."""
+
+    @property
+    def size(self) -> int:
+        """Rows of the order a step."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of a mini-batch."""
+
+    def n_steps(self, n_features: int) -> int | None:
+        """Steps whose mini-batches may be gathered at a time; None: any number."""
+
+    def rows(self, order: np.ndarray, first_step: int) -> np.ndarray:
+        """Numbers (n_steps, n_rows) of the rows of each mini-batch.
+
+        Parameters
+        ----------
+        order : ndarray of int of shape (n_steps * size,)
+            The next rows of a pass.
+        first_step : int
+            Number of the first step: draws follow from it.
+        """
+
+
+@dataclass(frozen=True)
+class RowBatches:
+    """Mini-batches of the rows themselves, each row once a pass.
+
+    Parameters
+    ----------
+    size : int
+        Rows a step.
+    """
+
+    size: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of a mini-batch."""
+        return self.size
+
+    def n_steps(self, n_features: int) -> int | None:
+        """Any number: windows are short."""
+        return None
+
+    def rows(self, order: np.ndarray, first_step: int) -> np.ndarray:
+        """Numbers (n_steps, size) of the rows of each mini-batch."""
+        return order.reshape(-1, self.size)
+
+
+@dataclass(frozen=True)
+class WalkBatches:
+    """Mini-batches of the starts of random walks, each row once a pass, and then their ends.
+
+    Parameters
+    ----------
+    size : int
+        Walks a step.
+    walk : Walk
+        The graph they go along.
+    mean_length : float
+        Mean number of edges of a walk.
+    seed : int
+        The walks of a step follow from it and the step's number.
+    """
+
+    size: int
+    walk: Walk
+    mean_length: float
+    seed: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of a mini-batch."""
+        return 2 * self.size
+
+    def n_steps(self, n_features: int) -> int | None:
+        """As many as take little memory."""
+        return max(_NUMBERS_AT_A_TIME // (self.n_rows * n_features), 1)
+
+    def rows(self, order: np.ndarray, first_step: int) -> np.ndarray:
+        """Numbers (n_steps, 2 size) of the rows of each mini-batch, the starts first."""
+        starts = order.reshape(-1, self.size)
+        ends = [
+            self.walk.ends(own, self.mean_length, walk_generator(self.seed, first_step + offset))
+            for offset, own in enumerate(starts)
+        ]
+        return np.concatenate([starts, np.stack(ends)], axis=1)

@@ -1,0 +1,243 @@
+"""What the coherence kernel looks like: which inputs' predictions move together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import eigh, qr, svd
+from sklearn.utils import check_random_state
+
+from ..diagnostics import coherence_kernel
+from ._drawing import new_axes, pyplot
+
+__all__ = ["CoherenceDisplay"]
+
+Array = np.ndarray[Any, Any]
+
+# Groups that the order of a heat map is made of, at most.
+_MOST_GROUPS = 10
+
+
+def _checked_kernel(kernel: ArrayLike) -> Array:
+    C = np.asarray(kernel, dtype=np.float64)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or len(C) < 2:
+        raise ValueError(f"kernel must have shape (n, n) with n of 2 or more, got {C.shape}")
+    if not np.isfinite(C).all() or not np.allclose(C, C.T, atol=1e-4):
+        raise ValueError("kernel must be symmetric and finite")
+    return C
+
+
+def _checked_images(images: ArrayLike | None, n: int) -> Array | None:
+    if images is None:
+        return None
+    array = np.asarray(images)
+    if array.ndim != 3 or len(array) != n:
+        raise ValueError(
+            f"images must have shape (n, height, width) with the kernel's n = {n}, "
+            f"got {array.shape}"
+        )
+    return array
+
+
+class CoherenceDisplay:
+    """The kernel C of some inputs: as images beside their nearest and farthest, or as a heat map.
+
+    C is the correlation of what perturbations of the last layer add to a logit: inputs of a
+    large C get their labels together. Create it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    kernel : array-like of shape (n, n)
+        C of the inputs, as :func:`sklearn_mmdinit.diagnostics.coherence_kernel` gives it.
+    images : array-like of shape (n, height, width), default=None
+        The inputs as images; None draws a heat map.
+    anchors : sequence of int, default=(0, 1, 2, 3)
+        Inputs whose row of C is shown, as images.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        What was drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit.display import CoherenceDisplay
+    >>> kernel = np.eye(4) + np.eye(4)[[2, 3, 0, 1]]  # 0 with 2, and 1 with 3
+    >>> order = CoherenceDisplay(kernel).order()
+    >>> sorted(order[:2].tolist()) in ([0, 2], [1, 3])
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: ArrayLike,
+        images: ArrayLike | None = None,
+        anchors: Sequence[int] = (0, 1, 2, 3),
+    ) -> None:
+        self.kernel = kernel
+        self.images = images
+        self.anchors = anchors
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        image_shape: tuple[int, int] | None = None,
+        n_anchors: int = 4,
+        n_shown: int = 6,
+        random_state: Any = None,
+        ax: Any = None,
+    ) -> CoherenceDisplay:
+        """Draw C at the theta0 of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : initializer, MLPClassifier or Theta0
+            Whose theta0 is looked at.
+        X : array-like of shape (n_samples, n_features)
+            Inputs, some hundred.
+        image_shape : tuple of int, default=None
+            Height and width of a row of X as an image; None draws a heat map.
+        n_anchors : int, default=4
+            Inputs, drawn at random, whose row of C is shown, as images.
+        n_shown : int, default=6
+            The nearest and the farthest inputs shown beside an anchor, so many of each.
+        random_state : int, RandomState instance or None, default=None
+            Of the anchors.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        CoherenceDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If X does not fit theta0, or rows of X are no images of that shape.
+        ImportError
+            If matplotlib is not installed.
+        """
+        rows = np.asarray(X)
+        images = None
+        if image_shape is not None:
+            if rows.ndim != 2 or rows.shape[1] != np.prod(image_shape):
+                raise ValueError(
+                    f"image_shape={image_shape!r} does not fit X of shape {rows.shape}"
+                )
+            images = rows.reshape(len(rows), *image_shape)
+        kernel = coherence_kernel(estimator, rows)
+        random = check_random_state(random_state)
+        anchors = random.choice(len(rows), size=min(n_anchors, len(rows)), replace=False)
+        return cls(kernel, images, anchors.tolist()).plot(ax=ax, n_shown=n_shown)
+
+    def order(self) -> Array:
+        """The inputs in groups that the leading eigenvectors of C tell apart.
+
+        Eigenvectors of the centred kernel span the groups; a pivoted QR picks an input that
+        stands for each one (Damle, Minden & Ying, 2019). Within a group the most typical
+        inputs come first.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            A permutation of the inputs.
+        """
+        C = _checked_kernel(self.kernel)
+        n = len(C)
+        centred = C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()
+        k = min(_MOST_GROUPS, n - 1)
+        _, V = eigh(centred, subset_by_index=(n - k, n - 1))
+        _, _, pivots = qr(V.T, pivoting=True, mode="economic")
+        left, _, right = svd(V[pivots[:k]].T)
+        strength = np.abs(V @ left @ right)
+        group = strength.argmax(axis=1)
+        return np.lexsort((-strength.max(axis=1), group))
+
+    def plot(self, ax: Any = None, *, n_shown: int = 6) -> CoherenceDisplay:
+        """Draw the anchors beside their nearest and farthest images, or the heat map.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        n_shown : int, default=6
+            The nearest and the farthest inputs shown beside an anchor, so many of each.
+
+        Returns
+        -------
+        CoherenceDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If the kernel, the images or the anchors do not fit together.
+        ImportError
+            If matplotlib is not installed.
+        """
+        C = _checked_kernel(self.kernel)
+        images = _checked_images(self.images, len(C))
+        if images is None:
+            self.ax_ = new_axes(ax)
+            self.figure_ = self.ax_.figure
+            order = self.order()
+            drawn = self.ax_.imshow(C[np.ix_(order, order)], vmin=0.0, vmax=1.0, cmap="magma")
+            self.figure_.colorbar(drawn, ax=self.ax_, label="C")
+            self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
+            return self
+        wrong = [anchor for anchor in self.anchors if not 0 <= anchor < len(C)]
+        if wrong or not self.anchors:
+            raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {self.anchors}")
+        n_shown = min(n_shown, (len(C) - 1) // 2)
+        if ax is None:
+            size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(self.anchors) + 0.4)
+            ax = pyplot().subplots(figsize=size, layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
+        self._draw_images(C, images, n_shown)
+        return self
+
+    def _draw_images(self, C: Array, images: Array, n_shown: int) -> None:
+        """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
+        height, width = images.shape[1:]
+        low, high = float(images.min()), float(images.max())
+        # Room for a gap after the anchor, one before the farthest, and C under each image.
+        gap, line = 0.5 * width, 0.35 * height
+        for row, anchor in enumerate(self.anchors):
+            others = np.argsort(-C[anchor], kind="stable")
+            others = others[others != anchor]
+            shown = [anchor, *others[:n_shown], *others[len(others) - n_shown :]]
+            for place, index in enumerate(shown):
+                left = place * width * 1.08 + gap * ((place > 0) + (place > n_shown))
+                top = row * (height + line)
+                self.ax_.imshow(
+                    images[index],
+                    cmap="gray_r",
+                    vmin=low,
+                    vmax=high,
+                    extent=(left, left + width, top + height, top),
+                )
+                if place:
+                    self.ax_.text(
+                        left + width / 2,
+                        top + height,
+                        f"{C[anchor, index]:.2f}",
+                        ha="center",
+                        va="top",
+                        fontsize="small",
+                    )
+        right = (2 * n_shown + 1) * width * 1.08 + 2 * gap
+        self.ax_.set_xlim(-0.1 * width, right)
+        self.ax_.set_ylim(len(self.anchors) * (height + line), -0.1 * height)
+        self.ax_.set_aspect("equal")
+        self.ax_.set_axis_off()
+        self.ax_.set_title("input, its nearest and its farthest, with C")
