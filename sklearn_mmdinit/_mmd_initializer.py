@@ -279,16 +279,16 @@ class MMDInitializer(BaseInitializer):
         return resolved
 
     def _objective(self) -> Objective:
-        coherence = coherence_of(self.coherence)
+        coherence, own = coherence_of(self.coherence), self._resolved()
         paper = None
         if self._has_paper_terms():
             paper = MMDObjective(
-                Perturbation(self.n_perturbations, self.perturbation_scale, self.sampler),
-                n_uniform_samples=self.n_uniform_samples or self.n_perturbations,
+                Perturbation(own.n_perturbations, self.perturbation_scale, self.sampler),
+                n_uniform_samples=self.n_uniform_samples or own.n_perturbations,
                 degeneracy_weight=self.degeneracy_weight,
                 detachment_weight=self.detachment_weight,
                 estimator=self.mmd_estimator,
-                reference=self.reference,
+                reference=own.reference,
                 workspace=Workspace(),
                 uniformity_weight=self.uniformity_weight,
             )

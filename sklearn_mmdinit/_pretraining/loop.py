@@ -156,8 +156,8 @@ def _adam(module: MLP, schedule: Schedule, state: PretrainingState) -> torch.opt
     device = next(module.parameters()).device
     on_gpu = device.type == "cuda"
     rate: Any = schedule.learning_rate_init
-    if on_gpu:
-        # A recorded step reads what may change from memory.
+    if on_gpu and schedule.learning_rate != "constant":
+        # A recorded step reads from memory what may change.
         rate = torch.tensor(rate, device=device)
     # capturable: the count of steps is on the device too.
     optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True, capturable=on_gpu)

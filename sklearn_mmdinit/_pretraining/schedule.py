@@ -12,9 +12,9 @@ __all__ = ["KEEP", "LEARNING_RATES", "Schedule"]
 # beyond the last one still learn.
 _LEFT = 0.02
 
-# From the share of the passes that is done to a share of the learning rate.
-LEARNING_RATES: dict[str, Callable[[float], float]] = {
-    "constant": lambda done: 1.0,
+# From the share of the passes that is done to a share of the learning rate; None: always 1.
+LEARNING_RATES: dict[str, Callable[[float], float] | None] = {
+    "constant": None,
     "cosine": lambda done: _LEFT + (1.0 - _LEFT) * 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 
@@ -52,9 +52,13 @@ class Schedule:
     n_passes: int = 1
     keep: str = "best"
 
-    def rates(self, pass_number: int, first: int, n_steps: int, steps_a_pass: int) -> list[float]:
-        """Learning rates of steps of a pass, counted from 0 as the passes are."""
+    def rates(
+        self, pass_number: int, first: int, n_steps: int, steps_a_pass: int
+    ) -> list[float] | None:
+        """Learning rates of steps of a pass, counted from 0 as the passes are; None: no change."""
         share = LEARNING_RATES[self.learning_rate]
+        if share is None:
+            return None
         done = (
             (pass_number + (first + step) / steps_a_pass) / self.n_passes for step in range(n_steps)
         )

@@ -1,0 +1,251 @@
+"""MMDInitializer with coherence: what it learns, and the same life as without."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit.diagnostics import coherence_kernel
+
+TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, y = make_blobs(240, n_features=6, centers=4, cluster_std=1.0, random_state=3)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def X(blobs):
+    return blobs[0]
+
+
+def small(coherence="auto", **params):
+    if coherence == "auto":
+        coherence = Coherence(batch_size=40, n_neighbors=5, separation=1.0)
+    params = {"n_perturbations": 8, "max_iter": 3, "window": 4, "random_state": 0} | params
+    return MMDInitializer((16, 12), coherence=coherence, **params)
+
+
+def assert_same(first, second):
+    for name, array in first.theta0_.arrays.items():
+        np.testing.assert_array_equal(array, second.theta0_.arrays[name], err_msg=name)
+    assert first.history_ == second.history_
+
+
+def test_inputs_of_a_cluster_move_together_and_others_apart(blobs):
+    X, y = blobs
+    init = small(max_iter=60).fit(X)
+    C = coherence_kernel(init, X)
+    same = y[:, None] == y
+    np.fill_diagonal(same, False)
+    off = ~same & ~np.eye(len(y), dtype=bool)
+    fresh = coherence_kernel(small(max_iter=0).fit(X), X)
+    assert C[same].mean() > 0.8
+    assert C[off].mean() < 0.4 < fresh[off].mean()
+    assert init.history_[-1]["coherence"] < 0.6 * init.history_[0]["coherence"]
+
+
+def test_few_labels_are_enough_then(blobs):
+    X, y = blobs
+    init = small(max_iter=60, output="hidden").fit(X)
+    one_of_each = [int(np.flatnonzero(y == label)[0]) for label in range(4)]
+    pipeline = make_pipeline(init, Normalizer(), LogisticRegression(C=100.0))
+    pipeline[-1].fit(pipeline[:-1].transform(X[one_of_each]), y[one_of_each])
+    assert pipeline[-1].score(pipeline[:-1].transform(X), y) > 0.95
+    clf = MLPClassifier(warm_start_from=init, random_state=0, validation_split=None, max_iter=20)
+    binary = y % 2
+    assert clf.fit(X[one_of_each], binary[one_of_each]).score(X, binary) > 0.95
+
+
+def test_history_and_its_loss_know_the_term(X):
+    init = small(degeneracy_weight=0.3, detachment_weight=2.0, uniformity_weight=0.5).fit(X)
+    for record in init.history_:
+        assert tuple(record) == ("step", *TERMS)
+        expected = 0.5 * record["uniformity"] + 0.3 * record["degeneracy"]
+        expected += 2.0 * record["detachment"] + 16.0 * record["coherence"]
+        assert record["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_the_papers_terms_it_is_alone(X):
+    none = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0}
+    init = small(**none).fit(X)
+    assert tuple(init.history_[0]) == ("step", "loss", "coherence")
+    with pytest.raises(ValueError, match="must be above 0 where there is no coherence"):
+        small(coherence=None, **none).fit(X)
+
+
+@pytest.mark.parametrize("params", [{}, {"batch_norm": True}, {"n_classes": 3}, {"keep": "best"}])
+def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
+    whole, passes = small(**params).fit(X), small(**params)
+    for _ in range(whole.max_iter):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+    assert_same(passes, whole)
+    assert passes.gain_ == whole.gain_
+
+
+def test_the_graph_is_not_pickled(X):
+    init = small().fit(X)
+    assert not any("walk" in name for name in pickle.loads(pickle.dumps(init)).__dict__)
+
+
+def test_random_state_decides_all(X):
+    assert_same(small().fit(X), small().fit(X))
+    other = small(random_state=1).fit(X)
+    assert (other.coefs_[0] != small().fit(X).coefs_[0]).any()
+
+
+def test_rows_are_gathered_from_a_memory_map(X, tmp_path):
+    X = X.astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert_same(small().fit(mapped), small().fit(X))
+
+
+def test_score_is_minus_the_loss_and_a_function(X):
+    init = small(max_iter=20).fit(X)
+    assert init.score(X) == init.score(X)
+    assert init.score(X) > small(max_iter=0).fit(X).score(X)
+    # The gain is no part of the loss.
+    assert init.score(X) == pytest.approx(clone(init).set_params(gain=1).fit(X).score(X), rel=1e-4)
+    assert init.score(X[:100]) != init.score(X)
+
+
+def test_score_of_fewer_rows_than_neighbours_names_both():
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    with pytest.raises(ValueError, match=r"n_neighbors=5.*4"):
+        small().fit(X).score(X[:4])
+
+
+def test_a_graph_of_ones_own(X):
+    own = csr_array(KNeighborsTransformer(n_neighbors=5, mode="connectivity").fit_transform(X))
+    init = small(Coherence(batch_size=40, graph=own)).fit(X)
+    transformer = KNeighborsTransformer(n_neighbors=5, mode="connectivity")
+    assert_same(init, small(Coherence(batch_size=40, graph=transformer)).fit(X))
+    with pytest.raises(ValueError, match=r"240.*100|100.*240"):
+        init.score(X[:100])
+
+
+def test_graphs_are_kept_in_memory(X, tmp_path, monkeypatch):
+    memory = joblib.Memory(tmp_path, verbose=0)
+    coherence = Coherence(batch_size=40, n_neighbors=5, memory=memory)
+    first = small(coherence).fit(X)
+
+    def searched(*args, **kwargs):
+        raise AssertionError("the graph was kept")
+
+    monkeypatch.setattr("sklearn_mmdinit._graph.graph.nearest_neighbors", searched)
+    assert_same(small(coherence).fit(X), first)
+
+
+def test_auto_parameters_are_the_papers_without_it_and_others_with_it():
+    plain = MMDInitializer()._resolved(60_000)
+    assert (plain.n_perturbations, plain.learning_rate_init, plain.max_iter) == (256, 2e-4, 5)
+    assert (plain.learning_rate, plain.keep, plain.reference) == ("constant", "best", "sampled")
+    auto = MMDInitializer(coherence="auto")._resolved(60_000)
+    assert (auto.learning_rate, auto.keep, auto.reference) == ("cosine", "last", "closed_form")
+    assert MMDInitializer(coherence="auto", n_classes=3)._resolved().reference == "sampled"
+    # About as many steps for fewer rows.
+    n_steps = [MMDInitializer(coherence="auto")._resolved(n).max_iter * (n // 256) for n in
+               (600, 6_000, 60_000)]
+    assert max(n_steps) < 1.12 * min(n_steps)
+    given = MMDInitializer(coherence="auto", max_iter=2, keep="best")._resolved(60_000)
+    assert (given.max_iter, given.keep) == (2, "best")
+
+
+def test_what_auto_stood_for_is_told(X):
+    init = small(max_iter="auto", n_perturbations="auto")
+    expected = init._resolved(len(X))
+    init.set_params(max_iter=1).fit(X)
+    assert init.auto_params_["n_perturbations"] == expected.n_perturbations
+    assert "max_iter" not in init.auto_params_
+    assert init.get_params()["n_perturbations"] == "auto"
+    assert MMDInitializer((4,), max_iter=0).fit(X).auto_params_["learning_rate_init"] == 2e-4
+
+
+def test_last_and_best_are_what_they_say(X):
+    last, best = small(keep="last", gain=1).fit(X), small(keep="best", gain=1).fit(X)
+    assert last.history_ == best.history_
+    for name, array in last._state.current.arrays.items():
+        np.testing.assert_array_equal(last.theta0_.arrays[name], array)
+        np.testing.assert_array_equal(best.theta0_.arrays[name], best._state.best.arrays[name])
+
+
+@pytest.mark.parametrize("gain", [3.0, (2.0, 5.0)])
+def test_a_gain_changes_the_size_of_activations_alone(gain, X):
+    plain, scaled = small(gain=1).fit(X), small(gain=gain, output="hidden").fit(X)
+    assert scaled.gain_ == tuple(np.broadcast_to(gain, 2))
+    hidden = plain.set_params(output="hidden").transform(X)
+    np.testing.assert_allclose(scaled.transform(X), hidden * np.prod(scaled.gain_), rtol=1e-4)
+    np.testing.assert_allclose(coherence_kernel(scaled, X), coherence_kernel(plain, X), atol=1e-5)
+
+
+def test_gain_is_one_without_coherence_and_chosen_with_it(X):
+    assert small(coherence=None).fit(X).gain_ == (1.0, 1.0)
+    assert small().fit(X).gain_[0] > 1.0
+    assert small(activation="tanh").fit(X).gain_ == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"coherence": 3}, "coherence must be None"),
+        ({"coherence": "on"}, "coherence must be None"),
+        ({"coherence": Coherence(weight=0)}, "weight"),
+        ({"coherence": Coherence(separation=-1)}, "separation"),
+        ({"coherence": Coherence(separation=np.nan)}, "separation"),
+        ({"coherence": Coherence(walk_length=0.5)}, "walk_length"),
+        ({"coherence": Coherence(walk_length=np.inf)}, "walk_length"),
+        ({"coherence": Coherence(batch_size=1)}, "batch_size"),
+        ({"coherence": Coherence(n_neighbors=0)}, "n_neighbors"),
+        ({"coherence": Coherence(n_neighbors=1000)}, r"n_neighbors=1000.*240"),
+        ({"coherence": Coherence(n_components=0)}, "n_components"),
+        ({"coherence": Coherence(algorithm="ball")}, "algorithm"),
+        ({"learning_rate": "falling"}, "learning_rate"),
+        ({"keep": "first"}, "keep"),
+        ({"gain": 0}, "gain must be"),
+        ({"gain": "big"}, "gain must be"),
+        ({"gain": (1.0, 2.0, 3.0)}, "2 hidden layers"),
+        ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
+        ({"gain": 2.0, "batch_norm": True}, "would change the function"),
+    ],
+)
+def test_bad_values_are_named(params, match, X):
+    with pytest.raises(ValueError, match=match):
+        small(**params).fit(X)
+
+
+def test_few_rows_have_fewer_neighbours_with_auto():
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=2).fit(X)
+    assert len(init.history_) == 1
+
+
+def test_parameters_of_the_graph_and_the_term_can_be_searched(X):
+    search = GridSearchCV(
+        small(), {"coherence__walk_length": [1.0, 4.0], "coherence__separation": [1.0]}, cv=2
+    ).fit(X)
+    assert search.best_params_["coherence__walk_length"] in (1.0, 4.0)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    nested = MLPClassifier(warm_start_from=small())
+    nested.set_params(warm_start_from__coherence__walk_length=7.0)
+    assert nested.warm_start_from.coherence.walk_length == 7.0
+
+
+def test_it_is_an_ordinary_step_before_any_classifier(blobs):
+    X, y = blobs
+    pipeline = make_pipeline(
+        small(output="hidden"), Normalizer(), LogisticRegression(C=100.0, max_iter=1000)
+    )
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
