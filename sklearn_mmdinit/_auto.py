@@ -22,7 +22,7 @@ PAPER: dict[str, Any] = {
 # Measured by benchmarks/coherence.py, on other tasks than those that are reported.
 COHERENT: dict[str, Any] = {
     "n_perturbations": 32,
-    "learning_rate_init": 1e-3,
+    "learning_rate_init": 4e-3,
     "learning_rate": "cosine",
     "keep": "last",
 }

@@ -36,7 +36,7 @@ class Coherence(BaseEstimator):
         :math:`\mu`.
     separation : float, default=2.0
         :math:`\rho`. Large: many, fine groups of inputs are told apart; small: few, coarse ones.
-    walk_length : float, default=10.0
+    walk_length : float, default=20.0
         Mean length of the walks, in edges, at least 1; lengths are geometric.
     batch_size : int, default=256
         Walks a step, at least 2; at most the rows there are. The first ``batch_size`` rows of
@@ -45,11 +45,15 @@ class Coherence(BaseEstimator):
         Edges of a row, to its nearest neighbours.
     n_components : int, default=50
         Principal components in which neighbours are searched; None: the features themselves.
+    shared_neighbor_power : float, default=2.0
+        An edge weighs one plus the number of neighbours that the two rows share, to this
+        power: walks avoid bridges between dense regions. 0: all edges alike.
     graph : sparse matrix, transformer or None, default=None
         A graph of your own in place of the search: a matrix of shape (n_samples, n_samples) of
         similarities that are not negative, larger for closer rows, for the very rows given to
         ``fit``; or a transformer whose ``fit_transform(X)`` gives one, such as
-        :class:`sklearn.neighbors.KNeighborsTransformer`, whose distances count as edges.
+        :class:`sklearn.neighbors.KNeighborsTransformer`, whose distances count as edges. A
+        matrix's weights are taken as they are.
     algorithm : {"auto", "exact", "approximate"}, default="auto"
         The search: scikit-learn's exact one, or that of ``pynndescent`` (the extra
         ``neighbors``); "auto" takes the latter where it is the cheaper one and is installed.
@@ -81,10 +85,11 @@ class Coherence(BaseEstimator):
         weight: float = 16.0,
         *,
         separation: float = 2.0,
-        walk_length: float = 10.0,
+        walk_length: float = 20.0,
         batch_size: int = 256,
         n_neighbors: int = 10,
         n_components: int | None = 50,
+        shared_neighbor_power: float = 2.0,
         graph: Any = None,
         algorithm: str = "auto",
         memory: Any = None,
@@ -96,6 +101,7 @@ class Coherence(BaseEstimator):
         self.batch_size = batch_size
         self.n_neighbors = n_neighbors
         self.n_components = n_components
+        self.shared_neighbor_power = shared_neighbor_power
         self.graph = graph
         self.algorithm = algorithm
         self.memory = memory
@@ -105,7 +111,7 @@ class Coherence(BaseEstimator):
 def check_coherence(coherence: Coherence, hidden_layer_sizes: Any) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_finite(coherence, "weight", zero=False)
-    check_finite(coherence, "separation")
+    check_finite(coherence, "separation", "shared_neighbor_power")
     check_scalar(coherence.walk_length, "walk_length", Real, min_val=1)
     if not math.isfinite(coherence.walk_length):
         raise ValueError(f"walk_length must be finite, got {coherence.walk_length!r}")
@@ -124,6 +130,7 @@ def graph_of(coherence: Coherence, X: np.ndarray, seed: int, verbose: int) -> cs
         X,
         n_neighbors=coherence.n_neighbors,
         n_components=coherence.n_components,
+        shared_neighbor_power=coherence.shared_neighbor_power,
         graph=coherence.graph,
         algorithm=coherence.algorithm,
         n_jobs=coherence.n_jobs,

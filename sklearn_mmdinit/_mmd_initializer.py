@@ -99,7 +99,7 @@ class MMDInitializer(BaseInitializer):
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
         one for each layer.
     learning_rate_init : float, default="auto"
-        Of Adam. "auto": 0.0002; with coherence 0.001.
+        Of Adam. "auto": 0.0002; with coherence 0.004.
     learning_rate : {"auto", "constant", "cosine"}, default="auto"
         Constant, or falling to 2 % along a half cosine over ``max_iter`` passes. "auto":
         "constant"; with coherence "cosine".

@@ -1,0 +1,44 @@
+"""Edges weighed by shared neighbours."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from sklearn_mmdinit._graph import shared
+from sklearn_mmdinit._graph.shared import weighed_by_shared_neighbors
+
+
+def random_graph(n=60, seed=0):
+    edges = np.random.default_rng(seed).random((n, n)) < 0.1
+    np.fill_diagonal(edges, False)
+    return edges
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_weights_are_those_counted_one_by_one(power, seed):
+    edges = random_graph(seed=seed)
+    weighed = weighed_by_shared_neighbors(csr_array(edges.astype(float)), power).toarray()
+    for i, j in np.ndindex(edges.shape):
+        expected = (1 + (edges[i] & edges[j]).sum()) ** power if edges[i, j] else 0.0
+        assert weighed[i, j] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_power_of_zero_makes_all_edges_alike():
+    graph = csr_array(random_graph() * 7.0)
+    assert set(weighed_by_shared_neighbors(graph, 0.0).data) == {1.0}
+
+
+def test_blocks_change_nothing(monkeypatch):
+    graph = csr_array(random_graph().astype(float))
+    whole = weighed_by_shared_neighbors(graph, 2.0)
+    monkeypatch.setattr(shared, "_ROWS_AT_A_TIME", 7)
+    assert (weighed_by_shared_neighbors(graph, 2.0) != whole).nnz == 0
+
+
+def test_a_bridge_weighs_less_than_the_edges_of_the_groups_it_joins():
+    groups = np.kron(np.eye(2), np.ones((5, 5))) - np.eye(10)
+    groups[4, 5] = groups[5, 4] = 1
+    weighed = weighed_by_shared_neighbors(csr_array(groups), 2.0).toarray()
+    assert weighed[4, 5] == 1
+    assert (weighed[:5, :5][groups[:5, :5] > 0] >= 16).all()
