@@ -1,0 +1,145 @@
+"""Claim: exact neighbour search is the cheaper one up to about 100,000 rows, pynndescent beyond.
+
+For several numbers of rows, all in one run on one machine: seconds of the exact search and of
+the approximate one for 10 neighbours in the first 50 principal components, and which part of
+the true neighbours the approximate one finds. Beyond 60,000 rows the exact time is that of some
+of the queries, times how many more there are: it is the same work for each. numba compiles
+the approximate search anew in each process: that stands beside, from a search of 500 rows.
+``load_average`` says how busy the machine was at the beginning: other programs lengthen it all.
+
+More rows than MNIST has are its images over again, each with noise of its own.
+
+Run it (about 8 minutes on two cores, or 2 with ``--quick``, which stops at 60,000 rows)::
+
+    pip install 'sklearn_mmdinit[neighbors]'
+    python benchmarks/neighbors.py
+    python benchmarks/neighbors.py --rows mnist.npy
+
+It prints the figures and writes them to ``neighbors.json`` in the output folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import fetch_openml
+
+from sklearn_mmdinit._graph.distinct import distinct_rows
+from sklearn_mmdinit._graph.projection import principal_components
+from sklearn_mmdinit._graph.search import approximate, exact_neighbors
+
+__all__ = ["main"]
+
+HERE = Path(__file__).resolve().parent
+N_NEIGHBORS, N_COMPONENTS = 10, 50
+QUICK = (20_000, 60_000)
+FULL = (*QUICK, 100_000, 200_000, 1_000_000)
+ALL_QUERIES_UP_TO = 60_000
+QUERIES = 4096
+NOISE = 0.5  # standard deviation; that of a pixel over all images is 1
+
+
+def mnist() -> np.ndarray:
+    """MNIST's training images, standardised by one mean and deviation, (60000, 784) float32."""
+    X = fetch_openml("mnist_784", as_frame=False, parser="liac-arff").data[:60_000]
+    return ((X - X.mean()) / X.std()).astype(np.float32)
+
+
+def repeated(X: np.ndarray, n: int, folder: Path) -> np.ndarray:
+    """`n` rows, those beyond the first pass with noise, as a memory map."""
+    shape = (n, X.shape[1])
+    rows = np.lib.format.open_memmap(folder / f"{n}.npy", mode="w+", dtype=X.dtype, shape=shape)
+    rng = np.random.default_rng(0)
+    for start in range(0, n, 10_000):
+        block = np.arange(start, min(start + 10_000, n))
+        rows[block] = X[block % len(X)]
+        noisy = block[block >= len(X)]
+        noise = rng.standard_normal((noisy.size, X.shape[1]), dtype=np.float32)
+        rows[noisy] += NOISE * noise
+    return rows
+
+
+def seconds(call: Any, *arguments: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    answer = call(*arguments)
+    return time.perf_counter() - start, answer
+
+
+def measure(rows: np.ndarray) -> dict[str, Any]:
+    """Both searches on the same points, and what comes before them."""
+    n = len(rows)
+    finding, _ = seconds(distinct_rows, rows)
+    projecting, points = seconds(principal_components, rows, N_COMPONENTS)
+    if n <= ALL_QUERIES_UP_TO:
+        queries = np.arange(n)
+    else:
+        queries = np.sort(np.random.default_rng(1).choice(n, QUERIES, replace=False))
+    searching, nearest = seconds(exact_neighbors, points, queries, N_NEIGHBORS)
+    approximating, found = seconds(approximate, points, N_NEIGHBORS, None, 0, 0)
+    right = (found[queries][:, :, None] == nearest[:, None, :]).any(axis=1)
+    return {
+        "rows": n,
+        "distinct_rows_seconds": round(finding, 2),
+        "projection_seconds": round(projecting, 2),
+        "exact_seconds": round(searching * n / queries.size, 1),
+        "exact_queries_timed": queries.size,
+        "approximate_seconds": round(approximating, 1),
+        "approximate_recall": round(float(right.mean()), 4),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    try:
+        cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        cpu = ""
+    names = [line.split(":", 1)[1].strip() for line in cpu.splitlines() if "model name" in line]
+    packages = ("numpy", "scikit-learn", "pynndescent", "numba", "llvmlite")
+    return {
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in packages}},
+        "hardware": {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count()},
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="20,000 and 60,000 rows only")
+    parser.add_argument("--rows", type=Path, help="a .npy file of rows in place of MNIST")
+    parser.add_argument("--output", type=Path, default=HERE / "output", help="a folder")
+    options = parser.parse_args(arguments)
+    X = mnist() if options.rows is None else np.load(options.rows)
+    few = principal_components(X[:500], N_COMPONENTS)
+    compiling, _ = seconds(approximate, few, N_NEIGHBORS, None, 0, 0)
+    report = {
+        **provenance(),
+        "n_neighbors": N_NEIGHBORS,
+        "n_components": N_COMPONENTS,
+        "noise": NOISE,
+        "compile_seconds": round(compiling, 1),
+        "sizes": [],
+    }
+    print(f"compiling: {compiling:.1f} s")
+    for n in QUICK if options.quick else FULL:
+        with tempfile.TemporaryDirectory() as folder:
+            report["sizes"].append(measure(repeated(X, n, Path(folder))))
+        print(json.dumps(report["sizes"][-1]), flush=True)
+    options.output.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report, indent=1) + "\n"
+    (options.output / "neighbors.json").write_text(text, encoding="utf-8")
+    return report
+
+
+if __name__ == "__main__":
+    main()
