@@ -29,7 +29,7 @@ COHERENT: dict[str, Any] = {
 N_STEPS = 2500
 
 # How far the first step of fine-tuning is to move a logit, in nats.
-FIRST_STEP = 30.0
+FIRST_STEP = 1.0
 
 
 def auto_values(estimator: Any, n_rows: int | None) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class MMDInitializer(BaseInitializer):
         one for each; the last layer's are divided by the product, so that the network computes
         the same function. For ReLU without batch normalisation only. Fine-tuning with a fixed
         learning rate moves larger weights less and answers faster. "auto": 1; with coherence
-        such that the first step of fine-tuning can move a logit by 30.
+        such that the first step of fine-tuning can move a logit by 1.
     tol : float, default=None
         Stop early once ``n_iter_no_change`` windows in a row improve the best mean loss by
         no more than this; None never stops early.
@@ -192,7 +192,7 @@ class MMDInitializer(BaseInitializer):
         init: str = "xavier",
         perturbation_scale: float = math.sqrt(0.5),
         coherence: Any = None,
-        n_perturbations: int | str = "auto",
+        n_perturbations: Any = "auto",
         n_uniform_samples: int | None = None,
         uniformity_weight: float = 1.0,
         degeneracy_weight: float = 0.4,
@@ -200,10 +200,10 @@ class MMDInitializer(BaseInitializer):
         mmd_estimator: str = "unbiased",
         reference: str = "auto",
         sampler: str = "auto",
-        learning_rate_init: float | str = "auto",
+        learning_rate_init: Any = "auto",
         learning_rate: str = "auto",
         batch_size: int = 32,
-        max_iter: int | str = "auto",
+        max_iter: Any = "auto",
         window: int = 100,
         keep: str = "auto",
         gain: Any = "auto",

@@ -21,19 +21,32 @@ PACKAGE = ROOT / NAME
 ARROWS = {
     "_compute": set(),
     "_network": set(),
+    "_graph": set(),
     "_sampling": {"_compute", "_network"},
     "_objective": {"_compute", "_network", "_sampling"},
-    "_pretraining": {"_compute", "_network"},
+    "_pretraining": {"_compute", "_graph", "_network"},
     "_fine_tuning": {"_compute", "_network"},
-    "diagnostics": {"_compute", "_network", "_sampling"},
-    "display": set(),
+    "diagnostics": {"_compute", "_network", "_objective", "_sampling"},
+    "display": {"diagnostics"},
     "theory": {"_network"},
-    "_mmd_initializer": {"_compute", "_objective", "_pretraining", "_sampling"},
+    "_coherence": {"_graph", "_pretraining"},
+    "_auto": {"_coherence", "_pretraining"},
+    "_mmd_initializer": {
+        "_auto",
+        "_coherence",
+        "_compute",
+        "_graph",
+        "_network",
+        "_objective",
+        "_pretraining",
+        "_sampling",
+    },
     "_random_label_initializer": {"_objective", "_pretraining"},
     "_mlp_classifier": {"_compute", "_fine_tuning"},
 }
 # What the package itself hands on; nothing may import it from inside.
 HANDED_ON = {
+    "_coherence",
     "_mlp_classifier",
     "_mmd_initializer",
     "_network",
@@ -47,8 +60,10 @@ HANDED_ON = {
 HOMES = {
     "matplotlib": {"display._drawing"},
     "safetensors": {"_network.files"},
+    "numba": {"_graph.search"},
+    "pynndescent": {"_graph.search"},
     "skorch": {"_fine_tuning.net"},
-    "tqdm": {"_pretraining.loop"},
+    "tqdm": {"_graph.search", "_pretraining.loop"},
 }
 # Place or module of pure mathematics -> the only third-party packages that it may import.
 ONLY_THIRD_PARTY = {
@@ -325,7 +340,7 @@ def function():
         ("_sampling.direct", "from .._objective import MMDObjective"),
         ("_sampling.direct", "import numpy"),
         ("_network.theta0", "import torch"),
-        ("_mmd_initializer", "from ._network import Theta0"),
+        ("_random_label_initializer", "from ._network import Theta0"),
         ("_mmd_initializer", "from ._pretraining.base import BaseInitializer"),
         ("_mmd_initializer", "from ._mlp_classifier import MLPClassifier"),
         ("diagnostics", "from .theory._checks import finite"),

@@ -4,7 +4,7 @@ The nearest neighbours of each row, the graph that they make, and where walks on
 """
 
 from .graph import neighbor_graph
-from .neighbors import EXACT_BELOW, nearest_neighbors
+from .neighbors import ALGORITHMS
 from .walk import Walk
 
-__all__ = ["EXACT_BELOW", "Walk", "nearest_neighbors", "neighbor_graph"]
+__all__ = ["ALGORITHMS", "Walk", "neighbor_graph"]

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_memory
 
 from .neighbors import nearest_neighbors
+from .shared import weighed_by_shared_neighbors
 
 __all__ = ["neighbor_graph"]
 
@@ -21,6 +22,7 @@ def neighbor_graph(
     n_components: int | None = 50,
     graph: Any = None,
     algorithm: str = "auto",
+    shared_neighbor_power: float = 0.0,
     n_jobs: int | None = None,
     seed: int = 0,
     memory: Any = None,
@@ -36,6 +38,10 @@ def neighbor_graph(
     ----------
     X : ndarray of shape (n, p)
         Rows. Finite: that is for the caller to check.
+    shared_neighbor_power : float, default=0.0
+        Edges found or given by a transformer weigh one plus the neighbours that their ends
+        share, to this power; see
+        :func:`~sklearn_mmdinit._graph.shared.weighed_by_shared_neighbors`.
     n_neighbors, n_components, algorithm, n_jobs, seed, verbose
         As :func:`nearest_neighbors` takes them; of no effect with a `graph`.
     graph : None, sparse or dense matrix of shape (n, n), or transformer, default=None
@@ -84,12 +90,13 @@ def neighbor_graph(
             seed=seed,
             verbose=verbose,
         )
-        return _adjacency(neighbors)
+        return weighed_by_shared_neighbors(_adjacency(neighbors), shared_neighbor_power)
     if issparse(graph) or isinstance(graph, np.ndarray):
         return _checked(graph, X.shape[0])
     if hasattr(graph, "fit_transform"):
         transformer = clone(graph) if hasattr(graph, "get_params") else graph
-        return _checked(_as_edges(transformer.fit_transform(X)), X.shape[0])
+        edges = _checked(_as_edges(transformer.fit_transform(X)), X.shape[0])
+        return weighed_by_shared_neighbors(edges, shared_neighbor_power)
     raise TypeError(
         "graph must be None, a matrix of shape (n_samples, n_samples) or an object with "
         f"fit_transform, such as KNeighborsTransformer: got {type(graph).__name__}."

@@ -11,7 +11,9 @@ from .distinct import distinct_rows, share_neighbors
 from .projection import principal_components
 from .search import INSTALL, SEARCHES
 
-__all__ = ["EXACT_BELOW", "nearest_neighbors"]
+__all__ = ["ALGORITHMS", "EXACT_BELOW", "nearest_neighbors"]
+
+ALGORITHMS = ("auto", *SEARCHES)
 
 # Rows from which the approximate search is the cheaper one, with the half minute that numba takes
 # to compile it in each process: benchmarks/neighbors.py has 22 s against 4 at 60,000 rows, 65

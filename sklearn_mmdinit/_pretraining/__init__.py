@@ -5,7 +5,7 @@ callable that returns loss terms, such as those of the room of objectives.
 """
 
 from .base import BaseInitializer
-from .batches import Batches, RowBatches, WalkBatches
+from .batches import Batches, WalkBatches
 from .checks import check_choice, check_finite, check_gain, check_positive, is_auto
 from .gain import gain_of_first_step
 from .schedule import KEEP, LEARNING_RATES, Schedule
@@ -17,7 +17,6 @@ __all__ = [
     "BaseInitializer",
     "Batches",
     "Objective",
-    "RowBatches",
     "Schedule",
     "WalkBatches",
     "check_choice",

@@ -63,9 +63,9 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
     activation: str
     batch_norm: bool
     init: str
-    learning_rate_init: float
+    learning_rate_init: Any
     batch_size: int
-    max_iter: int
+    max_iter: Any
     window: int
     tol: float | None
     n_iter_no_change: int
@@ -84,7 +84,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         """Raise for parameters only the subclass has."""
 
     def _resolved(self, n_rows: int | None = None) -> Self:
-        """This estimator, or a copy whose parameters of "auto" have the values they stand for.
+        """The estimator with values in place of "auto": itself, or a copy.
 
         `n_rows` is None where the rows are not known yet, and values may be provisional.
         """

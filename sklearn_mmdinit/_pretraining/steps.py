@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +62,7 @@ class Steps:
         batches: torch.Tensor,
         first_step: int,
         advance: Callable[[], Any],
-        rates: Iterable[float] | None = None,
+        rates: Sequence[float] | None = None,
     ) -> np.ndarray:
         """Take one step a mini-batch.
 
@@ -75,7 +74,7 @@ class Steps:
             Number of the first step: the draws follow from it.
         advance : callable
             Called after each step.
-        rates : iterable of float, default=None
+        rates : sequence of float, default=None
             Learning rate of each step; None: the optimiser's own.
 
         Returns
@@ -85,10 +84,10 @@ class Steps:
         """
         with self._turn():
             self._sums.zero_()
-            for offset, (batch, rate) in enumerate(zip(batches, rates or repeat(None))):
+            for offset, batch in enumerate(batches):
                 self._random.at(first_step + offset)
-                if rate is not None:
-                    self._set_rate(rate)
+                if rates is not None:
+                    self._set_rate(rates[offset])
                 self._take(batch)
                 advance()
             return self._sums.cpu().numpy().astype(np.float64)
