@@ -9,7 +9,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabelInitializer
 from sklearn_mmdinit._compute import StepRandom, torch_device
 from sklearn_mmdinit._network import MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
@@ -106,6 +106,7 @@ VARIANTS = {
     "closed form": {"reference": "closed_form"},
     "direct": {"sampler": "direct"},
     "gram": {"sampler": "gram"},
+    "coherence": {"coherence": Coherence(batch_size=32), "learning_rate": "cosine", "gain": 1},
 }
 
 

@@ -22,6 +22,8 @@ def initializers():
             {"n_classes": 3, "output": "hidden"},
         ):
             yield kind((4, 3), max_iter=1, window=2, batch_size=16, **small, **variant)
+    for variant in ({}, {"output": "hidden"}, {"batch_norm": True}):
+        yield MMDInitializer((4, 3), coherence="auto", max_iter=1, n_perturbations=4, **variant)
 
 
 def classifiers():

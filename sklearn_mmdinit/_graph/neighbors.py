@@ -79,7 +79,7 @@ def nearest_neighbors(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_mmdinit._graph import nearest_neighbors
+    >>> from sklearn_mmdinit._graph.neighbors import nearest_neighbors
     >>> nearest_neighbors(np.array([[0.0], [1.0], [3.0], [7.0]]), 2)
     array([[1, 2],
            [0, 2],

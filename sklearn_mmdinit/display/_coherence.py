@@ -143,9 +143,9 @@ class CoherenceDisplay:
     def order(self) -> Array:
         """The inputs in groups that the leading eigenvectors of C tell apart.
 
-        Eigenvectors of the centred kernel span the groups; a pivoted QR picks an input that
-        stands for each one (Damle, Minden & Ying, 2019). Within a group the most typical
-        inputs come first.
+        They are as many as come before the largest drop of the eigenvalues; a pivoted QR
+        picks an input that stands for each group (Damle, Minden & Ying, 2019). Within a group
+        the most typical inputs come first.
 
         Returns
         -------
@@ -154,9 +154,12 @@ class CoherenceDisplay:
         """
         C = _checked_kernel(self.kernel)
         n = len(C)
-        centred = C - C.mean(axis=0) - C.mean(axis=1)[:, None] + C.mean()
-        k = min(_MOST_GROUPS, n - 1)
-        _, V = eigh(centred, subset_by_index=(n - k, n - 1))
+        most = min(_MOST_GROUPS, n - 1)
+        values, vectors = eigh(C, subset_by_index=(n - most - 1, n - 1))
+        values = values[::-1].clip(min=1e-12)
+        # The first one says little more than that all entries are positive.
+        k = 1 if most < 2 else 2 + int(np.argmax(values[1:-1] / values[2:]))
+        V = vectors[:, ::-1][:, :k]
         _, _, pivots = qr(V.T, pivoting=True, mode="economic")
         left, _, right = svd(V[pivots[:k]].T)
         strength = np.abs(V @ left @ right)

@@ -31,6 +31,7 @@ ROOMS = {
 
 # File -> why it may use private names of the package.
 USES_PRIVATE_NAMES = {
+    "neighbors.py": "the search of a graph is not public",
     "timing/library_step.py": "a loss on given noise and the parts of a step are not public",
 }
 

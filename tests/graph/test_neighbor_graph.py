@@ -8,7 +8,8 @@ from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit._graph import nearest_neighbors, neighbor_graph
+from sklearn_mmdinit._graph import neighbor_graph
+from sklearn_mmdinit._graph.neighbors import nearest_neighbors
 from sklearn_mmdinit._graph.search import SEARCHES
 
 X = np.random.default_rng(0).normal(size=(60, 4))

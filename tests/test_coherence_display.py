@@ -1,0 +1,100 @@
+"""What the coherence kernel looks like."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit.diagnostics import coherence_kernel
+from sklearn_mmdinit.display import CoherenceDisplay
+
+
+@pytest.fixture(autouse=True)
+def plt():
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X = load_digits().data[:40] / 16
+    return X, MMDInitializer((8,), max_iter=0, random_state=0).fit(X)
+
+
+def grouped(sizes, inside=0.9, outside=0.1):
+    """A kernel of groups, and the group of each input, in a random order."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    group = np.random.default_rng(0).permutation(group)
+    kernel = np.where(group[:, None] == group, inside, outside)
+    np.fill_diagonal(kernel, 1.0)
+    return kernel, group
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (7, 3, 9), (4, 4, 4, 4, 4)])
+def test_the_order_keeps_groups_together(sizes):
+    kernel, group = grouped(sizes)
+    order = CoherenceDisplay(kernel).order()
+    assert sorted(order) == list(range(len(group)))
+    assert (np.diff(group[order]) != 0).sum() == len(sizes) - 1
+
+
+def test_the_heat_map_shows_the_kernel_in_that_order():
+    kernel, _ = grouped((6, 4))
+    display = CoherenceDisplay(kernel).plot()
+    order = display.order()
+    np.testing.assert_allclose(display.ax_.images[0].get_array(), kernel[np.ix_(order, order)])
+    assert display.figure_ is display.ax_.figure
+
+
+def test_images_stand_beside_their_nearest_and_farthest():
+    kernel = np.eye(6)
+    kernel[0] = kernel[:, 0] = [1.0, 0.2, 0.9, 0.1, 0.5, 0.6]
+    images = np.arange(6)[:, None, None] * np.ones((1, 2, 3))
+    display = CoherenceDisplay(kernel, images, anchors=[0]).plot(n_shown=2)
+    drawn = [float(image.get_array()[0, 0]) for image in display.ax_.images]
+    assert drawn == [0, 2, 5, 1, 3]
+    assert [text.get_text() for text in display.ax_.texts] == ["0.90", "0.60", "0.20", "0.10"]
+
+
+@pytest.mark.parametrize("image_shape", [None, (8, 8)])
+def test_from_estimator(image_shape, digits, plt):
+    X, init = digits
+    ax = plt.figure().add_subplot()
+    display = CoherenceDisplay.from_estimator(
+        init, X, image_shape=image_shape, n_anchors=3, n_shown=4, random_state=0, ax=ax
+    )
+    assert display.ax_ is ax
+    np.testing.assert_array_equal(display.kernel, coherence_kernel(init, X))
+    assert len(ax.images) == (1 if image_shape is None else 3 * 9)
+    same = CoherenceDisplay.from_estimator(init, X, image_shape=image_shape, random_state=0)
+    assert list(same.anchors)[:3] == list(display.anchors)
+
+
+def test_of_a_few_inputs_none_is_shown_twice(digits):
+    X, init = digits
+    display = CoherenceDisplay.from_estimator(init, X[:4], image_shape=(8, 8), random_state=0)
+    assert len(display.ax_.images) == 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
+        (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[5]), r"anchors.*\[5\]"),
+    ],
+)
+def test_what_does_not_fit_is_named(make, match):
+    with pytest.raises(ValueError, match=match):
+        make().plot()
+
+
+def test_rows_that_are_no_images_are_named(digits):
+    X, init = digits
+    with pytest.raises(ValueError, match=r"image_shape=\(7, 9\) does not fit"):
+        CoherenceDisplay.from_estimator(init, X, image_shape=(7, 9))
