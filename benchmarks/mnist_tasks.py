@@ -35,7 +35,7 @@ from typing import Any
 
 import joblib
 
-from data.datasets import MNISTUnavailableError
+from data.datasets import DatasetUnavailableError
 from protocol.bench import Bench, load_scaled, tasks_of_runs
 from protocol.evaluation import evaluate
 from protocol.methods import (
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = _plan(options)
         bench = _prepare(options, plan)
-    except (ValueError, MNISTUnavailableError) as error:
+    except (ValueError, DatasetUnavailableError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     try:

@@ -43,7 +43,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add which data to measure on, where to write, the seed, and how much to say."""
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
+    add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
     add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
     add("--quiet", action="store_true", help="no progress bars")
