@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from data.datasets import MNISTUnavailableError
+from data.datasets import DatasetUnavailableError
 from protocol.budget_bench import BudgetBench, Plan, measure, prepare
 from protocol.budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
 from protocol.methods import select_names
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         bench = prepare(options, _plan(options))
-    except (ValueError, MNISTUnavailableError) as error:
+    except (ValueError, DatasetUnavailableError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     try:

@@ -1,4 +1,4 @@
-"""The data sets of the benchmarks: MNIST, and the small digits that scikit-learn carries.
+"""The data sets: MNIST, Fashion-MNIST, and the small digits that scikit-learn carries.
 
 ``DATASETS[name](data_dir=..., report=...)`` loads one; :func:`standardize` scales it as the
 paper does.
@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from data.mnist_files import MNIST_FILES, check_digests, decode_idx, save_folder
-from data.mnist_sources import SourceError, cache_folder, mnist_sources
+from data.idx_files import check_digests, decode_idx, save_folder
+from data.idx_sources import SourceError, cache_folder, sources_of
+from data.image_sets import FASHION_MNIST, MNIST, ImageSet
 
 __all__ = [
     "DATASETS",
     "Dataset",
-    "MNISTUnavailableError",
+    "DatasetUnavailableError",
     "load_digits_dataset",
+    "load_fashion_mnist",
     "load_mnist",
     "standardize",
 ]
@@ -35,18 +37,18 @@ _N_DIGITS_TEST = 500
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images with their digits.
+    """Images with their classes.
 
     Parameters
     ----------
     X_train : ndarray of uint8 of shape (n_train, n_pixels)
         Training images, 0..max_value.
     y_train : ndarray of int64 of shape (n_train,)
-        Their digits, 0..9.
+        Their classes, 0..9.
     X_test : ndarray of uint8 of shape (n_test, n_pixels)
         Test images.
     y_test : ndarray of int64 of shape (n_test,)
-        Their digits.
+        Their classes.
     name : str
         Key of :data:`DATASETS`.
     source : str
@@ -64,8 +66,8 @@ class Dataset:
     max_value: int = 255
 
 
-class MNISTUnavailableError(RuntimeError):
-    """No source of MNIST could deliver; the message lists each one with its reason."""
+class DatasetUnavailableError(RuntimeError):
+    """No source of a data set could deliver; the message lists each one with its reason."""
 
 
 def load_mnist(
@@ -98,39 +100,81 @@ def load_mnist(
 
     Raises
     ------
-    MNISTUnavailableError
+    DatasetUnavailableError
         If no source delivers. The message gives each source's reason and what to do.
     """
+    return _load(MNIST, data_dir, data_home, report)
+
+
+def load_fashion_mnist(
+    data_dir: str | Path | None = None,
+    *,
+    data_home: str | Path | None = None,
+    report: Report | None = None,
+) -> Dataset:
+    """Load Fashion-MNIST, from the first of four sources that has it.
+
+    The sources are, in turn: the folder ``data_dir``; our folder
+    ``sklearn_mmdinit/fashion-mnist`` in scikit-learn's data home; what Debian's package
+    ``dataset-fashion-mnist`` installs; :func:`sklearn.datasets.fetch_openml`. All the rest is
+    as for :func:`load_mnist`.
+
+    Parameters
+    ----------
+    data_dir, data_home, report : optional
+        As for :func:`load_mnist`.
+
+    Returns
+    -------
+    Dataset
+        60,000 training and 10,000 test images of 784 pixels, 0..255.
+
+    Raises
+    ------
+    DatasetUnavailableError
+        If no source delivers.
+    """
+    return _load(FASHION_MNIST, data_dir, data_home, report)
+
+
+def _load(
+    images: ImageSet,
+    data_dir: str | Path | None,
+    data_home: str | Path | None,
+    report: Report | None,
+) -> Dataset:
     report = _LOGGER.warning if report is None else report
     reasons = []
-    for source in mnist_sources(data_dir, data_home):
+    for source in sources_of(images, data_dir, data_home):
         if source.remote:
-            report(f"MNIST: asking {source.name}, this may take a minute or two")
+            report(f"{images.title}: asking {source.name}, this may take a minute or two")
         try:
             raw_files = source.read()
-            check_digests(raw_files)
+            check_digests(raw_files, images.files)
         except Exception as error:  # whatever breaks in one source, the next one is tried
             reasons.append(f"{source.name}: {_one_line(error)}")
-            report(f"MNIST: nothing from {reasons[-1]}")
+            report(f"{images.title}: nothing from {reasons[-1]}")
             continue
-        _save(data_home, raw_files, report)
+        _save(images, data_home, raw_files, report)
         arrays = {key: decode_idx(raw) for key, raw in raw_files.items()}
         return Dataset(
             X_train=arrays["X_train"].reshape(len(arrays["X_train"]), -1),
             y_train=arrays["y_train"].astype(np.int64),
             X_test=arrays["X_test"].reshape(len(arrays["X_test"]), -1),
             y_test=arrays["y_test"].astype(np.int64),
-            name="mnist",
+            name=images.name,
             source=source.name,
         )
-    raise MNISTUnavailableError(_advice(reasons))
+    raise DatasetUnavailableError(_advice(images, reasons))
 
 
-def _save(data_home: str | Path | None, raw_files: dict[str, bytes], report: Report) -> None:
+def _save(
+    images: ImageSet, data_home: str | Path | None, raw_files: dict[str, bytes], report: Report
+) -> None:
     try:
-        save_folder(cache_folder(data_home), raw_files)
+        save_folder(cache_folder(images, data_home), raw_files, images.files)
     except OSError as error:  # a cache that cannot be written must not cost the user the data
-        report(f"MNIST: not saved for the next run: {_one_line(error)}")
+        report(f"{images.title}: not saved for the next run: {_one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:
@@ -140,14 +184,15 @@ def _one_line(error: Exception) -> str:
     return text if len(text) <= 400 else text[:397] + "..."
 
 
-def _advice(reasons: list[str]) -> str:
-    names = ", ".join(file.name for file in MNIST_FILES.values())
+def _advice(images: ImageSet, reasons: list[str]) -> str:
+    names = ", ".join(file.name for file in images.files.values())
     return "\n".join(
         [
-            "No source of MNIST could deliver:",
+            f"No source of {images.title} could deliver:",
             *(f"  - {reason}" for reason in reasons),
             "What you can do:",
             f"  - name a folder that holds the four files {names} (raw or .gz) with --data-dir;",
+            *(f"  - or install {package};" for package in images.system_folders),
             "  - or use --dataset digits, which needs no download.",
         ]
     )
@@ -242,6 +287,7 @@ def standardize(dataset: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "mnist": load_mnist,
+    "fashion-mnist": load_fashion_mnist,
     "digits": load_digits_dataset,
 }
 """Loaders by name; each one takes ``data_dir`` and ``report``."""

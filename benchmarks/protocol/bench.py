@@ -13,7 +13,7 @@ import numpy as np
 from data.datasets import DATASETS, Dataset
 from protocol.evaluation import LabelledData, scaled
 from protocol.methods import NetworkSettings
-from protocol.tasks import Task, draw_rows, random_tasks
+from protocol.tasks import Task, draw_rows, random_tasks, ten_way_tasks
 
 __all__ = ["Bench", "load_scaled", "say", "tasks_of_runs"]
 
@@ -26,13 +26,13 @@ def say(options: argparse.Namespace, line: str) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """The data, scaled once, and what every run shares; ``tasks`` has a list for each run."""
+    """The data, scaled once, and what every run shares; ``tasks`` has those of each run."""
 
     dataset: Dataset
     X: np.ndarray
     data: LabelledData
     network: NetworkSettings
-    tasks: list[list[Task]]
+    tasks: dict[int, list[Task]]
     options: argparse.Namespace
 
     @property
@@ -50,9 +50,16 @@ def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, Label
 
 
 def tasks_of_runs(
-    y: np.ndarray, n_labels: Sequence[int], *, n_tasks: int, n_runs: int, seed: int
-) -> list[list[Task]]:
-    """The tasks of every run; ValueError now rather than after the pre-training.
+    y: np.ndarray,
+    n_labels: Sequence[int],
+    *,
+    n_tasks: int,
+    n_runs: int,
+    seed: int,
+    first_run: int = 0,
+    classes: int = 2,
+) -> dict[int, list[Task]]:
+    """The tasks of every run, by its number; ValueError now rather than after the pre-training.
 
     Parameters
     ----------
@@ -64,6 +71,11 @@ def tasks_of_runs(
         How many tasks a run, and how many runs.
     seed : int
         What the tasks and the rows follow from.
+    first_run : int, default=0
+        Number of the first run.
+    classes : int, default=2
+        2: random binary tasks. Otherwise the task with all classes, which must be so many, and
+        `n_tasks` draws of labelled rows.
 
     Raises
     ------
@@ -71,8 +83,14 @@ def tasks_of_runs(
         If the classes have fewer tasks, or the training set has too few rows for an N.
     """
     n_classes = int(y.max()) + 1
-    tasks = [random_tasks(n_classes, n_tasks, seed=seed, run=run) for run in range(n_runs)]
+    if classes not in (2, n_classes):
+        raise ValueError(f"classes = {classes}: the images have {n_classes}, or 2 in binary tasks")
+    runs = range(first_run, first_run + n_runs)
+    if classes == 2:
+        tasks = {run: random_tasks(n_classes, n_tasks, seed=seed, run=run) for run in runs}
+    else:
+        tasks = {run: ten_way_tasks(n_classes, n_tasks, run=run) for run in runs}
     for n in n_labels:
         # Whether there are enough rows is the same for every task.
-        draw_rows(y, tasks[0][0], n, seed=seed)
+        draw_rows(y, tasks[first_run][0], n, seed=seed)
     return tasks

@@ -1,13 +1,16 @@
-"""The paper's ten methods: a network, its first weights, and the pipeline that is evaluated.
+"""The paper's ten methods and ours with coherence: networks, first weights, pipelines.
 
 A name reads ``init/network/pre-training``. ``xavier`` and ``he`` are the fresh weights,
 ``fcn`` is 784-392-392-392-2 with ReLU, ``fcn+bn`` the same with batch normalisation before each
-ReLU; ``ours`` is :class:`MMDInitializer`, ``rlabel`` :class:`RandomLabelInitializer`, and
-``scratch`` starts from the fresh weights.
+ReLU; ``ours`` is :class:`MMDInitializer`, ``ours+coherence`` the same with its fourth term and its
+own automatic settings, ``rlabel`` :class:`RandomLabelInitializer`, and ``scratch`` starts from
+the fresh weights. ``features+logistic`` fine-tunes nothing: it is a logistic regression on what
+the last hidden layer of ``xavier/fcn/ours+coherence`` says of the rows.
 """
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,17 +18,26 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
 
 __all__ = [
+    "FEATURES",
+    "FEATURES_THETA0",
     "METHODS",
+    "NAMES",
+    "PAPER_METHODS",
     "Contender",
     "LastRowsSplit",
     "Method",
     "NetworkSettings",
+    "features_contender",
+    "features_pipeline",
     "initializer_of",
     "network_contender",
     "select_names",
@@ -42,7 +54,7 @@ FINE_TUNING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the paper's tables."""
+    """A network of the tables: one of the paper's rows, or ours with coherence."""
 
     init: str
     batch_norm: bool
@@ -62,10 +74,11 @@ class Method:
         return f"{self.init}/{self.network}/scratch"
 
 
-def _the_paper_s_methods() -> Iterator[Method]:
+def _methods() -> Iterator[Method]:
     for init in ("xavier", "he"):
         for batch_norm, pretraining in (
             (False, "ours"),
+            (False, "ours+coherence"),
             (False, "scratch"),
             (False, "rlabel"),
             (True, "scratch"),
@@ -74,7 +87,24 @@ def _the_paper_s_methods() -> Iterator[Method]:
             yield Method(init, batch_norm, pretraining)
 
 
-METHODS: dict[str, Method] = {method.name: method for method in _the_paper_s_methods()}
+METHODS: dict[str, Method] = {method.name: method for method in _methods()}
+"""Every network."""
+
+PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("+coherence"))
+
+FEATURES = "features+logistic"
+FEATURES_THETA0 = "xavier/fcn/ours+coherence"
+
+
+def _names() -> Iterator[str]:
+    for name in METHODS:
+        yield name
+        if name == FEATURES_THETA0:
+            yield FEATURES
+
+
+NAMES = tuple(_names())
+"""Every row that has a name here, in the order of the tables."""
 
 
 def select_names(
@@ -117,26 +147,50 @@ class LastRowsSplit:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What of a network and its pre-training the command line decides."""
+    """What of a network and its pre-training the command line decides.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int
+        Widths.
+    epochs, n_perturbations : int
+        Passes and perturbed networks of the paper's pre-training.
+    device : str
+        Of all pre-training.
+    coherent_epochs : int or None
+        Passes of the one with coherence; None: as many as it takes itself.
+    classes : int
+        Outputs. With two a draw has validation rows, with more it has none.
+    """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     epochs: int = 5
     n_perturbations: int = 256
     device: str = "auto"
+    coherent_epochs: int | None = None
+    classes: int = 2
 
 
 def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
     if method.batch_norm:
         raise ValueError(f"{method.name} is none of the paper's methods: ours is without BN")
-    return MMDInitializer(**common, n_perturbations=settings.n_perturbations)
+    return MMDInitializer(
+        **common, max_iter=settings.epochs, n_perturbations=settings.n_perturbations
+    )
+
+
+def _coherent(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
+    passes = "auto" if settings.coherent_epochs is None else settings.coherent_epochs
+    return MMDInitializer(**common, max_iter=passes, coherence="auto")
 
 
 def _random_labels(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
-    return RandomLabelInitializer(**common, batch_norm=method.batch_norm)
+    return RandomLabelInitializer(**common, max_iter=settings.epochs, batch_norm=method.batch_norm)
 
 
 PRETRAININGS: dict[str, Callable[..., BaseEstimator] | None] = {
     "ours": _mmd,
+    "ours+coherence": _coherent,
     "rlabel": _random_labels,
     "scratch": None,
 }
@@ -153,9 +207,8 @@ def initializer_of(
         method,
         settings,
         hidden_layer_sizes=settings.hidden_layer_sizes,
-        n_classes=2,
+        n_classes=settings.classes,
         init=method.init,
-        max_iter=settings.epochs,
         device=settings.device,
         random_state=random_state,
         verbose=verbose,
@@ -215,7 +268,7 @@ def network_contender(
                 batch_norm=method.batch_norm,
                 init=method.init,
                 warm_start_from=initializer,
-                validation_split=LastRowsSplit(),
+                validation_split=LastRowsSplit() if settings.classes == 2 else None,
                 # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
                 device="cpu",
                 random_state=random_state,
@@ -229,3 +282,34 @@ def network_contender(
         "theta0": theta0_digest,
     }
     return Contender(method.name, X, make, identity)
+
+
+def features_pipeline(initializer: BaseEstimator) -> Pipeline:
+    """A linear classifier on what a fitted initializer's last hidden layer says of the rows.
+
+    Parameters
+    ----------
+    initializer : MMDInitializer
+        Fitted; it is left as it is.
+    """
+    features = copy.copy(initializer).set_params(output="hidden", device="cpu", verbose=0)
+    # Frozen: a clone of a pipeline would learn theta0 again, from the few rows of a fold.
+    return make_pipeline(
+        FrozenEstimator(features), Normalizer(), LogisticRegression(C=100.0, max_iter=1000)
+    )
+
+
+def features_contender(
+    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str
+) -> Contender:
+    """:func:`features_pipeline`, which needs no validation rows and trains on all of a draw.
+
+    Parameters
+    ----------
+    X, initializer, theta0_digest :
+        As for :func:`network_contender`.
+    """
+    pipeline = features_pipeline(initializer)
+    # The first step is theta0 itself.
+    identity = {"pipeline": [repr(step) for step in pipeline[1:]], "theta0": theta0_digest}
+    return Contender(FEATURES, X, lambda random_state: pipeline, identity)

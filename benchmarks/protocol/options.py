@@ -43,7 +43,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add which data to measure on, where to write, the seed, and how much to say."""
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with MNIST's four files")
+    add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
     add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
     add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
     add("--quiet", action="store_true", help="no progress bars")
@@ -55,6 +55,7 @@ def add_task_options(
     n_labels: Sequence[int] | None = None,
     tasks: int | None = None,
     runs: int | None = None,
+    first_run: int | None = None,
 ) -> None:
     """Add what every benchmark on binary tasks can be asked for.
 
@@ -65,6 +66,8 @@ def add_task_options(
     n_labels, tasks, runs : optional
         The plan's own, for the help texts; leave them out where plans differ. The options'
         values are None where they are not given.
+    first_run : int, optional
+        Default of ``--first-run``; without it there is no such option.
     """
     add = parser.add_argument
     add(
@@ -76,12 +79,21 @@ def add_task_options(
             "10 N + 2 N labelled images", " ".join(map(str, n_labels)) if n_labels else None
         ),
     )
-    add("--tasks", type=positive, help=_with_default("binary tasks a run", tasks))
+    add("--tasks", type=positive, help=_with_default("tasks a run", tasks))
     add(
         "--runs",
         type=positive,
         help=_with_default("each run has its own theta0 and its own tasks", runs),
     )
+    if first_run is not None:
+        add(
+            "--first-run",
+            type=not_negative,
+            default=first_run,
+            metavar="R",
+            help="runs R, R + 1, ...: settings are chosen on other runs than those that are "
+            f"reported; default: {first_run}",
+        )
     add(
         "--hidden-layer-sizes",
         nargs="+",

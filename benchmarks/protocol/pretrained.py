@@ -1,8 +1,9 @@
 """Learned theta0 kept on disk: learned once, reused by every later run, resumed if cut short.
 
 An initializer's ``fit`` equals ``max_iter`` times ``partial_fit``, exactly, so the passes are
-made one by one and the initializer is written down after each. What is read back was written
-by this script into its own output folder; like any pickle, do not put another's file there.
+made one by one, and the initializer is written down after a pass once half a minute is over, at
+an interruption and at the end. What is read back was written by this script into its own output
+folder; like any pickle, do not put another's file there.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from sklearn.base import BaseEstimator, clone
 
 from protocol.provenance import versions
 from protocol.store import digest_of, write_atomically
-from sklearn_mmdinit import Theta0
+from sklearn_mmdinit import Coherence, Theta0
 
 __all__ = ["Pretrained", "data_digest", "fit_key", "learn", "read_kept", "theta0_digest"]
 
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose"}
+
+# Passes over small data are short, and a file of some megabytes after each would take longer.
+SECONDS_BETWEEN_WRITES = 30.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Pretrained:
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
         best_loss = float(self.initializer.best_loss_)
+        gain = getattr(self.initializer, "gain_", ())
         return {
             "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
@@ -62,6 +67,9 @@ class Pretrained:
             "seconds": round(self.seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
+            # What parameters of "auto" stood for; without any the paper's baseline.
+            "auto": getattr(self.initializer, "auto_params_", {}),
+            "gain": [float(factor) for factor in gain],
         }
 
 
@@ -83,14 +91,36 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         if name not in IDLE_PARAMETERS
     }
     found = versions()
-    return digest_of(
-        {
-            "class": type(initializer).__name__,
-            "parameters": parameters,
-            "data": X_digest,
-            "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
-        }
+    parts = {
+        "class": type(initializer).__name__,
+        "parameters": parameters,
+        "data": X_digest,
+        "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
+    }
+    if initializer.get_params().get("coherence") is not None:
+        parts["automatic"] = _automatic(initializer)
+    return digest_of(parts)
+
+
+def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
+    """What "auto" stands for now, by a fit of an instant: rules change from commit to commit."""
+    coherence = initializer.get_params()["coherence"]
+    own = coherence if isinstance(coherence, Coherence) else Coherence()
+    probe = clone(initializer).set_params(
+        hidden_layer_sizes=(8,),
+        gain="auto",
+        coherence=clone(own).set_params(graph=None, memory=None),
+        device="cpu",
+        verbose=0,
+        random_state=0,
     )
+    probe.partial_fit(np.random.default_rng(0).normal(size=(32, 4)))
+    return {
+        "coherence": repr(clone(own).set_params(memory=None, n_jobs=None).get_params()),
+        "values": repr(sorted(probe.auto_params_.items())),
+        # Its last digits depend on the machine.
+        "gain": [f"{factor:.2g}" for factor in probe.gain_],
+    }
 
 
 def read_kept(path: Path) -> dict[str, Any]:
@@ -103,6 +133,15 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, state: dict[str, Any]) -> None:
     write_atomically(path, lambda part: joblib.dump(state, part))
+
+
+def _passes_wanted(initializer: BaseEstimator, fitted: Any) -> float:
+    """How many passes there are to be; an initializer that decides itself says so after one."""
+    wanted = initializer.get_params()["max_iter"]
+    if wanted != "auto":
+        return float(wanted)
+    decided = getattr(fitted, "auto_params_", None)
+    return math.inf if decided is None else float(decided["max_iter"])
 
 
 def learn(
@@ -129,11 +168,18 @@ def learn(
     kept = read_kept(path) if path.exists() else {"initializer": clone(initializer), "seconds": 0.0}
     # How loud a file's first run was must not decide how loud this one is.
     fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
-    seconds, wanted = kept["seconds"], initializer.get_params()["max_iter"]
-    reused = getattr(fitted, "n_iter_", 0) >= wanted
-    while getattr(fitted, "n_iter_", 0) < wanted:
-        started = time.perf_counter()
-        fitted.partial_fit(X)
-        seconds += time.perf_counter() - started
-        _write(path, {"initializer": fitted, "seconds": seconds})
+    seconds, written, unwritten = kept["seconds"], time.perf_counter(), False
+    reused = getattr(fitted, "n_iter_", 0) >= _passes_wanted(initializer, fitted)
+    try:
+        while getattr(fitted, "n_iter_", 0) < _passes_wanted(initializer, fitted):
+            started = time.perf_counter()
+            fitted.partial_fit(X)
+            ended, unwritten = time.perf_counter(), True
+            seconds += ended - started
+            if ended - written >= SECONDS_BETWEEN_WRITES:
+                _write(path, {"initializer": fitted, "seconds": seconds})
+                written, unwritten = ended, False
+    finally:  # also of an interrupted pass, which leaves the passes before it as they were
+        if unwritten:
+            _write(path, {"initializer": fitted, "seconds": seconds})
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, path, reused)

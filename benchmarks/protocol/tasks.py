@@ -1,4 +1,4 @@
-"""Random binary tasks and the labelled rows drawn for them.
+"""Random binary tasks, and the one with all classes, and the labelled rows drawn for them.
 
 Everything follows from one seed. Each thing drawn has its own
 ``numpy.random.SeedSequence(seed, spawn_key=(purpose, run, ...))``, so that nothing drawn
@@ -24,38 +24,52 @@ __all__ = [
     "pretraining_seed",
     "random_tasks",
     "shuffled_rows",
+    "ten_way_tasks",
 ]
 
 TRAIN_ROWS_PER_N = 10
 VALIDATION_ROWS_PER_N = 2
 
 # First entry of a spawn key. The numbers are part of the protocol: changing one redraws all.
-PURPOSES = {"tasks": 0, "rows": 1, "fit": 2, "passes": 3, "yardstick": 4, "diagnostics": 5}
+PURPOSES = {
+    "tasks": 0,
+    "rows": 1,
+    "fit": 2,
+    "passes": 3,
+    "yardstick": 4,
+    "diagnostics": 5,
+    "balanced_rows": 6,
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A map of the classes onto {0, 1}: class ``c`` becomes ``values[c]``."""
+    """A map of the classes onto labels that count from 0: class ``c`` becomes ``values[c]``."""
 
     run: int
     index: int
     values: tuple[int, ...]
 
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are: two but for the task with all classes."""
+        return max(self.values) + 1
+
     def apply(self, y: np.ndarray) -> np.ndarray:
-        """Labels (n,) in {0, 1} of the original classes (n,), which count from 0."""
+        """Labels (n,) of the original classes (n,), which count from 0."""
         return np.asarray(self.values, dtype=np.int8)[y]
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Row numbers of the training set: (10 N,) to train on and (2 N,) to validate with."""
+    """Row numbers of the training set: (10 N,) to train on and (2 N,) or none to validate with."""
 
     train: np.ndarray
     validation: np.ndarray
 
     @property
     def rows(self) -> np.ndarray:
-        """All 12 N rows, the training rows first: what a splitter that cuts off the end needs."""
+        """All rows, the training rows first: what a splitter that cuts off the end needs."""
         return np.concatenate([self.train, self.validation])
 
 
@@ -105,21 +119,23 @@ def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[T
     return [Task(run, index, values) for index, values in enumerate(found)]
 
 
-def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
-    """The labelled rows of a task: 10 N to train on, 2 N to validate with, none twice.
+def ten_way_tasks(n_classes: int, n_draws: int, *, run: int) -> list[Task]:
+    """The task with all classes, once for each draw of labelled rows."""
+    return [Task(run, index, tuple(range(n_classes))) for index in range(n_draws)]
 
-    Rows are drawn uniformly without replacement. A draw whose training rows all have one label
-    under this task is thrown away and drawn again as a whole, so what comes out is the uniform law
-    conditioned on both labels being among the training rows, and nothing else is tilted:
-    no row is exchanged, no class is balanced. (At N = 5 the most lopsided task, one digit
-    against nine, needs this about once in 200 draws.) The validation rows may have one label.
+
+def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
+    """The labelled rows of a task, none twice.
+
+    They are 10 N to train on and 2 N to validate with, or exactly N of each class, and none to
+    validate with, where the task keeps the classes apart.
 
     Parameters
     ----------
     y : ndarray of int, shape (n,)
         Original classes of the whole training set.
     task : Task
-        The map onto {0, 1}.
+        The map onto labels.
     n_labels : int
         N.
     seed : int
@@ -128,7 +144,36 @@ def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
     Raises
     ------
     ValueError
-        If the training set has fewer than 12 N rows, or one label alone under the task.
+        If the training set has too few rows, or one label alone under the task.
+    """
+    draw = _draw_uniformly if task.n_labels == 2 else _draw_of_each_class
+    return draw(y, task, n_labels, seed)
+
+
+def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+    fewest = int(np.bincount(y, minlength=len(task.values)).min())
+    if not 1 <= n_labels <= fewest:
+        raise ValueError(
+            f"N = {n_labels} labelled rows of each class: N must be between 1 and {fewest}, the "
+            "rows of the rarest class in the training set"
+        )
+    rng = np.random.default_rng(_stream(seed, "balanced_rows", task.run, task.index, n_labels))
+    chosen = [
+        rng.choice(np.flatnonzero(y == c), size=n_labels, replace=False)
+        for c in range(len(task.values))
+    ]
+    # Mixed, so that no reader of the rows in their order meets one class after the other.
+    return Draw(rng.permutation(np.concatenate(chosen)), np.empty(0, dtype=np.int64))
+
+
+def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+    """10 N rows to train on and 2 N to validate with.
+
+    Rows are drawn uniformly without replacement. A draw whose training rows all have one label
+    under this task is thrown away and drawn again as a whole, so what comes out is the uniform law
+    conditioned on both labels being among the training rows, and nothing else is tilted:
+    no row is exchanged, no class is balanced. (At N = 5 the most lopsided task, one digit
+    against nine, needs this about once in 200 draws.) The validation rows may have one label.
     """
     if n_labels < 1 or n_rows(n_labels) > len(y):
         raise ValueError(

@@ -27,6 +27,7 @@ __all__ = [
     "CELLS",
     "Gain",
     "Summary",
+    "accuracies_of",
     "build_table",
     "gain_text",
     "pack_scores",
@@ -107,6 +108,17 @@ def unpack_scores(packed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def accuracies_of(
+    scores: Iterable[dict[str, Any]],
+) -> dict[tuple[str, int], dict[tuple[int, int], float]]:
+    """Accuracies in percent: by (method, N), then by (run, task)."""
+    table: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
+    for score in scores:
+        cell = table.setdefault((score["method"], score["n_labels"]), {})
+        cell[score["run"], score["task"]] = 100.0 * score["accuracy"]
+    return table
+
+
 def summarize(scores: Iterable[dict[str, Any]]) -> list[Summary]:
     """The cells of the tables, in the order in which methods and N first appear.
 
@@ -121,10 +133,7 @@ def summarize(scores: Iterable[dict[str, Any]]) -> list[Summary]:
         ``gain`` is None for a method that is scratch itself, for a rival, and where the
         same network from scratch was not evaluated on exactly the same tasks.
     """
-    table: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
-    for score in scores:
-        cell = table.setdefault((score["method"], score["n_labels"]), {})
-        cell[score["run"], score["task"]] = 100.0 * score["accuracy"]
+    table = accuracies_of(scores)
     return [_summary(table, method, n) for method, n in table]
 
 

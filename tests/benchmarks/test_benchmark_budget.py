@@ -155,8 +155,8 @@ def test_the_short_table_has_each_setting_where_it_is_first_good_enough():
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_setting_is_the_paper_s_but_for_what_it_names(setting):
     initializer = initializer_for(setting, NetworkSettings(), random_state=0)
-    initializer._check_params()
-    paper = MMDInitializer(random_state=0).get_params()
+    initializer._resolved()._check_params()
+    paper = MMDInitializer(n_perturbations=256, max_iter=5, random_state=0).get_params()
     changed = {k: v for k, v in initializer.get_params().items() if v != paper[k]}
     assert changed == SETTINGS[setting]
     assert REFERENCE in DEFAULT_SETTINGS

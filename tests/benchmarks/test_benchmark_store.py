@@ -7,13 +7,11 @@ import pytest
 from sklearn.base import clone
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.methods import (
-    METHODS,
-    NetworkSettings,
-    initializer_of,
-)
-from protocol.pretrained import data_digest, learn
+from protocol import pretrained
+from protocol.methods import METHODS, NetworkSettings, initializer_of
+from protocol.pretrained import data_digest, fit_key, learn
 from protocol.store import ScoreLog, digest_of, write_atomically, write_json
+from sklearn_mmdinit import Coherence
 
 # Files
 
@@ -93,6 +91,58 @@ def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(
     assert (resumed.reused, again.reused, len(passes)) == (False, True, 4)
     assert again.digest == resumed.digest
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def _coherent(passes, **params):
+    settings = NetworkSettings((4,), coherent_epochs=passes)
+    method = METHODS["xavier/fcn/ours+coherence"]
+    return initializer_of(method, settings, random_state=0).set_params(**params)
+
+
+def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, unlabelled):
+    # 2,500 steps in passes of one: the batch of 256 walks is larger than the rows.
+    initializer = _coherent(None, coherence=Coherence(batch_size=2), batch_size=2)
+    whole = clone(initializer).fit(unlabelled)
+    call = {"name": "x", "folder": tmp_path, "X_digest": data_digest(unlabelled)}
+    learned = learn(initializer, unlabelled, **call)
+    assert learned.initializer.n_iter_ == whole.auto_params_["max_iter"] > 1
+    for key, array in whole.theta0_.arrays.items():
+        assert np.array_equal(learned.initializer.theta0_.arrays[key], array)
+    record = json.loads(json.dumps(learned.record()))
+    assert record["auto"]["max_iter"] == record["passes"]
+    assert len(record["gain"]) == 1
+    assert learn(initializer, unlabelled, **call).reused
+
+
+def test_passes_are_written_down_now_and_then_and_at_the_end(tmp_path, unlabelled, monkeypatch):
+    written = []
+    monkeypatch.setattr(pretrained, "_write", lambda path, state: written.append(path))
+    call = {"name": "x", "X_digest": data_digest(unlabelled)}
+    learn(_tiny(epochs=5), unlabelled, folder=tmp_path / "rarely", **call)
+    assert len(written) == 1
+    monkeypatch.setattr(pretrained, "SECONDS_BETWEEN_WRITES", 0.0)
+    learn(_tiny(epochs=5), unlabelled, folder=tmp_path / "always", **call)
+    assert len(written) == 1 + 5
+
+
+def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
+    given = {
+        "auto": _coherent(1),
+        "the same": _coherent(1, verbose=1),
+        "passes": _coherent(2),
+        "default": _coherent(1, coherence=Coherence()),
+        "other": _coherent(1, coherence=Coherence(separation=3.0)),
+        "none": _coherent(1, coherence=None),
+    }
+    keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
+    assert keys.pop("the same") == keys["auto"]
+    assert len(set(keys.values())) == len(keys)
+    # A default that moves makes another theta0, though no parameter was changed.
+    monkeypatch.setattr(Coherence.__init__, "__kwdefaults__", dict(
+        Coherence.__init__.__kwdefaults__, separation=5.0
+    ))  # fmt: skip
+    assert fit_key(_coherent(1), "x") != keys["auto"]
+    assert fit_key(_coherent(1, coherence=None), "x") == keys["none"]
 
 
 def test_other_parameters_or_data_have_a_file_of_their_own(tmp_path, unlabelled):

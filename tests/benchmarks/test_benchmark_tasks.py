@@ -11,17 +11,30 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import bench
 from protocol.bench import load_scaled, tasks_of_runs
 from protocol.methods import (
+    FEATURES,
+    FEATURES_THETA0,
     METHODS,
+    NAMES,
+    PAPER_METHODS,
     LastRowsSplit,
     NetworkSettings,
+    features_contender,
     initializer_of,
     network_contender,
     select_names,
 )
 from protocol.options import add_task_options
-from protocol.tasks import Task, draw_rows, fit_seed, pretraining_seed, random_tasks
+from protocol.tasks import (
+    PURPOSES,
+    Task,
+    draw_rows,
+    fit_seed,
+    pretraining_seed,
+    random_tasks,
+    ten_way_tasks,
+)
 from report.paper import ACCURACY, N_LABELS, TASK_STD
-from sklearn_mmdinit import MLPClassifier
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
 
 # Tasks and rows
 
@@ -110,7 +123,65 @@ def test_run_0_of_seed_0_learns_with_random_state_0():
 def test_the_tasks_of_runs_are_those_of_each_run_whatever_n_is_asked_for():
     y = np.arange(1000) % 10
     tasks = tasks_of_runs(y, (5, 20), n_tasks=3, n_runs=2, seed=7)
-    assert tasks == [random_tasks(10, 3, seed=7, run=run) for run in range(2)]
+    assert tasks == {run: random_tasks(10, 3, seed=7, run=run) for run in range(2)}
+
+
+def test_later_runs_are_the_same_whichever_is_the_first():
+    y = np.arange(1000) % 10
+    few = tasks_of_runs(y, (5,), n_tasks=3, n_runs=2, seed=7, first_run=4)
+    assert few == {run: random_tasks(10, 3, seed=7, run=run) for run in (4, 5)}
+    all_of_them = tasks_of_runs(y, (5,), n_tasks=3, n_runs=6, seed=7)
+    assert few.items() <= all_of_them.items()
+
+
+# The task with all classes
+
+
+@pytest.mark.parametrize("n_labels", [1, 7, 100])
+def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_labels):
+    y = np.arange(1000) % 10
+    for task in ten_way_tasks(10, 3, run=0):
+        draw = draw_rows(y, task, n_labels, seed=0)
+        assert np.array_equal(np.bincount(y[draw.train]), [n_labels] * 10)
+        assert len(set(draw.rows)) == len(draw.rows) == 10 * n_labels
+        assert len(draw.validation) == 0
+        assert np.array_equal(task.apply(y), y)
+
+
+def test_draws_of_all_classes_differ_and_follow_from_their_key():
+    y = np.arange(1000) % 10
+    first, second = ten_way_tasks(10, 2, run=0)
+    rows = draw_rows(y, first, 5, seed=0).rows
+    assert np.array_equal(rows, draw_rows(y, first, 5, seed=0).rows)
+    others = [(second, 0), (first, 1), (ten_way_tasks(10, 1, run=4)[0], 0)]
+    for task, seed in others:
+        assert not np.array_equal(rows, draw_rows(y, task, 5, seed=seed).rows)
+    assert ten_way_tasks(10, 5, run=0)[:2] == [first, second]
+
+
+def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
+    assert PURPOSES == {
+        "tasks": 0,
+        "rows": 1,
+        "fit": 2,
+        "passes": 3,
+        "yardstick": 4,
+        "diagnostics": 5,
+        "balanced_rows": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "classes", "message"),
+    [
+        (101, 10, "N = 101 labelled rows of each class: N must be between 1 and 100"),
+        (5, 3, "classes = 3: the images have 10, or 2 in binary tasks"),
+    ],
+)
+def test_draws_of_all_classes_that_cannot_be_had_are_refused(n_labels, classes, message):
+    y = np.arange(1000) % 10
+    with pytest.raises(ValueError, match=message):
+        tasks_of_runs(y, (n_labels,), n_tasks=2, n_runs=1, seed=0, classes=classes)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +231,20 @@ def test_what_the_loader_reports_is_said_but_when_quiet(quiet, monkeypatch, caps
 
 
 def test_the_ten_methods_are_the_paper_s():
-    assert len(METHODS) == 10
-    assert set(METHODS) == set(ACCURACY) == set(TASK_STD)
+    assert len(PAPER_METHODS) == 10
+    assert set(PAPER_METHODS) == set(ACCURACY) == set(TASK_STD)
     assert {len(row) for row in (ACCURACY | TASK_STD).values()} == {len(N_LABELS)}
     assert all(method.scratch in METHODS for method in METHODS.values())
+
+
+def test_ours_with_coherence_follows_ours():
+    assert NAMES[:4] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
+    assert tuple(name for name in NAMES if name in PAPER_METHODS) == PAPER_METHODS
+    assert [name for name in NAMES if name not in PAPER_METHODS] == [
+        "xavier/fcn/ours+coherence",
+        "features+logistic",
+        "he/fcn/ours+coherence",
+    ]
 
 
 def test_names_are_selected_by_pattern_in_the_order_of_the_tables():
@@ -226,3 +307,70 @@ def test_the_pipeline_starts_from_the_theta0_it_was_given():
     (classifier,) = (step for step in pipeline if isinstance(step, MLPClassifier))
     for name, array in fitted.theta0_.arrays.items():
         assert np.array_equal(classifier.theta0_.arrays[name], array)
+
+
+@pytest.mark.parametrize(("passes", "expected"), [(None, "auto"), (3, 3)])
+def test_coherence_takes_its_own_settings(passes, expected):
+    settings = NetworkSettings((4,), epochs=7, n_perturbations=9, coherent_epochs=passes, classes=3)
+    initializer = initializer_of(METHODS["he/fcn/ours+coherence"], settings, random_state=0)
+    own = MMDInitializer(
+        (4,), n_classes=3, init="he", coherence="auto", max_iter=expected, random_state=0
+    )
+    assert initializer.get_params() == own.get_params()
+
+
+# What a score is kept under, as of the results that are committed: a change makes all old logs
+# worthless.
+SCRATCH_IDENTITY = {
+    "network": {
+        "init": "xavier",
+        "batch_norm": False,
+        "pretraining": "scratch",
+        "hidden_layer_sizes": (392, 392, 392),
+    },
+    "fine_tuning": {
+        "optimizer": "adam",
+        "learning_rate_init": 1e-3,
+        "batch_size": 50,
+        "max_iter": 10,
+    },
+    "theta0": None,
+}
+
+
+def test_the_identity_of_a_score_has_not_changed():
+    contender = network_contender(
+        METHODS["xavier/fcn/scratch"],
+        NetworkSettings(),
+        X=np.zeros((2, 2)),
+        initializer=None,
+        theta0_digest=None,
+    )
+    assert contender.identity == SCRATCH_IDENTITY
+
+
+def test_with_all_classes_the_last_epoch_is_kept():
+    settings = NetworkSettings((4,), classes=10)
+    contender = network_contender(
+        METHODS["xavier/fcn/scratch"], settings, X=np.zeros((2, 2)), initializer=None,
+        theta0_digest=None,
+    )  # fmt: skip
+    assert contender.make(0)[-1].validation_split is None
+
+
+def test_features_are_those_of_theta0_and_a_fold_does_not_learn_them_again():
+    dataset = load_digits_dataset()
+    X, _ = standardize(dataset)
+    method = METHODS[FEATURES_THETA0]
+    settings = NetworkSettings((6,), coherent_epochs=1)
+    fitted = initializer_of(method, settings, random_state=0).fit(X[:64])
+    contender = features_contender(X=X, initializer=fitted, theta0_digest="x")
+    assert contender.identity["theta0"] == "x"
+    assert "LogisticRegression(C=100.0" in contender.identity["pipeline"][-1]
+    assert fitted.output == "passthrough"
+    y = dataset.y_train[:60] > 4
+    pipeline = clone(contender.make(0)).fit(X[:60], y)
+    hidden = np.maximum(X[:60] @ fitted.coefs_[0] + fitted.intercepts_[0], 0.0)
+    np.testing.assert_allclose(pipeline[0].transform(X[:60]), hidden, rtol=1e-4, atol=1e-4)
+    # The scale of theta0, which fine-tuning depends on, is of no account here.
+    assert np.allclose(np.linalg.norm(pipeline[:2].transform(X[:60]), axis=1), 1.0)

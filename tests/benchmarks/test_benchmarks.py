@@ -6,6 +6,7 @@ import pytest
 
 import mnist_tasks
 from protocol import evaluation, pretrained
+from protocol.methods import PAPER_METHODS
 from protocol.rivals import RIVALS
 from protocol.store import ScoreLog
 from report.task_tables import unpack_scores
@@ -14,6 +15,7 @@ TINY = [
     "--dataset=digits",
     "--hidden-layer-sizes=4",
     "--epochs=1",
+    "--coherent-epochs=1",
     "--n-perturbations=4",
     "--tasks=2",
     *("--n-labels", "5", "10"),
@@ -38,13 +40,18 @@ def test_the_script_prints_the_tables_and_writes_the_files(tmp_path, capsys):
     assert _run(tmp_path, "--rivals", "--runs", "2") == 0
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
-    assert all(title in printed.out for title in ("Table 1.", "Table 2.", "Gain over"))
-    assert all(name in printed.out for name in ("xavier/fcn/ours", "xavier/fcn/scratch", *RIVALS))
+    assert all(title in printed.out for title in ("Table 1.", "Table 2.", "Gain over", "Diff"))
+    names = ("xavier/fcn/ours", "xavier/fcn/ours+coherence", "features+logistic", *RIVALS)
+    assert all(name in printed.out for name in ("xavier/fcn/scratch", *names))
     results = json.loads((tmp_path / "digits_tasks.json").read_text())
     assert set(results) >= {"versions", "hardware", "git_commit", "settings", "scores", "theta0"}
     assert results["settings"]["seed"] == 0
-    assert [theta0["run"] for theta0 in results["theta0"]] == [0, 1]
-    assert len(_scores(tmp_path)) == 6 * 2 * 2 * 2
+    assert [(theta0["method"], theta0["run"]) for theta0 in results["theta0"]] == [
+        (name, run) for run in (0, 1) for name in names[:2]
+    ]
+    # Against scratch, label spreading and the best rival; two methods, two N.
+    assert len(results["against"]) == 3 * 2 * 2
+    assert len(_scores(tmp_path)) == 8 * 2 * 2 * 2
     assert all(0.0 <= accuracy <= 1.0 for accuracy in _scores(tmp_path).values())
     assert (tmp_path / "digits_tasks.png").read_bytes().startswith(b"\x89PNG")
 
@@ -85,7 +92,7 @@ def test_an_interrupted_run_goes_on_to_the_same_scores(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(evaluation, "cross_val_score", counted)
     assert _run(tmp_path / "cut") == 0
-    assert sum(n_fits) == 2 * 2 * 2 - 3
+    assert sum(n_fits) == 4 * 2 * 2 - 3
     assert _run(tmp_path / "whole") == 0
     assert _scores(tmp_path / "cut") == _scores(tmp_path / "whole")
 
@@ -96,10 +103,51 @@ def test_workers_give_the_scores_of_one_process_and_other_methods_change_none(tm
     assert _run(tmp_path / "two", *more) == 0
     one, two = _scores(tmp_path / "one"), _scores(tmp_path / "two")
     common = one.keys() & two.keys()
-    assert len(common) == 2 * 2
+    assert len(common) == 3 * 2
     for key in common:
         # Two of the 500 test images: another number of threads may round otherwise.
         assert one[key] == pytest.approx(two[key], abs=0.004)
+
+
+def test_runs_to_choose_settings_by_are_those_of_a_longer_series(tmp_path):
+    only = ("--methods", "*/fcn/scratch")
+    assert _run(tmp_path / "all", *only, "--runs", "3") == 0
+    assert _run(tmp_path / "late", *only, "--first-run", "1", "--runs", "2") == 0
+    path = tmp_path / "late" / "digits_tasks_from_run_1.json"
+    results = json.loads(path.read_text())
+    assert results["settings"]["first_run"] == 1
+    late = {
+        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
+        for s in unpack_scores(results["scores"])
+    }
+    assert {run for _, run, _, _ in late} == {1, 2}
+    assert late.items() <= _scores(tmp_path / "all").items()
+
+
+def test_the_task_with_all_classes(tmp_path, capsys):
+    ten_way = ("--classes", "10", "--rivals", "--n-labels", "3")
+    assert _run(tmp_path, *ten_way) == 0
+    results = json.loads((tmp_path / "digits_ten_way.json").read_text())
+    assert results["settings"]["classes"] == 10
+    scores = unpack_scores(results["scores"])
+    assert len(scores) == 8 * 2
+    # Three labels a digit, and every method is above chance; the rivals by far.
+    spreading = [s["accuracy"] for s in scores if s["method"] == "rival/label-spreading"]
+    assert min(spreading) > 0.6
+    assert "(82.42" not in capsys.readouterr().out  # the paper's figures are of binary tasks
+
+
+def test_the_presets():
+    def plan(*argv):
+        return mnist_tasks._plan(mnist_tasks._parser().parse_args(argv))
+
+    assert plan("--preset", "paper").methods == PAPER_METHODS
+    assert plan("--preset", "paper").coherent_passes is None
+    assert plan().coherent_passes == 4
+    assert (plan().epochs, plan().n_perturbations, plan().tasks) == (2, 64, 20)
+    assert plan("--classes", "10").tasks == 10
+    assert plan("--classes", "10", "--tasks", "3").tasks == 3
+    assert plan("--coherent-epochs", "7", "--dataset", "digits").coherent_passes == 7
 
 
 def test_another_seed_has_other_scores(tmp_path):
@@ -115,6 +163,7 @@ def test_another_seed_has_other_scores(tmp_path):
         (("--methods", "lecun/*"), "unknown method 'lecun/*'; valid names are xavier/fcn/ours"),
         (("--n-labels", "500"), "N = 500 takes 6000 labelled rows; the training set has 1297"),
         (("--tasks", "2000"), "n_tasks = 2000: 10 classes have between 1 and 1022"),
+        (("--classes", "10", "--n-labels", "500"), "N = 500 labelled rows of each class"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message):

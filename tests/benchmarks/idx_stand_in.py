@@ -1,10 +1,11 @@
-"""What the tests use in place of MNIST: nine images of 2 x 2 pixels, and folders of them."""
+"""What the tests use in place of MNIST and its like: nine images of 2 x 2 pixels, and folders."""
 
 import gzip
 
 import numpy as np
 
-from data.mnist_files import MNIST_FILES, decode_idx
+from data.idx_files import decode_idx
+from data.image_sets import MNIST
 
 
 def raises(error):
@@ -24,7 +25,7 @@ def openml_arrays(raw_files):
 
 def write_folder(folder, raw_files, *, suffix="", dotted=False):
     folder.mkdir(parents=True)
-    for key, file in MNIST_FILES.items():
+    for key, file in MNIST.files.items():
         name = file.name.replace("-idx", ".idx") if dotted else file.name
         raw = gzip.compress(raw_files[key]) if suffix == ".gz" else raw_files[key]
         (folder / (name + suffix)).write_bytes(raw)

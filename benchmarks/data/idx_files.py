@@ -1,4 +1,4 @@
-"""The four files of MNIST: their format, their digests, how they are read and written.
+"""Four IDX files of images and labels: their format, their digests, how they are read and written.
 
 Everything here works on the bytes of the raw (uncompressed) IDX files, because the
 digests are those of these bytes. A source that has arrays rebuilds the bytes first.
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "MNIST_FILES",
+    "Files",
     "IdxFile",
     "check_digests",
     "decode_idx",
@@ -32,12 +32,12 @@ __all__ = [
     "write_atomically",
 ]
 
-_UINT8_CODE = 8  # the IDX code of unsigned bytes, the only type that MNIST uses
+_UINT8_CODE = 8  # the IDX code of unsigned bytes, the only type that these sets use
 
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One file of MNIST.
+    """One file of a set of images.
 
     Parameters
     ----------
@@ -59,17 +59,8 @@ class IdxFile:
         return 4 + 4 * len(self.shape) + math.prod(self.shape)
 
 
-MNIST_FILES: dict[str, IdxFile] = {
-    "X_train": IdxFile(
-        "train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb", (60000, 28, 28)
-    ),
-    "y_train": IdxFile("train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624", (60000,)),
-    "X_test": IdxFile(
-        "t10k-images-idx3-ubyte", "2646ac647ad5339dbf082846283269ea", (10000, 28, 28)
-    ),
-    "y_test": IdxFile("t10k-labels-idx1-ubyte", "27ae3e4e09519cfbb04c329615203637", (10000,)),
-}
-"""The four files, by the field of the data set that they fill."""
+Files = dict[str, IdxFile]
+"""The four files of a set, by the field of the data set that they fill."""
 
 
 def encode_idx(array: NDArray[np.uint8]) -> bytes:
@@ -96,7 +87,7 @@ def encode_idx(array: NDArray[np.uint8]) -> bytes:
     b'\x00\x00\x08\x01\x00\x00\x00\x02\x07\t'
     """
     if array.dtype != np.uint8:
-        raise ValueError(f"an IDX file of MNIST holds uint8, got dtype {array.dtype}")
+        raise ValueError(f"an IDX file of images holds uint8, got dtype {array.dtype}")
     header = struct.pack(f">HBB{array.ndim}I", 0, _UINT8_CODE, array.ndim, *array.shape)
     return header + array.tobytes(order="C")
 
@@ -139,13 +130,15 @@ def decode_idx(raw: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy()
 
 
-def check_digests(raw_files: Mapping[str, bytes]) -> None:
-    """Refuse files that are not MNIST's.
+def check_digests(raw_files: Mapping[str, bytes], files: Files) -> None:
+    """Refuse files that are not those described.
 
     Parameters
     ----------
     raw_files : mapping of str to bytes
-        Raw IDX files under the keys of :data:`MNIST_FILES`.
+        Raw IDX files under the keys of ``files``.
+    files : mapping of str to IdxFile
+        What they must be.
 
     Raises
     ------
@@ -153,7 +146,7 @@ def check_digests(raw_files: Mapping[str, bytes]) -> None:
         Naming each file whose md5 digest is not the known one, with both digests.
     """
     wrong = []
-    for key, file in MNIST_FILES.items():
+    for key, file in files.items():
         digest = _md5(raw_files[key])
         if digest != file.md5:
             wrong.append(f"{file.name} has md5 {digest}, expected {file.md5}")
@@ -167,7 +160,7 @@ def _md5(raw: bytes) -> str:
 
 
 def find_file(folder: Path, file: IdxFile) -> Path:
-    """Return the path of one file of MNIST in a folder.
+    """Return the path of one file in a folder.
 
     The file may be raw or end in ``.gz``, and be named with a hyphen or with a dot
     before ``idx``; a raw file goes before a compressed one.
@@ -203,18 +196,20 @@ def _read_raw(path: Path, n_bytes: int) -> bytes:
     return raw
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
+def read_folder(folder: Path, files: Files) -> dict[str, bytes]:
     """Read the four files from a folder, without a check of their digests.
 
     Parameters
     ----------
     folder : Path
         Folder that holds the four files, see :func:`find_file`.
+    files : mapping of str to IdxFile
+        Which ones.
 
     Returns
     -------
     dict of str to bytes
-        Raw IDX files under the keys of :data:`MNIST_FILES`.
+        Raw IDX files under the keys of ``files``.
 
     Raises
     ------
@@ -226,7 +221,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
     raw_files = {}
-    for key, file in MNIST_FILES.items():
+    for key, file in files.items():
         path = find_file(folder, file)
         try:
             raw_files[key] = _read_raw(path, file.n_bytes)
@@ -261,7 +256,7 @@ def write_atomically(path: Path, raw: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def save_folder(folder: Path, raw_files: Mapping[str, bytes]) -> None:
+def save_folder(folder: Path, raw_files: Mapping[str, bytes], files: Files) -> None:
     """Save the four files in a folder, each one atomically; intact ones are left alone.
 
     Parameters
@@ -269,10 +264,12 @@ def save_folder(folder: Path, raw_files: Mapping[str, bytes]) -> None:
     folder : Path
         Made if it does not exist.
     raw_files : mapping of str to bytes
-        Raw IDX files under the keys of :data:`MNIST_FILES`, already checked.
+        Raw IDX files under the keys of ``files``, already checked.
+    files : mapping of str to IdxFile
+        Their names and digests.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for key, file in MNIST_FILES.items():
+    for key, file in files.items():
         path = folder / file.name
         if not (path.is_file() and _md5(_read_raw(path, file.n_bytes)) == file.md5):
             write_atomically(path, raw_files[key])
