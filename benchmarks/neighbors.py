@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import tempfile
 import time
 from importlib.metadata import version
@@ -31,8 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import fetch_openml
 
+from data.datasets import load_mnist, standardize
+from protocol.provenance import provenance
+from protocol.store import write_json
 from sklearn_mmdinit._graph.distinct import distinct_rows
 from sklearn_mmdinit._graph.projection import principal_components
 from sklearn_mmdinit._graph.search import approximate, exact_neighbors
@@ -46,12 +47,6 @@ FULL = (*QUICK, 100_000, 200_000, 1_000_000)
 ALL_QUERIES_UP_TO = 60_000
 QUERIES = 4096
 NOISE = 0.5  # standard deviation; that of a pixel over all images is 1
-
-
-def mnist() -> np.ndarray:
-    """MNIST's training images, standardised by one mean and deviation, (60000, 784) float32."""
-    X = fetch_openml("mnist_784", as_frame=False, parser="liac-arff").data[:60_000]
-    return ((X - X.mean()) / X.std()).astype(np.float32)
 
 
 def repeated(X: np.ndarray, n: int, folder: Path) -> np.ndarray:
@@ -97,18 +92,11 @@ def measure(rows: np.ndarray) -> dict[str, Any]:
     }
 
 
-def provenance() -> dict[str, Any]:
-    try:
-        cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        cpu = ""
-    names = [line.split(":", 1)[1].strip() for line in cpu.splitlines() if "model name" in line]
-    packages = ("numpy", "scikit-learn", "pynndescent", "numba", "llvmlite")
-    return {
-        "versions": {"python": platform.python_version(), **{p: version(p) for p in packages}},
-        "hardware": {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count()},
-        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-    }
+def surroundings() -> dict[str, Any]:
+    """What the figures were made with, and how busy the machine was."""
+    found = provenance()
+    found["versions"] |= {name: version(name) for name in ("pynndescent", "numba", "llvmlite")}
+    return found | {"load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None}
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -119,11 +107,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--rows", type=Path, help="a .npy file of rows in place of MNIST")
     parser.add_argument("--output", type=Path, default=HERE / "output", help="a folder")
     options = parser.parse_args(arguments)
-    X = mnist() if options.rows is None else np.load(options.rows)
+    X = standardize(load_mnist())[0] if options.rows is None else np.load(options.rows)
     few = principal_components(X[:500], N_COMPONENTS)
     compiling, _ = seconds(approximate, few, N_NEIGHBORS, None, 0, 0)
     report = {
-        **provenance(),
+        **surroundings(),
         "n_neighbors": N_NEIGHBORS,
         "n_components": N_COMPONENTS,
         "noise": NOISE,
@@ -135,9 +123,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             report["sizes"].append(measure(repeated(X, n, Path(folder))))
         print(json.dumps(report["sizes"][-1]), flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=1) + "\n"
-    (options.output / "neighbors.json").write_text(text, encoding="utf-8")
+    write_json(options.output / "neighbors.json", report)
     return report
 
 

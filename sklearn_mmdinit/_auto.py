@@ -26,10 +26,10 @@ COHERENT: dict[str, Any] = {
     "learning_rate": "cosine",
     "keep": "last",
 }
-N_STEPS = 2500
+N_STEPS = 3000
 
 # How far the first step of fine-tuning is to move a logit, in nats.
-FIRST_STEP = 1.0
+FIRST_STEP = 0.75
 
 
 def auto_values(estimator: Any, n_rows: int | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Coherence(BaseEstimator):
         :math:`\mu`.
     separation : float, default=2.0
         :math:`\rho`. Large: many, fine groups of inputs are told apart; small: few, coarse ones.
-    walk_length : float, default=20.0
+    walk_length : float, default=40.0
         Mean length of the walks, in edges, at least 1; lengths are geometric.
     batch_size : int, default=256
         Walks a step, at least 2; at most the rows there are. The first ``batch_size`` rows of
@@ -85,7 +85,7 @@ class Coherence(BaseEstimator):
         weight: float = 16.0,
         *,
         separation: float = 2.0,
-        walk_length: float = 20.0,
+        walk_length: float = 40.0,
         batch_size: int = 256,
         n_neighbors: int = 10,
         n_components: int | None = 50,

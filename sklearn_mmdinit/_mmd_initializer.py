@@ -106,8 +106,8 @@ class MMDInitializer(BaseInitializer):
     batch_size : int, default=32
         Rows a step that go through the paper's terms; at most the rows there are.
     max_iter : int, default="auto"
-        Passes over X. "auto": 5; with coherence as many as make 2,500 steps, which are
-        10 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
+        Passes over X. "auto": 5; with coherence as many as make 3,000 steps, which are
+        13 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
         Steps over which the loss is averaged.
     keep : {"auto", "best", "last"}, default="auto"
@@ -119,7 +119,7 @@ class MMDInitializer(BaseInitializer):
         one for each; the last layer's are divided by the product, so that the network computes
         the same function. For ReLU without batch normalisation only. Fine-tuning with a fixed
         learning rate moves larger weights less and answers faster. "auto": 1; with coherence
-        such that the first step of fine-tuning can move a logit by 1.
+        such that the first step of fine-tuning can move a logit by 0.75.
     tol : float, default=None
         Stop early once ``n_iter_no_change`` windows in a row improve the best mean loss by
         no more than this; None never stops early.

@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import ortho_group
 
 from sklearn_mmdinit._graph import neighbors, projection, search
-from sklearn_mmdinit._graph.neighbors import nearest_neighbors
 from sklearn_mmdinit._graph.distinct import distinct_rows
+from sklearn_mmdinit._graph.neighbors import nearest_neighbors
 from sklearn_mmdinit._graph.projection import principal_components
 
 SEEDS = range(5)
