@@ -11,7 +11,8 @@ The first word names a file of ``benchmarks/results``, the second a table made o
 ``accuracy``, ``task_std``, ``gain`` or ``against`` of what ``mnist_tasks.py`` wrote, ``budget``
 of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``step``,
 ``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what
-``speed.py`` did. Run it after a new result (some seconds)::
+``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did. Run
+it after a new result (some seconds)::
 
     python benchmarks/readme_tables.py
 
@@ -32,6 +33,8 @@ from typing import Any
 from protocol.store import write_atomically
 from report.against_table import against, against_table
 from report.budget_tables import budget_table, points_of_results
+from report.coherence_tables import COHERENCE_TABLES
+from report.coherence_tables import points_of_results as coherence_results
 from report.diagnostics_tables import diagnostics_table
 from report.speed_tables import SPEED_TABLES, build_speed_table
 from report.table import Table, as_markdown
@@ -64,10 +67,15 @@ def _budget_table(results: dict[str, Any]) -> Table:
     return budget_table(points_of_results(results))
 
 
+def _coherence_table(kind: str, results: dict[str, Any]) -> Table:
+    return COHERENCE_TABLES[kind](coherence_results(results))
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     **{kind: partial(_task_table, kind) for kind in CELLS},
     "against": _against_table,
     "budget": _budget_table,
+    **{kind: partial(_coherence_table, kind) for kind in COHERENCE_TABLES},
     "diagnostics": diagnostics_table,
     **{kind: partial(build_speed_table, kind) for kind in SPEED_TABLES},
 }

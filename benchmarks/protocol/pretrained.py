@@ -25,7 +25,7 @@ from sklearn_mmdinit import Coherence, Theta0
 __all__ = ["Pretrained", "data_digest", "fit_key", "learn", "read_kept", "theta0_digest"]
 
 # What changes nothing in the result.
-IDLE_PARAMETERS = {"verbose"}
+IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
 # Passes over small data are short, and a file of some megabytes after each would take longer.
 SECONDS_BETWEEN_WRITES = 30.0
@@ -43,6 +43,8 @@ class Pretrained:
         Stands for its theta0, byte for byte.
     seconds : float
         Wall time of its passes, those of earlier runs of the script included.
+    cpu_seconds : float
+        Of all threads together: other programs that run lengthen it less.
     path : Path
         Where it is kept.
     reused : bool
@@ -52,6 +54,7 @@ class Pretrained:
     initializer: Any
     digest: str
     seconds: float
+    cpu_seconds: float
     path: Path
     reused: bool
 
@@ -65,6 +68,7 @@ class Pretrained:
             # Infinite while no window has ended, which JSON has no word for.
             "best_loss": best_loss if math.isfinite(best_loss) else None,
             "seconds": round(self.seconds, 2),
+            "cpu_seconds": round(self.cpu_seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
             # What parameters of "auto" stood for; without any the paper's baseline.
@@ -86,7 +90,8 @@ def theta0_digest(theta0: Theta0) -> str:
 def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
     parameters = {
-        name: repr(value)
+        # The parameters of a Coherence stand beside it under names of their own.
+        name: "Coherence" if isinstance(value, Coherence) else repr(value)
         for name, value in initializer.get_params().items()
         if name not in IDLE_PARAMETERS
     }
@@ -165,21 +170,24 @@ def learn(
     """
     slug = name.replace("/", "-")
     path = folder / f"{slug}-{fit_key(initializer, X_digest)}.joblib"
-    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer), "seconds": 0.0}
+    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer)}
     # How loud a file's first run was must not decide how loud this one is.
     fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
-    seconds, written, unwritten = kept["seconds"], time.perf_counter(), False
+    spent = {name: kept.get(name, 0.0) for name in ("seconds", "cpu_seconds")}
+    written, unwritten = time.perf_counter(), False
     reused = getattr(fitted, "n_iter_", 0) >= _passes_wanted(initializer, fitted)
     try:
         while getattr(fitted, "n_iter_", 0) < _passes_wanted(initializer, fitted):
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             fitted.partial_fit(X)
             ended, unwritten = time.perf_counter(), True
-            seconds += ended - started
+            spent["seconds"] += ended - started
+            spent["cpu_seconds"] += time.process_time() - cpu
             if ended - written >= SECONDS_BETWEEN_WRITES:
-                _write(path, {"initializer": fitted, "seconds": seconds})
+                _write(path, {"initializer": fitted, **spent})
                 written, unwritten = ended, False
     finally:  # also of an interrupted pass, which leaves the passes before it as they were
         if unwritten:
-            _write(path, {"initializer": fitted, "seconds": seconds})
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, path, reused)
+            _write(path, {"initializer": fitted, **spent})
+    digest = theta0_digest(fitted.theta0_)
+    return Pretrained(fitted, digest, **spent, path=path, reused=reused)

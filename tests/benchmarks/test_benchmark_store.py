@@ -132,10 +132,12 @@ def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
         "passes": _coherent(2),
         "default": _coherent(1, coherence=Coherence()),
         "other": _coherent(1, coherence=Coherence(separation=3.0)),
+        "memory": _coherent(1, coherence=Coherence(memory="a folder", n_jobs=2)),
         "none": _coherent(1, coherence=None),
     }
     keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
     assert keys.pop("the same") == keys["auto"]
+    assert keys.pop("memory") == keys["default"]
     assert len(set(keys.values())) == len(keys)
     # A default that moves makes another theta0, though no parameter was changed.
     monkeypatch.setattr(Coherence.__init__, "__kwdefaults__", dict(
