@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit._graph.search import SEARCHES
 from sklearn_mmdinit.diagnostics import coherence_kernel
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
@@ -98,6 +99,19 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
 def test_the_graph_is_not_pickled(X):
     init = small().fit(X)
     assert not any("walk" in name for name in pickle.loads(pickle.dumps(init)).__dict__)
+
+
+def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatch):
+    searched = []
+    search = SEARCHES["exact"]
+    monkeypatch.setitem(SEARCHES, "exact", lambda *args: searched.append(1) or search(*args))
+    init = small()
+    for _ in range(3):
+        init.partial_fit(X)
+    init.score(X)
+    assert len(searched) == 1
+    init.partial_fit(X[:200])
+    assert len(searched) == 2
 
 
 def test_random_state_decides_all(X):

@@ -254,7 +254,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         module = module_from_theta0(self._learned(), device).train()
         settings = self._resolved(len(X))
         objective, random = settings._objective(), StepRandom(self._state.seed, device)
-        batches = settings._batches(X, self._state.seed)
+        batches = self._batches(X, self._state.seed)
         n_batches = len(X) // batches.size
         total = 0.0
         rows_a_step = objective.rows_a_step(batches.n_rows)
@@ -315,7 +315,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
             state,
             X,
             objective,
-            settings._batches(X, state.seed),
+            self._batches(X, state.seed),
             schedule,
             n_passes,
             torch_device(self.device),
