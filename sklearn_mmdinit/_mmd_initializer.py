@@ -331,7 +331,5 @@ class MMDInitializer(BaseInitializer):
         return with_gain(self.theta0_, [1.0 / factor for factor in self.gain_])
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
         # The graph is as large as the data, and follows from them.
-        state.pop("_walk", None)
-        return state
+        return {name: value for name, value in super().__getstate__().items() if name != "_walk"}

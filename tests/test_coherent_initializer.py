@@ -98,7 +98,8 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
 
 def test_the_graph_is_not_pickled(X):
     init = small().fit(X)
-    assert not any("walk" in name for name in pickle.loads(pickle.dumps(init)).__dict__)
+    assert not hasattr(pickle.loads(pickle.dumps(init)), "_walk")
+    assert hasattr(init, "_walk"), "it stays where it was"
 
 
 def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatch):
@@ -204,7 +205,9 @@ def test_a_gain_changes_the_size_of_activations_alone(gain, X):
     plain, scaled = small(gain=1).fit(X), small(gain=gain, output="hidden").fit(X)
     assert scaled.gain_ == tuple(np.broadcast_to(gain, 2))
     hidden = plain.set_params(output="hidden").transform(X)
-    np.testing.assert_allclose(scaled.transform(X), hidden * np.prod(scaled.gain_), rtol=1e-4)
+    np.testing.assert_allclose(
+        scaled.transform(X), hidden * np.prod(scaled.gain_), rtol=1e-4, atol=1e-4
+    )
     np.testing.assert_allclose(coherence_kernel(scaled, X), coherence_kernel(plain, X), atol=1e-5)
 
 
