@@ -51,7 +51,7 @@ def auto_values(estimator: Any, n_rows: int | None) -> dict[str, Any]:
     values = dict(PAPER)
     if coherence is not None:
         size = coherence.batch_size
-        steps_a_pass = 1 if n_rows is None else max(n_rows // min(size, n_rows), 1)
+        steps_a_pass = 1 if n_rows is None else n_rows // min(size, n_rows)
         values |= COHERENT | {"max_iter": math.ceil(N_STEPS / steps_a_pass)}
         if estimator.n_classes == 2:
             values["reference"] = "closed_form"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 from numbers import Integral, Real
 from typing import Any
 
+import joblib
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
@@ -14,7 +16,9 @@ from sklearn.utils import check_scalar
 from ._graph import ALGORITHMS, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
-__all__ = ["Coherence", "check_coherence", "coherence_of", "graph_of"]
+__all__ = ["Coherence", "check_coherence", "coherence_of", "graph_key", "graph_of"]
+
+_OF_THE_GRAPH = ("n_neighbors", "n_components", "shared_neighbor_power", "graph", "algorithm")
 
 
 class Coherence(BaseEstimator):
@@ -51,21 +55,29 @@ class Coherence(BaseEstimator):
     graph : sparse matrix, transformer or None, default=None
         A graph of your own in place of the search: a matrix of shape (n_samples, n_samples) of
         similarities that are not negative, larger for closer rows, for the very rows given to
-        ``fit``; or a transformer whose ``fit_transform(X)`` gives one, such as
-        :class:`sklearn.neighbors.KNeighborsTransformer`, whose distances count as edges. A
-        matrix's weights are taken as they are.
+        ``fit``, taken as they are; or a transformer such as
+        :class:`sklearn.neighbors.KNeighborsTransformer`: whatever its ``fit_transform(X)``
+        stores, distances for instance, counts as an edge.
     algorithm : {"auto", "exact", "approximate"}, default="auto"
         The search: scikit-learn's exact one, or that of ``pynndescent`` (the extra
         ``neighbors``); "auto" takes the latter where it is the cheaper one and is installed.
     memory : None, str or joblib.Memory, default=None
-        Cache of graphs.
+        Cache of the neighbours that were searched.
     n_jobs : int, default=None
-        Jobs of the search, as joblib counts them.
+        Threads of the approximate search; None and -1: all. It repeats itself for equal
+        ``n_jobs`` only. The exact search takes those that OpenMP may use.
 
     See Also
     --------
     MMDInitializer : Takes it as ``coherence``.
     sklearn_mmdinit.display.CoherenceDisplay : Draws C.
+
+    Notes
+    -----
+    ``MMDInitializer.score`` is minus the loss that these parameters define, so that it compares
+    theta0s of the same parameters only. Search them by what theta0 is for:
+    ``GridSearchCV(MLPClassifier(warm_start_from=MMDInitializer(coherence=Coherence())),
+    {"warm_start_from__coherence__separation": [1.5, 2.0, 4.0]})``.
 
     References
     ----------
@@ -124,7 +136,17 @@ def check_coherence(coherence: Coherence, hidden_layer_sizes: Any) -> None:
         raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
 
 
-def graph_of(coherence: Coherence, X: np.ndarray, seed: int, verbose: int) -> csr_array:
+def graph_key(coherence: Coherence, X: np.ndarray) -> str | None:
+    """What stands for the graph of rows X; None where that cannot be said."""
+    own = [getattr(coherence, name) for name in _OF_THE_GRAPH]
+    try:
+        key: str = joblib.hash((own, X))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None  # a transformer with a function of its own
+    return key
+
+
+def graph_of(coherence: Coherence, X: np.ndarray, verbose: int) -> csr_array:
     """The graph of rows X (n, n_features), of shape (n, n)."""
     return neighbor_graph(
         X,
@@ -134,7 +156,8 @@ def graph_of(coherence: Coherence, X: np.ndarray, seed: int, verbose: int) -> cs
         graph=coherence.graph,
         algorithm=coherence.algorithm,
         n_jobs=coherence.n_jobs,
-        seed=seed,
+        # Always the same: theta0s of other seeds share the graph, and its place in the memory.
+        seed=0,
         memory=coherence.memory,
         verbose=verbose,
     )

@@ -5,41 +5,32 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Self
 
-import joblib
 import numpy as np
-from sklearn.utils import check_scalar
 
 from ._auto import FIRST_STEP, auto_values
-from ._coherence import check_coherence, coherence_of, graph_of
+from ._coherence import Coherence, coherence_of, graph_key, graph_of
 from ._compute import Workspace, permutation
 from ._graph import Walk
+from ._mmd_parameters import check_numbers, check_parameters, has_paper_terms
 from ._network import Theta0, with_gain
-from ._objective import ESTIMATORS, REFERENCES, CoherentObjective, MMDObjective
+from ._objective import CoherentObjective, MMDObjective
 from ._pretraining import (
-    KEEP,
-    LEARNING_RATES,
     BaseInitializer,
     Batches,
     Objective,
     Schedule,
     WalkBatches,
-    check_choice,
-    check_finite,
-    check_gain,
     gain_of_first_step,
     is_auto,
 )
-from ._sampling import SAMPLERS, Perturbation
+from ._sampling import Perturbation
 
 __all__ = ["MMDInitializer"]
 
 # Rows over which a gain is chosen.
 _GAIN_ROWS = 2048
-
-_PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 
 class MMDInitializer(BaseInitializer):
@@ -75,8 +66,9 @@ class MMDInitializer(BaseInitializer):
         with s / sqrt(n_out).
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
-        of X; "auto" stands for ``Coherence()``. None is the paper's loss.
-    n_perturbations : int, default="auto"
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where rows are few.
+        None is the paper's loss.
+    n_perturbations : int or "auto", default="auto"
         Perturbed networks a step, the paper's K; at least 2. "auto": 256; with coherence 32.
     n_uniform_samples : int, default=None
         Samples of the uniform law a step, the paper's M; None means ``n_perturbations``.
@@ -98,14 +90,15 @@ class MMDInitializer(BaseInitializer):
         How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
         one for each layer.
-    learning_rate_init : float, default="auto"
+    learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004.
     learning_rate : {"auto", "constant", "cosine"}, default="auto"
         Constant, or falling to 2 % along a half cosine over ``max_iter`` passes. "auto":
         "constant"; with coherence "cosine".
     batch_size : int, default=32
-        Rows a step that go through the paper's terms; at most the rows there are.
-    max_iter : int, default="auto"
+        Rows a step that go through the paper's terms; at most the rows there are, and with
+        coherence at most its own ``batch_size``.
+    max_iter : int or "auto", default="auto"
         Passes over X. "auto": 5; with coherence as many as make 3,000 steps, which are
         13 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
@@ -150,7 +143,7 @@ class MMDInitializer(BaseInitializer):
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``.
     auto_params_ : dict
-        What each parameter of "auto" stood for.
+        What each parameter of "auto" stood for; the gain is ``gain_``.
     n_iter_ : int
         Passes over X begun.
     n_features_in_ : int
@@ -243,34 +236,30 @@ class MMDInitializer(BaseInitializer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_own_params(self) -> None:
-        check_choice("mmd_estimator", self.mmd_estimator, ESTIMATORS)
-        check_choice("reference", self.reference, REFERENCES)
-        check_choice("sampler", self.sampler, SAMPLERS)
-        if self.reference == "closed_form" and self.n_classes != 2:
-            raise ValueError(
-                "reference='closed_form' is known for n_classes=2 only, got "
-                f"n_classes={self.n_classes}; use reference='sampled'"
-            )
-        # The U-statistic divides by n - 1.
-        check_scalar(self.n_perturbations, "n_perturbations", Integral, min_val=2)
-        if self.n_uniform_samples is not None:
-            check_scalar(self.n_uniform_samples, "n_uniform_samples", Integral, min_val=2)
-        check_finite(self, "perturbation_scale", zero=False)
-        check_finite(self, *_PAPER_WEIGHTS)
-        check_choice("learning_rate", self.learning_rate, LEARNING_RATES)
-        check_choice("keep", self.keep, KEEP)
-        check_gain(self.gain, self.hidden_layer_sizes, self.activation, self.batch_norm)
-        coherence = coherence_of(self.coherence)
-        if coherence is None and not self._has_paper_terms():
-            raise ValueError(
-                f"one of {', '.join(_PAPER_WEIGHTS)} must be above 0 where there is no coherence"
-            )
-        if coherence is not None:
-            check_coherence(coherence, self.hidden_layer_sizes)
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the coherence among them.
 
-    def _has_paper_terms(self) -> bool:
-        return any(getattr(self, name) for name in _PAPER_WEIGHTS)
+        Parameters
+        ----------
+        **params : dict
+            Values by name. ``coherence__<name>`` where the coherence is "auto" puts a
+            ``Coherence()`` in its place first.
+
+        Returns
+        -------
+        self : MMDInitializer
+            This one.
+        """
+        nested = any(name.startswith("coherence__") for name in params)
+        if nested and is_auto(params.get("coherence", self.coherence)):
+            params["coherence"] = Coherence()
+        super().set_params(**params)
+        return self
+
+    def _check_params(self) -> None:
+        check_numbers(self)
+        super()._check_params()
+        check_parameters(self)
 
     def _resolved(self, n_rows: int | None = None) -> Self:
         resolved = copy(self)
@@ -281,7 +270,7 @@ class MMDInitializer(BaseInitializer):
     def _objective(self) -> Objective:
         coherence, own = coherence_of(self.coherence), self._resolved()
         paper = None
-        if self._has_paper_terms():
+        if has_paper_terms(self):
             paper = MMDObjective(
                 Perturbation(own.n_perturbations, self.perturbation_scale, self.sampler),
                 n_uniform_samples=self.n_uniform_samples or own.n_perturbations,
@@ -301,12 +290,20 @@ class MMDInitializer(BaseInitializer):
         coherence = coherence_of(self.coherence, len(X))
         if coherence is None:
             return super()._batches(X, seed)
-        # Kept for the next pass over the same rows, and for their score.
-        key = joblib.hash((coherence, seed, X))
-        if getattr(self, "_walk", (None,))[0] != key:
-            self._walk = key, Walk.on(graph_of(coherence, X, seed, self.verbose))
         size = min(coherence.batch_size, len(X))
-        return WalkBatches(size, self._walk[1], coherence.walk_length, seed)
+        return WalkBatches(size, self._walk_on(coherence, X), coherence.walk_length, seed)
+
+    def _walk_on(self, coherence: Coherence, X: np.ndarray) -> Walk:
+        """Walks on the graph of X, kept for the next pass over the same rows."""
+        key = graph_key(coherence, X)
+        walks: dict[str, Walk] = getattr(self, "_walks", {})
+        walk = walks.get(key) if key else None
+        if walk is None:
+            walk = Walk.on(graph_of(coherence, X, self.verbose))
+            if key:
+                # Two: rows that are learned from, and others that are scored in between.
+                self._walks = dict([*walks.items()][-1:]) | {key: walk}
+        return walk
 
     def _schedule(self) -> Schedule:
         plain = super()._schedule()
@@ -326,10 +323,6 @@ class MMDInitializer(BaseInitializer):
         self.gain_ = tuple(factors)
         return with_gain(theta0, self.gain_)
 
-    def _learned(self) -> Theta0:
-        # A theta0 from elsewhere may have been put in place of the one that was learned.
-        return with_gain(self.theta0_, [1.0 / factor for factor in self.gain_])
-
     def __getstate__(self) -> dict[str, Any]:
         # The graph is as large as the data, and follows from them.
-        return {name: value for name, value in super().__getstate__().items() if name != "_walk"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_walks"}

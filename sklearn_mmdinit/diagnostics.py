@@ -1,9 +1,9 @@
 """What the paper measures of a theta0, and which inputs' predictions move together near it.
 
 Every function takes a fitted initializer, a fitted ``MLPClassifier`` (where it started) or a
-:class:`~sklearn_mmdinit.Theta0`. Of an initializer it looks at theta0 before its ``gain_``, as
-pre-training left it: perturbations of a fixed size mean something else for larger weights. The
-defaults are the paper's: 128 random mini-batches of 32 rows and 256 perturbed networks.
+:class:`~sklearn_mmdinit.Theta0`, and looks at theta0 before its gain, as pre-training left it:
+perturbations of a fixed size mean something else for larger weights. The defaults are the paper's:
+128 random mini-batches of 32 rows and 256 perturbed networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from sklearn.utils import check_array, check_random_state, check_scalar
 
 from ._compute import StepRandom, team
-from ._network import MLP, Theta0, module_from_theta0, with_gain
+from ._network import MLP, Theta0, module_from_theta0, without_gain
 from ._objective import coherence_kernel as kernel_of
 from ._sampling import Perturbation, perturbed_logits
 
@@ -36,7 +36,7 @@ def _theta0(source: Any) -> Theta0:
         raise ValueError(
             f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
         )
-    return with_gain(theta0, [1.0 / factor for factor in getattr(source, "gain_", ())])
+    return without_gain(theta0)
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:

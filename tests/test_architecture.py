@@ -31,11 +31,13 @@ ARROWS = {
     "theory": {"_network"},
     "_coherence": {"_graph", "_pretraining"},
     "_auto": {"_coherence", "_pretraining"},
+    "_mmd_parameters": {"_coherence", "_objective", "_pretraining", "_sampling"},
     "_mmd_initializer": {
         "_auto",
         "_coherence",
         "_compute",
         "_graph",
+        "_mmd_parameters",
         "_network",
         "_objective",
         "_pretraining",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsTransformer
@@ -98,8 +98,8 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
 
 def test_the_graph_is_not_pickled(X):
     init = small().fit(X)
-    assert not hasattr(pickle.loads(pickle.dumps(init)), "_walk")
-    assert hasattr(init, "_walk"), "it stays where it was"
+    assert not hasattr(pickle.loads(pickle.dumps(init)), "_walks")
+    assert hasattr(init, "_walks"), "it stays where it was"
 
 
 def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatch):
@@ -107,12 +107,70 @@ def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatc
     search = SEARCHES["exact"]
     monkeypatch.setitem(SEARCHES, "exact", lambda *args: searched.append(1) or search(*args))
     init = small()
-    for _ in range(3):
-        init.partial_fit(X)
+    for separation in (1.0, 1.5, 2.0):
+        init.set_params(coherence__separation=separation).partial_fit(X)
     init.score(X)
     assert len(searched) == 1
-    init.partial_fit(X[:200])
+    for _ in range(2):  # rows that are learned from, and others that are scored in between
+        init.score(X[:200])
+        init.partial_fit(X)
     assert len(searched) == 2
+
+
+def test_graphs_of_other_seeds_are_found_in_memory(X, tmp_path, monkeypatch):
+    searched = []
+    search = SEARCHES["exact"]
+    monkeypatch.setitem(SEARCHES, "exact", lambda *args: searched.append(1) or search(*args))
+    for random_state in (0, 1, None):
+        coherence = Coherence(batch_size=40, n_neighbors=5, memory=str(tmp_path))
+        small(coherence, random_state=random_state).fit(X)
+    assert len(searched) == 1
+
+
+def test_a_transformer_with_a_function_of_its_own(X):
+    transformer = KNeighborsTransformer(n_neighbors=5, metric=lambda a, b: np.abs(a - b).sum())
+    init = small(Coherence(batch_size=20, graph=transformer), max_iter=1).fit(X[:60])
+    assert len(init.history_) == 1
+
+
+@pytest.mark.parametrize("n_rows", [60, 240])
+def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(n_rows, X):
+    params = {"max_iter": 3, "learning_rate_init": 0.01, "keep": "last", "gain": 1}
+    init = small(**params).fit(X)
+    before = init.coefs_[0].copy()
+    init.partial_fit(X[:n_rows])
+    n_steps = n_rows // 40
+    # Adam moves a weight by little more than the learning rate a step.
+    assert 0 < np.abs(init.coefs_[0] - before).max() < 5 * n_steps * 0.02 * 0.01
+    again = small(**(params | {"learning_rate": "constant"})).fit(X)
+    before = again.coefs_[0].copy()
+    again.partial_fit(X[:n_rows])
+    assert np.abs(again.coefs_[0] - before).max() > 5 * n_steps * 0.02 * 0.01
+
+
+def test_no_pass_and_then_one(X):
+    init = small(max_iter=0).fit(X)
+    assert init.n_iter_ == 0
+    assert init.partial_fit(X).n_iter_ == 1
+
+
+def test_other_terms_between_passes_are_an_error(X):
+    init = small().partial_fit(X)
+    before = init.history_
+    with pytest.raises(ValueError, match=r"began with .*'coherence'.*begin anew with fit"):
+        init.set_params(coherence=None).partial_fit(X)
+    assert init.history_ == before
+    assert "coherence" not in init.fit(X).history_[0]
+
+
+def test_diagnostics_are_the_same_however_theta0_is_handed_over(blobs):
+    X, y = blobs
+    init = small().fit(X)
+    assert init.gain_[0] > 1
+    started = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, y % 2)
+    expected = coherence_kernel(clone(init).set_params(gain=1).fit(X), X)
+    for source in (init, init.theta0_, started):
+        np.testing.assert_allclose(coherence_kernel(source, X), expected, atol=1e-5)
 
 
 def test_random_state_decides_all(X):
@@ -163,6 +221,23 @@ def test_graphs_are_kept_in_memory(X, tmp_path, monkeypatch):
 
     monkeypatch.setattr("sklearn_mmdinit._graph.neighbors.SEARCHES", {"exact": searched})
     assert_same(small(coherence).fit(X), first)
+
+
+@pytest.mark.parametrize(
+    ("params", "best_loss", "score"),
+    [
+        ({}, 0.236784, -0.234215),
+        ({"n_classes": 3}, 0.412914, -0.280720),
+        ({"reference": "closed_form"}, 0.290488, -0.288007),
+    ],
+)
+def test_without_it_everything_is_as_before_there_was_any(params, best_loss, score):
+    # Figures of the version before; at rounding level they depend on the processor.
+    X = load_digits().data / 16
+    init = MMDInitializer((40, 30), n_perturbations=16, max_iter=2, window=10, random_state=0)
+    init.set_params(**params).fit(X)
+    assert init.best_loss_ == pytest.approx(best_loss, rel=1e-3)
+    assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
 
 
 def test_auto_parameters_are_the_papers_without_it_and_others_with_it():
@@ -232,8 +307,23 @@ def test_gain_is_one_without_coherence_and_chosen_with_it(X):
         ({"coherence": Coherence(n_neighbors=1000)}, r"240 rows .* n_neighbors=1000"),
         ({"coherence": Coherence(n_components=0)}, "n_components"),
         ({"coherence": Coherence(algorithm="ball")}, "algorithm"),
-        ({"learning_rate": "falling"}, "learning_rate"),
-        ({"keep": "first"}, "keep"),
+        (
+            {"coherence": Coherence(n_neighbors=5, shared_neighbor_power=-1)},
+            "shared_neighbor_power",
+        ),
+        (
+            {"coherence": Coherence(n_neighbors=9, shared_neighbor_power=99)},
+            "shared_neighbor_power",
+        ),
+        ({"hidden_layer_sizes": ()}, "needs a hidden layer"),
+        ({"uniformity_weight": -1.0}, "uniformity_weight"),
+        ({"max_iter": "many"}, 'max_iter must be a number or "auto"'),
+        ({"n_perturbations": "many"}, 'n_perturbations must be a number or "auto"'),
+        ({"gain": True}, "gain must be"),
+        ({"gain": [2.0]}, "2 hidden layers"),
+        ({"gain": ["2", "3"]}, "gain must be"),
+        ({"learning_rate": "falling"}, r"learning_rate must be one of \['auto', "),
+        ({"keep": "first"}, r"keep must be one of \['auto', "),
         ({"gain": 0}, "gain must be"),
         ({"gain": "big"}, "gain must be"),
         ({"gain": (1.0, 2.0, 3.0)}, "2 hidden layers"),
@@ -243,21 +333,27 @@ def test_gain_is_one_without_coherence_and_chosen_with_it(X):
 )
 def test_bad_values_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
-        small(**params).fit(X)
+        small().set_params(**params).fit(X)
 
 
 def test_few_rows_have_fewer_neighbours_with_auto():
     X = np.random.default_rng(0).normal(size=(6, 3))
     init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=2).fit(X)
-    assert len(init.history_) == 1
+    assert [len(record) for record in init.history_] == [6]
+    (walk,) = init._walks.values()
+    assert len(walk.targets) == 6 * 5, "all other rows"
+    with pytest.raises(ValueError, match="All 6 rows are equal"):
+        init.fit(np.ones((6, 3)))
 
 
 def test_parameters_of_the_graph_and_the_term_can_be_searched(X):
     search = GridSearchCV(
         small(), {"coherence__walk_length": [1.0, 4.0], "coherence__separation": [1.0]}, cv=2
     ).fit(X)
-    assert search.best_params_["coherence__walk_length"] in (1.0, 4.0)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    first, second = search.cv_results_["mean_test_score"]
+    assert np.isfinite([first, second]).all()
+    assert first != second
+    assert small().set_params(coherence="auto", coherence__separation=3.0).coherence.separation == 3
     nested = MLPClassifier(warm_start_from=small())
     nested.set_params(warm_start_from__coherence__walk_length=7.0)
     assert nested.warm_start_from.coherence.walk_length == 7.0

@@ -88,11 +88,13 @@ def nearest_neighbors(
     """
     _check(X, n_neighbors, n_components, algorithm)
     first, place = distinct_rows(X)
+    if first.size == 1:
+        raise ValueError(f"All {X.shape[0]} rows are equal: there are no neighbours to search.")
     if first.size <= n_neighbors:
         raise ValueError(
             f"Only {first.size} of the {X.shape[0]} rows differ from each other: too few for "
-            f"n_neighbors={n_neighbors}. Lower n_neighbors to {first.size - 1} or less, or give "
-            "more rows."
+            f"n_neighbors={n_neighbors}. Lower it to {first.size - 1} or less, in "
+            "Coherence(n_neighbors=...), or give more rows."
         )
     points = principal_components(X, n_components, seed=seed)
     if first.size < place.size:
@@ -108,8 +110,8 @@ def _check(X: np.ndarray, n_neighbors: int, n_components: int | None, algorithm:
         raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_components is not None and n_components < 1:
         raise ValueError(f"n_components must be None or at least 1: got {n_components}.")
-    if algorithm not in ("auto", *SEARCHES):
-        choices = ", ".join(map(repr, ("auto", *SEARCHES)))
+    if algorithm not in ALGORITHMS:
+        choices = ", ".join(map(repr, ALGORITHMS))
         raise ValueError(f"algorithm must be one of {choices}: got {algorithm!r}.")
     if X.shape[0] <= n_neighbors:
         raise ValueError(

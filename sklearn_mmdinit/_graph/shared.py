@@ -32,6 +32,11 @@ def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
     csr_array of shape (n, n), float32
         With the same edges.
 
+    Raises
+    ------
+    ValueError
+        If a weight is too large for float32.
+
     Examples
     --------
     >>> graph = csr_array([[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]])
@@ -49,6 +54,12 @@ def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
         own = edges[start : start + _ROWS_AT_A_TIME]
         # Entry (i, j): how many rows both i and j have an edge to.
         shared = (own @ transposed).multiply(own)
-        blocks.append((own + shared).power(power))
+        with np.errstate(over="ignore"):  # told below
+            blocks.append((own + shared).power(power))
     weighed: csr_array = vstack(blocks, format="csr").astype(np.float32)
+    if not np.isfinite(weighed.data).all():
+        raise ValueError(
+            f"shared_neighbor_power={power} makes weights that float32 cannot hold: ends share up "
+            f"to {int(edges.sum(axis=1).max())} neighbours; use a smaller power"
+        )
     return weighed

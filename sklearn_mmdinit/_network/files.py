@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["load_theta0", "save_theta0"]
 _SUFFIX = ".safetensors"
 # safetensors keeps string metadata only, so the architecture goes in as JSON.
 _KEY = "sklearn_mmdinit.architecture"
+_GAIN_KEY = "sklearn_mmdinit.gain"
 
 
 def _checked_path(path: str | os.PathLike[str]) -> Path:
@@ -88,7 +90,10 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     arrays = {
         name: np.ascontiguousarray(array, dtype=np.float32) for name, array in theta0.arrays.items()
     }
-    data = save(arrays, metadata={_KEY: theta0.architecture.to_json()})
+    metadata = {_KEY: theta0.architecture.to_json()}
+    if theta0.gain:
+        metadata[_GAIN_KEY] = json.dumps(theta0.gain)
+    data = save(arrays, metadata=metadata)
     # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -144,6 +149,7 @@ def load_theta0(path: str | os.PathLike[str]) -> Theta0:
         return Theta0(
             Architecture.from_json(metadata[_KEY]),
             {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()},
+            tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]"))),
         )
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error

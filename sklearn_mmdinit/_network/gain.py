@@ -9,7 +9,7 @@ the last layer answer in fewer steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .activations import ACTIVATIONS
 from .architecture import Architecture
 from .theta0 import Theta0
 
-__all__ = ["has_gain", "with_gain"]
+__all__ = ["has_gain", "with_gain", "without_gain"]
 
 
 def has_gain(architecture: Architecture) -> bool:
@@ -43,7 +43,12 @@ def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
     Returns
     -------
     Theta0
-        `theta0` itself where all factors are 1.
+        `theta0` itself where all factors are 1; else one whose ``gain`` tells of it.
+
+    Raises
+    ------
+    ValueError
+        If the factors are not one for each hidden layer, or would change the function.
 
     Examples
     --------
@@ -54,17 +59,37 @@ def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
     >>> [weights.tolist() for weights in with_gain(theta0, [4.0]).coefs]
     [[[4.0]], [[0.25, 0.25]]]
     """
+    n_hidden = len(theta0.architecture.hidden_layer_sizes)
+    if len(factors) != n_hidden:
+        raise ValueError(f"gain={tuple(factors)} must have {n_hidden} factors, one a hidden layer")
     if all(factor == 1.0 for factor in factors):
         return theta0
-    arrays = dict(theta0.arrays)
-    total = 1.0
+    if not has_gain(theta0.architecture):
+        raise ValueError(
+            f"gain={tuple(factors)} would change the function of a network with "
+            f"{theta0.architecture}"
+        )
+    before = theta0.gain or (1.0,) * n_hidden
+    gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
+    return Theta0(theta0.architecture, _scaled(theta0.arrays, factors), gain)
+
+
+def without_gain(theta0: Theta0) -> Theta0:
+    """Theta0 as pre-training left it: perturbations of a fixed size mean something else later."""
+    if not theta0.gain:
+        return theta0
+    factors = [1.0 / factor for factor in theta0.gain]
+    return Theta0(theta0.architecture, _scaled(theta0.arrays, factors))
+
+
+def _scaled(arrays: Mapping[str, np.ndarray], factors: Sequence[float]) -> dict[str, np.ndarray]:
+    scales, total = {}, 1.0
     for layer, factor in enumerate(factors):
         total *= factor
-        _scale(arrays, f"linears.{layer}.weight", factor)
-        _scale(arrays, f"linears.{layer}.bias", total)
-    _scale(arrays, f"linears.{len(factors)}.weight", 1.0 / total)
-    return Theta0(theta0.architecture, arrays)
-
-
-def _scale(arrays: dict[str, np.ndarray], name: str, factor: float) -> None:
-    arrays[name] = (arrays[name] * factor).astype(arrays[name].dtype)
+        scales[f"linears.{layer}.weight"] = factor
+        scales[f"linears.{layer}.bias"] = total
+    scales[f"linears.{len(factors)}.weight"] = 1.0 / total
+    return {
+        name: (array * scales[name]).astype(array.dtype) if name in scales else array
+        for name, array in arrays.items()
+    }

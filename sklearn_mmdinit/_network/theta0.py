@@ -25,16 +25,20 @@ class Theta0:
         The network.
     arrays : dict of str to ndarray of float32
         One array for each name of ``architecture.array_shapes()``.
+    gain : tuple of float, default=()
+        By what each hidden layer's weights were multiplied after pre-training, the function
+        being the same; empty: by nothing.
 
     Raises
     ------
     ValueError
-        If a name is missing or unknown, or an array has another shape or holds
-        a value that is not finite.
+        If a name is missing or unknown, an array has another shape or holds a value that is
+        not finite, or the gain has another length than there are hidden layers.
     """
 
     architecture: Architecture
     arrays: dict[str, np.ndarray]
+    gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         shapes = self.architecture.array_shapes()
@@ -45,6 +49,9 @@ class Theta0:
             )
         if unknown := sorted(self.arrays.keys() - shapes.keys()):
             raise ValueError(f"unknown arrays: {unknown}; valid names are {sorted(shapes)}")
+        n_hidden = len(self.architecture.hidden_layer_sizes)
+        if self.gain and len(self.gain) != n_hidden:
+            raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
         for name, shape in shapes.items():
             if (found := np.shape(self.arrays[name])) != shape:
                 raise ValueError(f"array {name!r} has shape {found}, expected {shape}")

@@ -13,7 +13,15 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._compute import StepRandom, team, torch_device
-from .._network import ACTIVATIONS, INITS, Architecture, Theta0, module_from_theta0, tag
+from .._network import (
+    ACTIVATIONS,
+    INITS,
+    Architecture,
+    Theta0,
+    module_from_theta0,
+    tag,
+    without_gain,
+)
 from .batches import Batches, RowBatches
 from .checks import check_choice, check_finite, check_positive
 from .loop import run_passes
@@ -104,16 +112,10 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
             self.window,
             self.tol,
             self.n_iter_no_change,
-            n_passes=self.max_iter,
         )
 
     def _finished(self, theta0: Theta0, X: np.ndarray, seed: int) -> Theta0:
         """What pre-training has learned, made ready to start from."""
-        return theta0
-
-    def _learned(self) -> Theta0:
-        """The inverse of ``_finished``: theta0 as pre-training left it."""
-        theta0: Theta0 = self.theta0_
         return theta0
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -251,9 +253,8 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         X = self._validated(X, reset=False)
         device = torch_device(self.device)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
-        module = module_from_theta0(self._learned(), device).train()
-        settings = self._resolved(len(X))
-        objective, random = settings._objective(), StepRandom(self._state.seed, device)
+        module = module_from_theta0(without_gain(self.theta0_), device).train()
+        objective, random = self._objective(), StepRandom(self._state.seed, device)
         batches = self._batches(X, self._state.seed)
         n_batches = len(X) // batches.size
         total = 0.0
@@ -310,8 +311,9 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
 
     def _run(self, state: PretrainingState, X: np.ndarray, n_passes: int) -> Self:
         settings = self._resolved(len(X))
-        objective, schedule = settings._objective(), settings._schedule()
-        self._state = run_passes(
+        objective, schedule = self._objective(), settings._schedule()
+        state.begin(objective.term_names, settings.max_iter)
+        run_passes(
             state,
             X,
             objective,
@@ -321,10 +323,12 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
             torch_device(self.device),
             self.verbose,
         )
+        # Nothing is kept of a pass whose result cannot be.
         self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed)
+        self._state = state
         self.coefs_ = self.theta0_.coefs
         self.intercepts_ = self.theta0_.intercepts
-        self.history_ = state.records(objective.term_names, self.window)
+        self.history_ = state.records(objective.term_names)
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_passes

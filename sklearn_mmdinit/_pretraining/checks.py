@@ -48,17 +48,16 @@ def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: 
     if is_auto(gain):
         return
     n_hidden = len(np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)))
-    try:
-        factors = np.asarray(gain, dtype=float)
-        np.broadcast_to(factors, n_hidden)
-    except (TypeError, ValueError):
-        factors = np.array(np.nan)
-    if isinstance(gain, str) or not ((factors > 0) & np.isfinite(factors)).all():
+    factors = np.asarray(gain, dtype=object)
+    numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
+    right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
+    if not (right and all(0 < factor < math.inf for factor in numbers)):
         raise ValueError(
             f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
             f"layers, got {gain!r}"
         )
-    if (factors != 1.0).any() and (batch_norm or not ACTIVATIONS[activation].homogeneous):
+    changes = any(factor != 1 for factor in numbers)
+    if changes and (batch_norm or not ACTIVATIONS[activation].homogeneous):
         valid = sorted(name for name, a in ACTIVATIONS.items() if a.homogeneous)
         raise ValueError(
             f"gain={gain!r} would change the function of a network with activation="

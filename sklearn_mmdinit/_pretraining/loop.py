@@ -80,11 +80,17 @@ def run_passes(
             for first, n_steps in _portions(steps_a_pass, state.step, schedule.window, most):
                 rows = batches.rows(order[first : first + n_steps].ravel(), state.step)
                 mini_batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
-                rates = schedule.rates(state.n_passes - 1, first, n_steps, steps_a_pass)
+                rates = schedule.rates(
+                    state.n_passes - 1,
+                    state.n_planned,
+                    range(first, first + n_steps),
+                    steps_a_pass,
+                )
                 sums = steps.run(mini_batches, state.step, bar.update, rates)
                 if not (np.isfinite(sums[0]) and _is_finite(module)):
-                    return _diverged(state, schedule)
+                    return _diverged(state, schedule, n_steps)
                 state.step += n_steps
+                state.window_steps += n_steps
                 state.window_sum = sums + (0.0 if state.window_sum is None else state.window_sum)
                 if state.step % schedule.window == 0:
                     stopped = _close_window(state, module, objective, schedule, bar)
@@ -117,8 +123,8 @@ def _close_window(
 ) -> bool:
     """Record the window that ended, keep the parameters if it is the best; whether to stop."""
     assert state.window_sum is not None
-    means = (state.window_sum / schedule.window).tolist()
-    state.window_sum = None
+    means = (state.window_sum / state.window_steps).tolist()
+    state.window_sum, state.window_steps = None, 0
     record = dict(zip(objective.term_names, means, strict=True))
     loss = record["loss"]
     state.history.append({"step": state.step, **record})
@@ -137,17 +143,18 @@ def _is_finite(module: MLP) -> bool:
     return all(bool(parameter.isfinite().all()) for parameter in module.parameters())
 
 
-def _diverged(state: PretrainingState, schedule: Schedule) -> PretrainingState:
+def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> PretrainingState:
     """Fall back on the best window, or fail where there is none."""
     message = (
         f"The loss or the weights are not finite between steps {state.step} and "
-        f"{state.step + schedule.window}; pre-training stops there. Try a smaller "
+        f"{state.step + n_steps}; pre-training stops there. Try a smaller "
         f"learning_rate_init than {schedule.learning_rate_init}, or standardise X."
     )
     if state.best is None:
         raise ValueError(message)
     warnings.warn(message, ConvergenceWarning, stacklevel=5)
-    state.current, state.moments, state.window_sum = state.best, {}, None
+    state.current, state.moments = state.best, {}
+    state.window_sum, state.window_steps = None, 0
     return state
 
 
@@ -158,7 +165,7 @@ def _adam(module: MLP, schedule: Schedule, state: PretrainingState) -> torch.opt
     rate: Any = schedule.learning_rate_init
     if on_gpu and schedule.learning_rate != "constant":
         # A recorded step reads from memory what may change.
-        rate = torch.tensor(rate, device=device)
+        rate = torch.tensor(float(rate), dtype=torch.float32, device=device)
     # capturable: the count of steps is on the device too.
     optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True, capturable=on_gpu)
     for name, parameter in module.named_parameters():

@@ -37,8 +37,6 @@ class Schedule:
         Windows without such an improvement after which to stop.
     learning_rate : {"constant", "cosine"}, default="constant"
         How the learning rate goes on from its initial value.
-    n_passes : int, default=1
-        Passes over which it does so.
     keep : {"best", "last"}, default="best"
         Which parameters are the result: those at the end of the window of the lowest loss, or
         those after the last step.
@@ -49,17 +47,26 @@ class Schedule:
     tol: float | None
     n_iter_no_change: int
     learning_rate: str = "constant"
-    n_passes: int = 1
     keep: str = "best"
 
     def rates(
-        self, pass_number: int, first: int, n_steps: int, steps_a_pass: int
+        self, pass_number: int, n_passes: int, steps: range, steps_a_pass: int
     ) -> list[float] | None:
-        """Learning rates of steps of a pass, counted from 0 as the passes are; None: no change."""
+        """Learning rates of some steps of a pass; None: no change.
+
+        Parameters
+        ----------
+        pass_number : int
+            From 0.
+        n_passes : int
+            Passes over which the learning rate falls; beyond them it stays.
+        steps : range
+            Numbers of the steps, from 0.
+        steps_a_pass : int
+            Steps there are.
+        """
         share = LEARNING_RATES[self.learning_rate]
         if share is None:
             return None
-        done = (
-            (pass_number + (first + step) / steps_a_pass) / self.n_passes for step in range(n_steps)
-        )
+        done = ((pass_number + step / steps_a_pass) / n_passes for step in steps)
         return [self.learning_rate_init * share(min(part, 1.0)) for part in done]

@@ -31,12 +31,33 @@ class PretrainingState:
     best: Theta0 | None = None
     best_loss: float = math.inf
     stale_windows: int = 0
+    # Steps of the window that has not ended, whose sums are in window_sum.
+    window_steps: int = 0
+    # What the first pass began with: its loss terms, and the passes that it had in view.
+    term_names: tuple[str, ...] = ()
+    n_planned: int = 0
 
-    def records(self, names: tuple[str, ...], window: int) -> list[dict[str, float]]:
+    def begin(self, term_names: tuple[str, ...], n_planned: int) -> None:
+        """Take note of the terms and the number of passes, or see that the terms are the same.
+
+        Raises
+        ------
+        ValueError
+            If the loss has other terms than the passes before.
+        """
+        if not self.term_names:
+            self.term_names, self.n_planned = term_names, max(n_planned, 1)
+        elif self.term_names != term_names:
+            raise ValueError(
+                f"the loss now has the terms {list(term_names)}, but pre-training began with "
+                f"{list(self.term_names)}; begin anew with fit"
+            )
+
+    def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
-        means = (self.window_sum / (self.step % window)).tolist()
+        means = (self.window_sum / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, keep: str = "best") -> Theta0:

@@ -54,8 +54,8 @@ class CoherenceDisplay:
         C of the inputs, as :func:`sklearn_mmdinit.diagnostics.coherence_kernel` gives it.
     images : array-like of shape (n, height, width), default=None
         The inputs as images; None draws a heat map.
-    anchors : sequence of int, default=(0, 1, 2, 3)
-        Inputs whose row of C is shown, as images.
+    anchors : sequence of int, default=None
+        Inputs whose row of C is shown, as images; None: the first four.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class CoherenceDisplay:
         self,
         kernel: ArrayLike,
         images: ArrayLike | None = None,
-        anchors: Sequence[int] = (0, 1, 2, 3),
+        anchors: Sequence[int] | None = None,
     ) -> None:
         self.kernel = kernel
         self.images = images
@@ -194,28 +194,30 @@ class CoherenceDisplay:
             self.ax_ = new_axes(ax)
             self.figure_ = self.ax_.figure
             order = self.order()
-            drawn = self.ax_.imshow(C[np.ix_(order, order)], vmin=0.0, vmax=1.0, cmap="magma")
+            drawn = self.ax_.imshow(
+                C[np.ix_(order, order)], vmin=min(C.min(), 0.0), vmax=1.0, cmap="magma"
+            )
             self.figure_.colorbar(drawn, ax=self.ax_, label="C")
             self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
             return self
-        wrong = [anchor for anchor in self.anchors if not 0 <= anchor < len(C)]
-        if wrong or not self.anchors:
-            raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {self.anchors}")
+        anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
+        if not anchors or not all(0 <= anchor < len(C) for anchor in anchors):
+            raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {anchors}")
         n_shown = min(n_shown, (len(C) - 1) // 2)
         if ax is None:
-            size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(self.anchors) + 0.4)
+            size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)
             ax = pyplot().subplots(figsize=size, layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
-        self._draw_images(C, images, n_shown)
+        self._draw_images(C, images, anchors, n_shown)
         return self
 
-    def _draw_images(self, C: Array, images: Array, n_shown: int) -> None:
+    def _draw_images(self, C: Array, images: Array, anchors: list[int], n_shown: int) -> None:
         """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
         height, width = images.shape[1:]
         low, high = float(images.min()), float(images.max())
         # Room for a gap after the anchor, one before the farthest, and C under each image.
         gap, line = 0.5 * width, 0.35 * height
-        for row, anchor in enumerate(self.anchors):
+        for row, anchor in enumerate(anchors):
             others = np.argsort(-C[anchor], kind="stable")
             others = others[others != anchor]
             shown = [anchor, *others[:n_shown], *others[len(others) - n_shown :]]
@@ -240,7 +242,7 @@ class CoherenceDisplay:
                     )
         right = (2 * n_shown + 1) * width * 1.08 + 2 * gap
         self.ax_.set_xlim(-0.1 * width, right)
-        self.ax_.set_ylim(len(self.anchors) * (height + line), -0.1 * height)
+        self.ax_.set_ylim(len(anchors) * (height + line), -0.1 * height)
         self.ax_.set_aspect("equal")
         self.ax_.set_axis_off()
         self.ax_.set_title("input, its nearest and its farthest, with C")

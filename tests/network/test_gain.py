@@ -11,6 +11,7 @@ from sklearn_mmdinit._network import (
     module_from_theta0,
     theta0_from_module,
     with_gain,
+    without_gain,
 )
 from sklearn_mmdinit._pretraining import gain_of_first_step
 
@@ -38,7 +39,11 @@ def test_the_function_is_the_same_and_hidden_activations_are_scaled(factors, the
 
 def test_a_gain_of_one_is_theta0_itself_and_the_inverse_undoes(theta0):
     assert with_gain(theta0, (1.0, 1.0)) is theta0
-    there_and_back = with_gain(with_gain(theta0, (3.0, 7.0)), (1 / 3, 1 / 7))
+    twice = with_gain(with_gain(theta0, (3.0, 7.0)), (2.0, 0.5))
+    assert twice.gain == (6.0, 3.5)
+    there_and_back = without_gain(twice)
+    assert there_and_back.gain == ()
+    assert without_gain(theta0) is theta0
     for name, array in theta0.arrays.items():
         np.testing.assert_allclose(there_and_back.arrays[name], array, rtol=1e-6)
         assert there_and_back.arrays[name].dtype == array.dtype
@@ -50,6 +55,14 @@ def test_a_gain_of_one_is_theta0_itself_and_the_inverse_undoes(theta0):
 )
 def test_who_can_have_a_gain(activation, batch_norm, expected):
     assert has_gain(Architecture(3, (4,), 2, activation, batch_norm)) is expected
+
+
+def test_a_gain_that_cannot_be_is_refused(theta0):
+    with pytest.raises(ValueError, match=r"\(2.0,\) must have 2 factors"):
+        with_gain(theta0, (2.0,))
+    tanh = theta0_from_module(network(4, 6, 2, activation="tanh").float())
+    with pytest.raises(ValueError, match="would change the function"):
+        with_gain(tanh, (2.0,))
 
 
 @pytest.mark.parametrize("learning_rate", [1e-3, 1e-2])

@@ -38,6 +38,14 @@ def test_round_trip_is_exact(batch_norm, path):
         np.testing.assert_array_equal(loaded.arrays[name], array)
 
 
+def test_a_gain_is_part_of_the_file(path):
+    theta0 = make_theta0(activation="relu")
+    save_theta0(path, Theta0(theta0.architecture, theta0.arrays, (2.0, 3.5)))
+    assert load_theta0(path).gain == (2.0, 3.5)
+    save_theta0(path, theta0)
+    assert load_theta0(path).gain == ()
+
+
 def test_memory_order_does_not_matter(path):
     theta0 = make_theta0()
     arrays = {name: np.asfortranarray(array) for name, array in theta0.arrays.items()}

@@ -67,17 +67,17 @@ def schedule(**params):
 
 
 def test_a_constant_rate_is_never_set():
-    assert schedule().rates(0, 0, 5, 10) is None
+    assert schedule().rates(0, 1, range(5), 10) is None
 
 
 def test_the_cosine_falls_from_all_to_two_per_cent_over_the_passes():
-    cosine = schedule(learning_rate="cosine", n_passes=3)
-    rates = np.concatenate([cosine.rates(i, 0, 40, 40) for i in range(3)])
+    cosine = schedule(learning_rate="cosine")
+    rates = np.concatenate([cosine.rates(i, 3, range(40), 40) for i in range(3)])
     assert rates[0] == pytest.approx(0.1)
     assert rates[60] == pytest.approx(0.1 * 0.51)
     assert rates[-1] == pytest.approx(0.1 * 0.02, rel=0.05)
     assert (np.diff(rates) < 0).all()
     # Passes beyond the last one go on at what is left.
-    np.testing.assert_allclose(cosine.rates(3, 0, 2, 40), 0.1 * 0.02)
+    np.testing.assert_allclose(cosine.rates(3, 3, range(2), 40), 0.1 * 0.02)
     # Portions of a pass are parts of it.
-    np.testing.assert_allclose(cosine.rates(1, 10, 5, 40), rates[50:55])
+    np.testing.assert_allclose(cosine.rates(1, 3, range(10, 15), 40), rates[50:55])

@@ -483,3 +483,25 @@ def test_a_loss_that_diverges_later_leaves_the_best_window(X):
     stopped = tiny(window=4, tol=1e9, n_iter_no_change=1).fit(X)
     assert_same_arrays(init.theta0_.arrays, stopped.theta0_.arrays)
     assert np.isfinite(init.score(X[:BATCH]))
+
+
+def test_passes_after_a_divergence_have_means_of_their_own(X):
+    # Ten steps a window, five a pass: it diverges in the middle of a window.
+    class Late(MMDInitializer):
+        def _objective(self):
+            def watch(call, X, terms):
+                return terms * (np.nan if call > 2 and self.broken else 1.0)
+
+            return Watched(super()._objective(), watch)
+
+    init = tiny(Late, window=10, max_iter=2)
+    init.broken = False
+    init.fit(X).partial_fit(X)
+    init.broken = True
+    with pytest.warns(ConvergenceWarning, match="between steps 15 and 20"):
+        init.partial_fit(X)
+    init.broken = False
+    for _ in range(3):
+        init.partial_fit(X)
+    losses = init.loss_curve_
+    assert min(losses) > 0.5 * max(losses), "a window of few steps is a mean as well"

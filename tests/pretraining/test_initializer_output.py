@@ -352,7 +352,7 @@ def test_choices_are_listed():
         "init": ["he", "xavier"],
         "output": ["hidden", "passthrough"],
         "mmd_estimator": ["biased", "unbiased"],
-        "reference": ["closed_form", "sampled"],
+        "reference": ["auto", "closed_form", "sampled"],
         "sampler": ["auto", "direct", "gram"],
     }.items():
         with pytest.raises(ValueError) as raised:  # noqa: PT011

@@ -44,13 +44,18 @@ class PythonRecorder:
         return repeat
 
 
-def learn(kind, recorder=None):
+RATES = np.linspace(3e-2, 1e-3, 7).tolist()
+
+
+def learn(kind, recorder=None, rates=None, on_device=False):
     """Sums of the terms over three windows, and the weights after them."""
     architecture = Architecture(6, (5, 4), 2)
     module = initialize_(MLP(architecture), "xavier", torch.Generator().manual_seed(0)).train()
     params = {"n_perturbations": 8} if kind is MMDInitializer else {}
     objective = kind((5, 4), **params)._objective()
-    optimizer = torch.optim.Adam(module.parameters(), lr=1e-2, fused=True)
+    # As on a GPU, where a recorded step reads the rate from memory.
+    rate = torch.tensor(1e-2) if on_device else 1e-2
+    optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True)
     random = StepRandom(3)
     steps = Steps(module, objective, optimizer, random)
     if recorder is not None:
@@ -58,8 +63,11 @@ def learn(kind, recorder=None):
     X = torch.randn(7, 4, 6, generator=torch.Generator().manual_seed(1))
     advanced, sums = [], []
     for start, stop in ((0, 2), (2, 5), (5, 7)):
-        sums.append(steps.run(X[start:stop], start, lambda: advanced.append(None)))
+        own = None if rates is None else rates[start:stop]
+        sums.append(steps.run(X[start:stop], start, lambda: advanced.append(None), own))
     assert len(advanced) == 7
+    if on_device:
+        assert all(group["lr"] is rate for group in optimizer.param_groups)
     return sums, [parameter.detach().clone() for parameter in module.parameters()]
 
 
@@ -72,6 +80,20 @@ def test_recorded_steps_are_those_that_would_have_been_taken(kind):
     assert all(map(torch.equal, weights, expected_weights))
     # Three steps as they come, and one recorded for the other four.
     assert (recorder.recorded, recorder.repeated, recorder.turns) == (1, 4, 3)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_each_step_has_its_own_learning_rate(on_device):
+    sums, weights = learn(MMDInitializer, rates=RATES, on_device=on_device)
+    recorder = PythonRecorder()
+    recorded_sums, recorded = learn(MMDInitializer, recorder, RATES, on_device=on_device)
+    np.testing.assert_array_equal(recorded_sums, sums)
+    assert all(map(torch.equal, recorded, weights))
+    # Rates that are all the same are the optimiser's own, others are not.
+    _, constant = learn(MMDInitializer)
+    _, same = learn(MMDInitializer, rates=[1e-2] * 7)
+    assert all(map(torch.equal, same, constant))
+    assert not any(map(torch.equal, weights, constant))
 
 
 @KINDS
