@@ -93,8 +93,8 @@ def nearest_neighbors(
     if first.size <= n_neighbors:
         raise ValueError(
             f"Only {first.size} of the {X.shape[0]} rows differ from each other: too few for "
-            f"n_neighbors={n_neighbors}. Lower it to {first.size - 1} or less, in "
-            "Coherence(n_neighbors=...), or give more rows."
+            f"n_neighbors={n_neighbors}. Lower n_neighbors to {first.size - 1} or less "
+            "in Coherence(n_neighbors=...), or give more rows."
         )
     points = principal_components(X, n_components, seed=seed)
     if first.size < place.size:
