@@ -1,7 +1,7 @@
 """What any computation may use: devices, random streams, threads, memory.
 
 Nothing in this room knows of networks or losses, and it imports no other room. Every draw is
-a function of (seed, step), and no result depends on the number of threads.
+a function of (seed, step); the number of threads changes results at rounding level only.
 """
 
 from .device import torch_device
