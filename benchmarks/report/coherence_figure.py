@@ -43,6 +43,7 @@ def draw_coherence(
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
     except ImportError:
         return f"{path.name} not drawn: matplotlib is missing, pip install matplotlib"
     sizes = list(next(iter(curves.values()))[0].accuracy)
@@ -66,6 +67,10 @@ def draw_coherence(
             xlabel="Seconds of pre-training",
             ylabel="Test accuracy (%)",
         )
+        # Powers of ten alone say little here, and names of all others run into each other.
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     figure.suptitle(title)
