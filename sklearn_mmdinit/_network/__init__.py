@@ -7,7 +7,7 @@ and theta0 as NumPy arrays: alone, in a file, or carried by an array through a P
 from .activations import ACTIVATIONS
 from .architecture import Architecture
 from .files import load_theta0, save_theta0
-from .gain import has_gain, with_gain, without_gain
+from .gain import has_gain, scales_freely, with_gain, without_gain
 from .inits import INITS, random_theta0
 from .mlp import BATCH_NORM_EPS, MLP, module_from_theta0, theta0_from_module
 from .tagged import tag, tag_is_lost, theta0_of
@@ -25,6 +25,7 @@ __all__ = [
     "module_from_theta0",
     "random_theta0",
     "save_theta0",
+    "scales_freely",
     "tag",
     "tag_is_lost",
     "theta0_from_module",

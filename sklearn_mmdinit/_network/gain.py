@@ -17,15 +17,20 @@ from .activations import ACTIVATIONS
 from .architecture import Architecture
 from .theta0 import Theta0
 
-__all__ = ["has_gain", "with_gain", "without_gain"]
+__all__ = ["has_gain", "scales_freely", "with_gain", "without_gain"]
 
 
-def has_gain(architecture: Architecture) -> bool:
+def scales_freely(activation: str, batch_norm: bool) -> bool:
     """Whether hidden weights can be scaled without changing the function.
 
     Batch normalisation takes every scale out again.
     """
-    return ACTIVATIONS[architecture.activation].homogeneous and not architecture.batch_norm
+    return ACTIVATIONS[activation].homogeneous and not batch_norm
+
+
+def has_gain(architecture: Architecture) -> bool:
+    """Whether a network of this shape :func:`scales_freely`."""
+    return scales_freely(architecture.activation, architecture.batch_norm)
 
 
 def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_scalar
 
-from .._network import ACTIVATIONS
+from .._network import ACTIVATIONS, scales_freely
 
 __all__ = ["check_choice", "check_finite", "check_gain", "check_positive", "is_auto"]
 
@@ -57,8 +57,8 @@ def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: 
             f"layers, got {gain!r}"
         )
     changes = any(factor != 1 for factor in numbers)
-    if changes and (batch_norm or not ACTIVATIONS[activation].homogeneous):
-        valid = sorted(name for name, a in ACTIVATIONS.items() if a.homogeneous)
+    if changes and not scales_freely(activation, batch_norm):
+        valid = sorted(name for name in ACTIVATIONS if scales_freely(name, False))
         raise ValueError(
             f"gain={gain!r} would change the function of a network with activation="
             f"{activation!r} and batch_norm={batch_norm}; it needs an activation of {valid} and "
