@@ -145,8 +145,8 @@ def test_the_tables_have_a_row_for_each_point_of_their_section():
     ]
     ablation = COHERENCE_TABLES["coherence_ablation"](points)
     assert [row[0] for row in ablation.rows] == ["default", "gain=1"]
-    assert ablation.rows[0][3] == "reference"
-    assert ablation.rows[1][3].startswith("+1.00 [")
+    assert ablation.rows[0][2] == "reference"
+    assert ablation.rows[1][2].startswith("+1.00 [")
     assert "6 passes" in ablation.title
     assert {len(row) for row in ablation.rows} == {len(ablation.head)}
 
