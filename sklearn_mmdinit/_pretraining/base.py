@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._compute import StepRandom, team, torch_device
+from .._compute import StepRandom, as_float32, check_float32, team, torch_device
 from .._network import (
     ACTIVATIONS,
     INITS,
@@ -48,7 +48,7 @@ class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
         with torch.no_grad():
-            rows = torch.from_numpy(_checked(self, X).astype(np.float32))
+            rows = torch.tensor(as_float32(_checked(self, X)))
             hidden: np.ndarray = module.hidden(rows.to(torch_device(self.device))).cpu().numpy()
         return hidden
 
@@ -273,6 +273,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         X = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2
         )
+        check_float32(X)
         return np.asarray(X)
 
     def _check_params(self) -> None:
