@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._compute import StepRandom, as_float32, check_float32, team, torch_device
+from .._export import ToSklearn
 from .._network import (
     ACTIVATIONS,
     INITS,
@@ -59,7 +60,7 @@ def _checked(estimator: Any, X: Any) -> np.ndarray:
 
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
 # is, and only that of _Hidden looks at set_output.
-class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Lifecycle of an initializer: validate, seed, pre-train, store.
 
     A subclass names its parameters in ``__init__``, checks those of its own in
