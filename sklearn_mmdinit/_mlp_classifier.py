@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
+from torch.nn import CrossEntropyLoss
 
-from ._compute import torch_device
+from ._export import sklearn_mlp
 from ._fine_tuning import (
-    NetAttributes,
-    RoutedParameters,
-    Rows,
+    BaseNetClassifier,
+    Network,
     Wanted,
-    build_net,
-    check_parameters,
+    check_choices,
     fresh_theta0,
-    indices_of,
     layer_sizes,
-    learn_classes,
-    resolve,
-    split_rows,
-    train,
 )
+from ._network import ACTIVATIONS, INITS, Theta0, module_from_theta0, theta0_from_module
 
 __all__ = ["MLPClassifier"]
 
 
-class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "activation": (None, *ACTIVATIONS),
+    "batch_norm": (None, True, False),
+    "init": tuple(INITS),
+}
+
+
+class MLPClassifier(BaseNetClassifier):
     """A multi-layer perceptron that can start from learned initial weights.
 
     Trains all parameters by cross entropy, from fresh weights or from the theta0 that an
@@ -79,7 +79,16 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     validation_split : float, splitter, tuple or None, default=1/6
         Rows that choose the best epoch: a random fraction, stratified where possible; the
         first split of a scikit-learn splitter; a tuple (X_val, y_val), which the earlier
-        steps of a Pipeline do not transform; or None, which keeps the last epoch.
+        steps of a Pipeline do not transform; or None, which keeps the last epoch. Only rows
+        that have a label and a weight are drawn from or given to a splitter.
+    class_weight : None, "balanced" or dict, default=None
+        Weight of each class in the training and validation loss, by which the weights of its
+        rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
+        the same, by the rows given to ``fit``.
+    unlabelled_label : int, float or str, default=None
+        Rows with this label, such as -1, have none: they are in no loss and in no score, but
+        an initializer that is fitted here learns from them too. None: all rows have one. To a
+        metric of its own, such as ``scoring="accuracy"``, they are rows of another class.
     memory : None, str or joblib.Memory, default=None
         Cache of fitted initializers, so that candidates of a search that differ only in
         other parameters share one. Needs an int as ``random_state``.
@@ -149,6 +158,38 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
     ... )
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
+
+    Here 30 labels are known. An initializer learns from all rows, and from others that a step
+    of a Pipeline has scaled in the same way:
+
+    >>> import numpy as np, sklearn
+    >>> from sklearn.pipeline import Pipeline
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> few = np.where(np.arange(150) % 5, -1, y)
+    >>> init = MMDInitializer((16,), n_classes=3, n_perturbations=16, max_iter=1, random_state=0)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     last = MLPClassifier(warm_start_from=init, unlabelled_label=-1, random_state=0)
+    ...     last.set_fit_request(X_unlabelled=True)
+    ...     steps = [("scale", StandardScaler()), ("clf", last)]
+    ...     pipe = Pipeline(steps, transform_input=["X_unlabelled"])
+    ...     pipe.fit(X, few, X_unlabelled=(X + 0.1,)).classes_
+    MLPClassifier(...)
+    array([0, 1, 2])
+
+    Rows in a stream, sparse and with weights; and the result as scikit-learn's own classifier:
+
+    >>> from scipy.sparse import csr_array
+    >>> stream = MLPClassifier((16,), random_state=0)
+    >>> for start in (0, 1, 2):
+    ...     rows = slice(start, None, 3)
+    ...     _ = stream.partial_fit(
+    ...         csr_array(X[rows]), y[rows], classes=[0, 1, 2], sample_weight=X[rows, 0]
+    ...     )
+    >>> stream.n_iter_
+    3
+    >>> theirs = stream.to_sklearn()
+    >>> np.abs(theirs.predict_proba(X) - stream.predict_proba(X)).max() < 1e-6
+    np.True_
     """
 
     def __init__(
@@ -165,6 +206,8 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         batch_size: int = 50,
         max_iter: int = 10,
         validation_split: Any = 1 / 6,
+        class_weight: Any = None,
+        unlabelled_label: Any = None,
         memory: Any = None,
         callbacks: list[Any] | None = None,
         skorch_params: dict[str, Any] | None = None,
@@ -183,6 +226,8 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.validation_split = validation_split
+        self.class_weight = class_weight
+        self.unlabelled_label = unlabelled_label
         self.memory = memory
         self.callbacks = callbacks
         self.skorch_params = skorch_params
@@ -190,117 +235,63 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train the network.
+    def to_sklearn(self, **params: Any) -> Any:
+        """The network as a fitted MLPClassifier of scikit-learn's, with equal probabilities.
+
+        Its ``partial_fit`` goes on from the weights, and so does its ``fit`` with
+        ``warm_start=True``, where y holds each of the classes. It minimises the same loss, but
+        its optimiser starts anew: scikit-learn has no place for the state of another one.
+        With batch normalisation, weights are those at its running statistics, folded into the
+        linear layers. For two classes its one output is the difference of the two logits.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, dense and numeric, best standardised.
-        y : array-like of shape (n_samples,)
-            Labels, numbers or strings, of at least two classes.
+        **params : object
+            Its parameters, such as ``warm_start``; the network's own aside. Where they are not
+            given, ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are
+            those here, ``alpha`` is 0, and ``solver`` is "sgd" where it is that here.
 
         Returns
         -------
-        self : MLPClassifier
-            The fitted classifier.
+        fitted : sklearn.neural_network.MLPClassifier
+            One with float64 weights.
 
         Raises
         ------
-        FileNotFoundError
-            If ``warm_start_from`` names a file that does not exist.
-        NotFittedError
-            If the initializer has to be fitted and is not.
-        TypeError
-            If ``warm_start_from`` is none of the valid kinds.
         ValueError
-            If a parameter, X or y is not valid, theta0 does not fit the data or the
-            parameters, or the weights are no longer finite after training.
+            If scikit-learn has no such activation, which is so of "gelu", or the criterion is
+            not the cross entropy.
         """
-        X_given = X
-        check_parameters(self)
-        X, y = self._validated(X, y, ensure_min_samples=2)
-        self.classes_, y = learn_classes(y)
-        # Always the same draws in the same order: two fits that differ in warm_start_from
-        # alone have the same split and batches, and can be compared pair by pair.
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
-        split_seed, batch_seed, weight_seed, initializer_seed = map(int, draws)
+        check_is_fitted(self, "net_")
+        if not isinstance(self.net_.criterion_, CrossEntropyLoss):
+            raise ValueError(
+                "scikit-learn's MLPClassifier minimises the cross entropy, but skorch_params have "
+                f"criterion={self.net_.criterion_}"
+            )
+        ours = {
+            "alpha": 0.0,
+            "batch_size": self.batch_size,
+            "learning_rate_init": self.learning_rate_init,
+            "max_iter": max(self.max_iter, 1),
+            "random_state": self.random_state,
+        }
+        if self.optimizer == "sgd":
+            # The defaults are PyTorch's.
+            given = self.skorch_params or {}
+            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
+            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
+        weights = theta0_from_module(self.net_.module_)
+        names = getattr(self, "feature_names_in_", None)
+        fitted = sklearn_mlp(weights, self.classes_, names, **(ours | params))
+        fitted.loss_curve_ = self.loss_curve_
+        fitted.n_iter_ = self.n_iter_
+        return fitted
 
-        rows = self._rows(X, y, split_seed)
-        wanted = self._wanted()
-        start = resolve(
-            self.warm_start_from,
-            X_given,
-            X,
-            wanted,
-            refit=self.refit_initializer,
-            memory=self.memory,
-            seed=None if self.random_state is None else initializer_seed,
-        )
-        theta0 = start.theta0 or fresh_theta0(wanted, self.init, weight_seed)
-        net = build_net(
-            theta0,
-            optimizer=self.optimizer,
-            learning_rate_init=self.learning_rate_init,
-            batch_size=self.batch_size,
-            max_iter=self.max_iter,
-            callbacks=self.callbacks,
-            skorch_params=self.skorch_params,
-            device=torch_device(self.device),
-            seed=batch_seed,
-            verbose=self.verbose,
-        )
-        train(net, rows, seed=batch_seed, foreign=bool(self.callbacks or self.skorch_params))
-
-        self.net_ = net
-        self.theta0_ = theta0
-        self.initializer_ = start.initializer
-        self.n_iter_ = len(net.history)
-        best = dict(net.callbacks_)["best_epoch"]
-        last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
-        self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
-        self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
-        return self
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        return self.net_.predict_proba(Rows(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(axis=1)]
-
-    def _validated(self, *arrays: Any, **checks: Any) -> Any:
-        with np.errstate(over="ignore"):  # too large for float32: the check itself reports it
-            return validate_data(self, *arrays, dtype=np.float32, **checks)
+    def _check_parameters(self) -> None:
+        check_choices(self, _CHOICES)
+        super()._check_parameters()
 
     def _wanted(self) -> Wanted:
-        """What X, y and the parameters ask of the network."""
         names = getattr(self, "feature_names_in_", None)
         sizes = self.hidden_layer_sizes
         return Wanted(
@@ -312,19 +303,24 @@ class MLPClassifier(NetAttributes, ClassifierMixin, RoutedParameters):
             feature_names=None if names is None else tuple(names),
         )
 
-    def _rows(self, X: np.ndarray, y: np.ndarray, seed: int) -> Rows:
-        """The rows to train on, with those that choose the best epoch."""
-        if self.validation_split is None:
-            return Rows(X, y)
-        if isinstance(self.validation_split, tuple):
-            return Rows(X, y, self._given_validation(self.validation_split))
-        train, valid = split_rows(self.validation_split, X, y, seed)
-        return Rows(X[train], y[train], Rows(X[valid], y[valid]))
+    def _fresh_theta0(self, wanted: Wanted, seed: int) -> Theta0:
+        return fresh_theta0(wanted, self.init, seed)
 
-    def _given_validation(self, pair: tuple[Any, ...]) -> Rows:
-        if len(pair) != 2:
-            raise ValueError(
-                f"validation_split as a tuple must be (X_val, y_val), got {len(pair)} items"
-            )
-        X, y = self._validated(*pair, reset=False)
-        return Rows(X, indices_of(y, self.classes_))
+    def _network_at(self, theta0: Theta0) -> Network:
+        architecture = theta0.architecture
+        return Network(
+            module_from_theta0,
+            {"theta0": theta0},
+            batch_norm=architecture.batch_norm,
+            widths=architecture.widths,
+        )
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weights, (n_in, n_out) a layer."""
+        return theta0_from_module(self.net_.module_).coefs
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Biases, (n_out,) a layer."""
+        return theta0_from_module(self.net_.module_).intercepts

@@ -22,10 +22,11 @@ ARROWS = {
     "_compute": set(),
     "_network": set(),
     "_graph": set(),
+    "_export": {"_network"},
     "_sampling": {"_compute", "_network"},
     "_objective": {"_compute", "_network", "_sampling"},
-    "_pretraining": {"_compute", "_graph", "_network"},
-    "_fine_tuning": {"_compute", "_network"},
+    "_pretraining": {"_compute", "_export", "_graph", "_network"},
+    "_fine_tuning": {"_compute", "_export", "_network"},
     "diagnostics": {"_compute", "_network", "_objective", "_sampling"},
     "display": {"diagnostics"},
     "theory": {"_network"},
@@ -44,7 +45,7 @@ ARROWS = {
         "_sampling",
     },
     "_random_label_initializer": {"_objective", "_pretraining"},
-    "_mlp_classifier": {"_compute", "_fine_tuning"},
+    "_mlp_classifier": {"_export", "_fine_tuning", "_network"},
 }
 # What the package itself hands on; nothing may import it from inside.
 HANDED_ON = {
@@ -64,7 +65,7 @@ HOMES = {
     "safetensors": {"_network.files"},
     "numba": {"_graph.search"},
     "pynndescent": {"_graph.search"},
-    "skorch": {"_fine_tuning.net"},
+    "skorch": {"_fine_tuning.callbacks", "_fine_tuning.net"},
     "tqdm": {"_graph.search", "_pretraining.loop"},
 }
 # Place or module of pure mathematics -> the only third-party packages that it may import.

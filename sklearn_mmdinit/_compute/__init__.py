@@ -1,10 +1,11 @@
-"""What any computation may use: devices, random streams, threads, memory.
+"""What any computation may use: devices, float32, random streams, threads, memory.
 
 Nothing in this room knows of networks or losses, and it imports no other room. Every draw is
 a function of (seed, step); the number of threads changes results at rounding level only.
 """
 
 from .device import torch_device
+from .float32 import as_float32, check_float32
 from .parts import concatenated
 from .random_streams import StepRandom, permutation, walk_generator
 from .threads import share, team, worthwhile_threads
@@ -14,6 +15,8 @@ __all__ = [
     "Empty",
     "StepRandom",
     "Workspace",
+    "as_float32",
+    "check_float32",
     "concatenated",
     "fresh",
     "permutation",

@@ -1,45 +1,87 @@
-"""Labelled rows as tensors, and batches that are slices of them: no DataLoader, no collation."""
+"""Labelled rows, and batches that are slices of them: no DataLoader, no collation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["Rows", "batches"]
+from .randomness import Orders
+
+__all__ = ["Rows", "batches", "inputs_and_weights"]
+
+# What stands in place of X where rows have weights.
+_INPUTS, _WEIGHTS = "X", "sample_weight"
+
+# Numbers of a batch of sparse rows made dense where no gradient is needed.
+_DENSE_NUMBERS = 1 << 24
 
 
-class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Rows and their classes as tensors, and the rows kept for validation beside them.
+def inputs_and_weights(X: Any) -> tuple[Any, Any]:
+    """The inputs of a batch and the weights of its rows; None where they have none."""
+    if isinstance(X, Mapping) and X.keys() == {_INPUTS, _WEIGHTS}:
+        return X[_INPUTS], X[_WEIGHTS]
+    return X, None
+
+
+class Rows(Dataset[tuple[Any, torch.Tensor]]):
+    """Rows and their classes, and the rows kept for validation beside them.
+
+    An item is a pair (X, y) of tensors; where rows have weights, X is a dict of "X" and
+    "sample_weight".
 
     Parameters
     ----------
-    X : ndarray of float32 of shape (n_samples, n_features)
-        Inputs. Their memory is used as it is where it may be written to.
+    X : ndarray or CSR array of float32, of shape (n_samples, ...)
+        Inputs. Their memory is used as it is where it may be written to; sparse rows become
+        dense when they are taken.
     y : ndarray of int of shape (n_samples,), optional
         Class of each row, counted from 0; all 0 by default.
+    weights : ndarray of shape (n_samples,), optional
+        Weight of each row in the loss; none by default.
     valid : Rows, optional
         Rows for validation.
     """
 
     def __init__(
-        self, X: np.ndarray, y: np.ndarray | None = None, valid: Rows | None = None
+        self,
+        X: Any,
+        y: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        valid: Rows | None = None,
     ) -> None:
-        # Arrays reach worker processes as read-only memory maps, which torch warns about.
-        X = np.ascontiguousarray(X)
-        self.X = torch.from_numpy(X if X.flags.writeable else X.copy())
-        self.y = torch.from_numpy(np.zeros(len(X), int) if y is None else np.array(y, np.int64))
+        n_rows = X.shape[0]
+        if issparse(X):
+            self.X = X
+        else:
+            # Arrays reach worker processes as read-only memory maps, which torch warns about.
+            X = np.ascontiguousarray(X)
+            self.X = torch.from_numpy(X if X.flags.writeable else X.copy())
+        self.y = torch.from_numpy(np.zeros(n_rows, int) if y is None else np.array(y, np.int64))
+        self.weights = None if weights is None else torch.tensor(weights, dtype=torch.float32)
         self.valid = valid
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.y)
 
-    def __getitem__(self, index: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.X[index], self.y[index]
+    def __getitem__(self, index: Any) -> tuple[Any, torch.Tensor]:
+        X: Any = self.X[index] if isinstance(self.X, torch.Tensor) else _dense(self.X, index)
+        if self.weights is not None:
+            X = {_INPUTS: X, _WEIGHTS: self.weights[index]}
+        return X, self.y[index]
+
+
+def _dense(X: Any, index: Any) -> torch.Tensor:
+    """Sparse rows as a dense tensor; one row without the axis of rows, as of any tensor."""
+    if isinstance(index, int | np.integer):
+        return torch.from_numpy(X[[index]].toarray()[0])
+    index = index.numpy() if isinstance(index, torch.Tensor) else index
+    return torch.from_numpy(X[index].toarray())
 
 
 class _Batches:
@@ -52,11 +94,10 @@ class _Batches:
         shuffle: bool = False,
         drop_last: bool = False,
         join_last: bool = False,
-        seed: int = 0,
+        orders: Orders | None = None,
     ) -> None:
         self.rows = rows
-        self.shuffle = shuffle
-        self.generator = torch.Generator().manual_seed(seed)
+        self.orders = (orders or Orders(0)) if shuffle else None
         n_rows = len(rows)
         starts = list(range(0, n_rows, batch_size))
         left_over = n_rows % batch_size
@@ -70,15 +111,32 @@ class _Batches:
     def __len__(self) -> int:
         return len(self.bounds)
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        order = torch.randperm(len(self.rows), generator=self.generator) if self.shuffle else None
+    def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
+        order = None if self.orders is None else self.orders.next(len(self.rows))
         for start, stop in self.bounds:
             yield self.rows[slice(start, stop) if order is None else order[start:stop]]
 
 
-def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
-    """Batches of Rows; of any other dataset (``net_.predict`` on an array), a DataLoader."""
+def batches(dataset: Any, batch_size: int, training: bool = True, **options: Any) -> Any:
+    """Batches of Rows; of any other dataset (``net_.predict`` on an array), a DataLoader.
+
+    Parameters
+    ----------
+    dataset : Rows or Dataset
+        What to divide.
+    batch_size : int
+        Rows a batch.
+    training : bool, default=True
+        Otherwise the size of a batch makes no difference but in memory, and sparse rows that
+        would be very large together come in smaller batches.
+    **options : object
+        ``shuffle``, ``drop_last``, ``join_last`` (one row that is left over joins the batch
+        before) and ``orders``.
+    """
     if isinstance(dataset, Rows):
+        if not training and issparse(dataset.X):
+            width = cast("Any", dataset.X).shape[1]
+            batch_size = min(batch_size, max(1, _DENSE_NUMBERS // width))
         return _Batches(dataset, batch_size, **options)
     options = {key: options[key] for key in options.keys() & {"shuffle", "drop_last"}}
     return DataLoader(dataset, batch_size=batch_size, **options)

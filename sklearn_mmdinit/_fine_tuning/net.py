@@ -1,4 +1,4 @@
-"""The skorch net behind MLPClassifier: batches without a DataLoader, the best epoch kept.
+"""The skorch net behind a classifier: batches without a DataLoader, the best epoch kept.
 
 On 50 to 400 labelled rows a step of the network takes a few milliseconds, so that what
 stands around it decides the speed: batches are slices of tensors, the optimiser is PyTorch's
@@ -8,28 +8,30 @@ fused one, and of skorch's callbacks only those run whose numbers are used.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from skorch import NeuralNetClassifier
-from skorch.callbacks import Callback
+from skorch.utils import to_tensor
 from torch import nn
 
 from .._compute import worthwhile_threads
-from .._network import Theta0, module_from_theta0, theta0_from_module
-from .batches import Rows, batches
+from .batches import Rows, batches, inputs_and_weights
+from .callbacks import BestEpoch
+from .randomness import Orders, PrivateRandomness
+from .warm_start import Start
 
 __all__ = [
     "ROUTED_PREFIXES",
-    "NetAttributes",
+    "Network",
+    "Training",
     "build_net",
     "check_skorch_params",
     "find_optimizer",
-    "train",
+    "probabilities_module",
 ]
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -43,7 +45,7 @@ _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_DEVICES = {"cpu", "cuda"}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Parameters of skorch's that MLPClassifier hands on under the same name.
+# Parameters of skorch's that a classifier hands on under the same name.
 ROUTED_PREFIXES = (
     "callbacks__",
     "criterion__",
@@ -52,7 +54,7 @@ ROUTED_PREFIXES = (
     "optimizer__",
 )
 
-# Arguments of skorch's that are MLPClassifier's to set, and its own name for each.
+# Arguments of skorch's that are the classifier's to set, and its own name for each.
 _OWNED = {
     "batch_size": "batch_size",
     "callbacks": "callbacks",
@@ -70,68 +72,81 @@ _OWNED = {
 # Rows of a batch where no gradient is needed: large, and still small beside the data.
 _EVALUATION_BATCH = 4096
 
+_TINY = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a net needs to know of the network that it trains.
+
+    Parameters
+    ----------
+    module : callable
+        Makes the module, at the weights that training starts from.
+    arguments : dict
+        Its keyword arguments.
+    batch_norm : bool, default=False
+        Whether it cannot train on a batch of one row.
+    draws : bool, default=False
+        Whether it draws from PyTorch's global generators, as dropout does.
+    widths : tuple of int, optional
+        Of its layers where it is a perceptron, by which threads are chosen.
+    """
+
+    module: Callable[..., nn.Module]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    batch_norm: bool = False
+    draws: bool = False
+    widths: tuple[int, ...] | None = None
+
+
+class _Net(NeuralNetClassifier):
+    """A net whose rows may have weights in the loss; without them skorch's own."""
+
+    def infer(self, x: Any, **fit_params: Any) -> Any:
+        return super().infer(inputs_and_weights(x)[0], **fit_params)
+
+    def get_loss(
+        self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
+    ) -> torch.Tensor:
+        weights = inputs_and_weights(X)[1]
+        if weights is None:
+            return super().get_loss(y_pred, y_true, X, training, **kwargs)
+        with _one_by_one(self.criterion_):
+            losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+        if losses.shape != weights.shape:
+            raise ValueError(
+                f"weights of rows need a criterion with a loss a row, but {self.criterion_} "
+                f"returns the shape {tuple(losses.shape)} for {len(weights)} rows"
+            )
+        weights = to_tensor(weights, device=self.device)
+        if training:
+            # Above 0: in float32 weights may vanish beside those of other batches.
+            return (weights * losses).sum() / weights.sum().clamp(min=_TINY)
+        # They have the mean 1 over all batches, so that skorch's mean over batches, by their
+        # numbers of rows, is the weighted mean over all rows.
+        return (weights * losses).mean()
+
+
+@contextmanager
+def _one_by_one(criterion: Any) -> Iterator[None]:
+    """Let a criterion return the loss of each row."""
+    reduction = getattr(criterion, "reduction", None)
+    if reduction != "mean":
+        raise ValueError(
+            "weights of rows need a criterion with reduction='mean', got "
+            f"{criterion} with reduction={reduction!r}"
+        )
+    criterion.reduction = "none"
+    try:
+        yield
+    finally:
+        criterion.reduction = reduction
+
 
 def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, Rows | None]:
     """Skorch's ``train_split``: the split was made before, and travels with the rows."""
     return dataset, dataset.valid
-
-
-class BestEpoch(Callback):
-    """Keep the parameters of the epoch with the lowest validation loss, in memory.
-
-    Attributes
-    ----------
-    epoch_ : int or None
-        The best epoch, counted from 0.
-    loss_ : float
-        Its validation loss.
-    """
-
-    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
-        """Forget the run before."""
-        self.epoch_: int | None = None
-        self.loss_ = math.inf
-        self._kept: list[torch.Tensor] = []
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Copy the parameters where they are the best so far."""
-        loss = net.history[-1].get("valid_loss", math.nan)
-        if not loss < self.loss_:
-            return
-        self.epoch_, self.loss_ = len(net.history) - 1, loss
-        state = list(net.module_.state_dict().values())
-        if not self._kept:
-            self._kept = [torch.empty_like(tensor) for tensor in state]
-        self._copy(self._kept, state)
-
-    def on_train_end(self, net: Any, **kwargs: Any) -> None:
-        """Put the best parameters back, and let go of the copy."""
-        if self._kept:
-            self._copy(list(net.module_.state_dict().values()), self._kept)
-        self._kept = []
-
-    @staticmethod
-    def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-        with torch.no_grad():
-            for target, source in zip(targets, sources, strict=True):
-                target.copy_(source)
-
-
-@contextmanager
-def _private_randomness(seed: int, device: torch.device, needed: bool) -> Iterator[None]:
-    """Seed PyTorch's global generators for a while, and leave them as they were.
-
-    Our own draws come from generators of their own. Only what a caller brought, a callback
-    or a DataLoader, can draw from the global ones; where there is nothing of the kind they
-    are not touched at all, for saving and restoring them is not safe among threads.
-    """
-    if not needed:
-        yield
-        return
-    index = device.index if device.index is not None else 0
-    with torch.random.fork_rng(devices=[index] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -147,28 +162,28 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_skorch_params(params: Mapping[str, Any]) -> None:
-    """Raise a ValueError if an argument for skorch is one that MLPClassifier sets itself."""
+    """Raise a ValueError if an argument for skorch is one that the classifier sets itself."""
     if taken := sorted(params.keys() & _OWNED.keys()):
         raise ValueError(
-            f"skorch_params may not hold {taken[0]!r}, which follows from MLPClassifier's "
+            f"skorch_params may not hold {taken[0]!r}, which follows from the classifier's "
             f"own {_OWNED[taken[0]]!r}"
         )
 
 
 def build_net(
-    theta0: Theta0,
+    network: Network,
     *,
+    n_classes: int,
     optimizer: Any,
     learning_rate_init: float,
     batch_size: int,
-    max_iter: int,
     callbacks: Sequence[Any] | None,
     skorch_params: Mapping[str, Any] | None,
     device: torch.device,
     seed: int,
     verbose: int,
 ) -> NeuralNetClassifier:
-    """A skorch net that starts at theta0 and trains on Rows; not yet fitted."""
+    """A skorch net of a network, to be trained on Rows; not yet initialised."""
     params = dict(skorch_params or {})
     optimizer_class = find_optimizer(optimizer)
     if (
@@ -177,9 +192,12 @@ def build_net(
         and not params.keys() & _FUSED_EXCLUDES
     ):
         params["optimizer__fused"] = True
-    if "iterator_train" not in params:  # options of ours that another iterator does not know
-        params.setdefault("iterator_train__seed", seed)
-        params.setdefault("iterator_train__join_last", theta0.architecture.batch_norm)
+    # Options of ours that another iterator does not know.
+    if "iterator_train" not in params:
+        params.setdefault("iterator_train__orders", Orders(seed))
+        params.setdefault("iterator_train__join_last", network.batch_norm)
+    if "iterator_valid" not in params:
+        params.setdefault("iterator_valid__training", False)
     defaults = {
         "criterion": nn.CrossEntropyLoss,
         "iterator_train": batches,
@@ -190,15 +208,14 @@ def build_net(
     }
     if not verbose:
         defaults["callbacks__print_log"] = None
-    return NeuralNetClassifier(
-        module=module_from_theta0,
-        module__theta0=theta0,
+    return _Net(
+        module=network.module,
+        **{f"module__{name}": value for name, value in network.arguments.items()},
         optimizer=optimizer_class,
         lr=learning_rate_init,
         batch_size=batch_size,
-        max_epochs=max_iter,
         train_split=_own_validation,
-        classes=list(range(theta0.architecture.n_classes)),
+        classes=list(range(n_classes)),
         # Copies: skorch changes the callbacks it is given.
         callbacks=[("best_epoch", BestEpoch()), *copy.deepcopy(list(callbacks or []))],
         device=device,
@@ -207,79 +224,81 @@ def build_net(
     )
 
 
-def train(net: NeuralNetClassifier, rows: Rows, *, seed: int, foreign: bool) -> None:
-    """Fit a net on rows.
+class Training:
+    """A net and what its next epoch goes on from.
 
     Parameters
     ----------
+    start : Start
+        Where it began.
+    network : Network
+        What it trains.
     net : NeuralNetClassifier
         From :func:`build_net`.
-    rows : Rows
-        With the rows for validation, where there are any.
     seed : int
         Of PyTorch's global generators, as far as they are used.
     foreign : bool
-        Whether the net holds anything that may draw from them.
-
-    Raises
-    ------
-    ValueError
-        If batch norm would meet a batch of one row, or the weights do not stay finite.
+        Whether the net holds anything beside the network that may draw from them.
     """
-    architecture = net.module__theta0.architecture
-    if architecture.batch_norm and min(len(rows), net.batch_size) < 2:
-        raise ValueError(
-            "batch_norm=True needs at least 2 training rows a batch, got "
-            f"{len(rows)} training rows and batch_size={net.batch_size}"
-        )
-    device = torch.device(net.device)
-    with (
-        _private_randomness(seed, device, needed=foreign),
-        worthwhile_threads(architecture.widths, net.batch_size),
-    ):
-        net.fit(rows, None)
-        finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())
-    if not finite:
-        raise ValueError(
-            "the weights are no longer finite after training; lower learning_rate_init="
-            f"{net.lr!r} or standardise X"
-        )
+
+    def __init__(
+        self,
+        start: Start,
+        network: Network,
+        net: NeuralNetClassifier,
+        *,
+        seed: int,
+        foreign: bool,
+    ) -> None:
+        self.start = start
+        self.net = net
+        self._network = network
+        self._randomness = PrivateRandomness(seed, needed=foreign or network.draws)
+
+    def run(self, rows: Rows, n_epochs: int) -> None:
+        """Train on rows, with the rows for validation where there are any.
+
+        Raises
+        ------
+        ValueError
+            If batch norm would meet a batch of one row, or the weights do not stay finite.
+        """
+        net = self.net
+        if self._network.batch_norm and min(len(rows), net.batch_size) < 2:
+            raise ValueError(
+                "batch_norm=True needs at least 2 training rows a batch, got "
+                f"{len(rows)} training rows and batch_size={net.batch_size}"
+            )
+        net.max_epochs = n_epochs
+        with self._randomness.on(torch.device(net.device)), self._threads():
+            if not net.initialized_:
+                net.initialize()
+            net.partial_fit(rows, None)
+            finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())
+        if not finite:
+            raise ValueError(
+                "the weights are no longer finite after training; lower learning_rate_init="
+                f"{net.lr!r} or standardise X"
+            )
+
+    def _threads(self) -> AbstractContextManager[None]:
+        widths = self._network.widths
+        return worthwhile_threads(widths, self.net.batch_size) if widths else nullcontext()
 
 
-class NetAttributes:
-    """What a fitted estimator tells of its ``net_``, always of the net's present state."""
+class _Probabilities(nn.Module):
+    """A module with what turns its outputs into probabilities."""
 
-    net_: NeuralNetClassifier
-    best_validation_loss_: float | None
+    def __init__(self, module: nn.Module, nonlinearity: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.module = module
+        self.nonlinearity = nonlinearity
 
-    @property
-    def module_(self) -> nn.Module:
-        """The network."""
-        return self.net_.module_
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.nonlinearity(self.module(X))
 
-    @property
-    def history_(self) -> Any:
-        """Skorch's record of each epoch."""
-        return self.net_.history_
 
-    @property
-    def loss_curve_(self) -> list[float]:
-        """Training loss an epoch."""
-        return [epoch["train_loss"] for epoch in self.history_]
-
-    @property
-    def validation_loss_curve_(self) -> list[float] | None:
-        """Validation loss an epoch, or None without validation."""
-        if self.best_validation_loss_ is None:
-            return None
-        return [epoch["valid_loss"] for epoch in self.history_]
-
-    @property
-    def coefs_(self) -> list[np.ndarray]:
-        """Weights, (n_in, n_out) a layer."""
-        return theta0_from_module(self.net_.module_).coefs
-
-    @property
-    def intercepts_(self) -> list[np.ndarray]:
-        """Biases, (n_out,) a layer."""
-        return theta0_from_module(self.net_.module_).intercepts
+def probabilities_module(net: NeuralNetClassifier) -> nn.Module:
+    """A module of its own, on the CPU, that computes what ``predict_proba`` of a net does."""
+    module = copy.deepcopy(net.module_).cpu().eval()
+    return _Probabilities(module, net._get_predict_nonlinearity()).eval()

@@ -1,7 +1,8 @@
-"""Parameters of MLPClassifier: which values are valid, and which ones belong to its parts."""
+"""Parameters of a classifier: which values are valid, and which ones belong to its parts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -9,27 +10,32 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
 from .._compute import torch_device
-from .._network import ACTIVATIONS, INITS
+from .callbacks import check_callbacks
 from .initializers import editable_copy, is_fitted_initializer
+from .labels import check_unlabelled_label
 from .net import ROUTED_PREFIXES, check_skorch_params, find_optimizer
+from .weights import check_class_weight
 
-__all__ = ["RoutedParameters", "check_parameters"]
+__all__ = ["RoutedParameters", "check_choices", "check_parameters"]
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "activation": (None, *ACTIVATIONS),
-    "batch_norm": (None, True, False),
-    "init": tuple(INITS),
-    "refit_initializer": ("auto", True, False),
-}
+_REFIT: dict[str, tuple[Any, ...]] = {"refit_initializer": ("auto", True, False)}
 
 
-def check_parameters(estimator: Any) -> None:
-    """Raise an error that names the first parameter that is not valid, and what is valid."""
-    for name, valid in _CHOICES.items():
+def check_choices(estimator: Any, choices: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise a ValueError that names the first parameter that has none of its valid values."""
+    for name, valid in choices.items():
         value = getattr(estimator, name)
         # Not `value in valid`: 1 == True, and an array has no single truth.
         if not any(type(value) is type(v) and value == v for v in valid):
             raise ValueError(f"{name} must be one of {list(valid)}, got {value!r}")
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise an error that names the first parameter that is not valid, and what is valid.
+
+    Those of the network are not among them.
+    """
+    check_choices(estimator, _REFIT)
     check_scalar(estimator.max_iter, "max_iter", Integral, min_val=0)
     check_scalar(estimator.batch_size, "batch_size", Integral, min_val=1)
     check_scalar(
@@ -39,10 +45,9 @@ def check_parameters(estimator: Any) -> None:
         min_val=0,
         include_boundaries="neither",
     )
-    if not isinstance(estimator.callbacks, list | tuple | None):
-        raise ValueError(
-            f"callbacks must be a list of skorch callbacks or None, got {estimator.callbacks!r}"
-        )
+    check_class_weight(estimator.class_weight)
+    check_unlabelled_label(estimator.unlabelled_label)
+    check_callbacks(estimator.callbacks)
     if not isinstance(estimator.skorch_params, dict | None):
         raise ValueError(f"skorch_params must be a dict or None, got {estimator.skorch_params!r}")
     check_skorch_params(estimator.skorch_params or {})

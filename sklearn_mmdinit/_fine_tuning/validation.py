@@ -12,7 +12,7 @@ __all__ = ["split_rows"]
 
 
 def split_rows(
-    validation_split: Any, X: np.ndarray, y: np.ndarray, seed: int
+    validation_split: Any, X: Any, y: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the training rows and of the validation rows.
 
@@ -21,8 +21,8 @@ def split_rows(
     validation_split : float in (0, 1) or splitter
         A fraction drawn at random, stratified where every class allows it; or an object
         with scikit-learn's ``split``, whose first split is used.
-    X : ndarray of shape (n_samples, n_features)
-        For the splitter.
+    X : ndarray or sparse array of shape (n_samples, ...)
+        For the splitter: rows with a label and a weight above 0.
     y : ndarray of int of shape (n_samples,)
         Class of each row, counted from 0.
     seed : int
@@ -36,16 +36,22 @@ def split_rows(
     Raises
     ------
     ValueError
-        If ``validation_split`` is something else, or leaves a side without rows.
+        If ``validation_split`` is something else, leaves a side without rows, or names rows
+        that there are not.
     """
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
-        train, valid = next(iter(validation_split.split(X, y)))
+        train, valid = map(np.asarray, next(iter(validation_split.split(X, y))))
         if len(train) == 0 or len(valid) == 0:
             raise ValueError(
                 f"validation_split={validation_split!r} gives {len(train)} training and "
                 f"{len(valid)} validation rows; both need at least one"
             )
-        return np.asarray(train), np.asarray(valid)
+        if (last := max(train.max(), valid.max())) >= len(y):
+            raise ValueError(
+                f"validation_split={validation_split!r} names row {last}, but only {len(y)} rows "
+                "have a label and a weight above 0; a splitter is given no others"
+            )
+        return train, valid
     is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
     if not (is_fraction and 0 < validation_split < 1):
         raise ValueError(

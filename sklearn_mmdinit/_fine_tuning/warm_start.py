@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_memory
 
 from .._network import Architecture, Theta0, load_theta0, tag_is_lost, theta0_of
 from .initializers import is_fitted_initializer, is_initializer
+from .unlabelled import rows_to_learn_from
 from .wanted import Wanted, layer_sizes
 
 __all__ = ["Start", "resolve", "theta0_from_arrays"]
@@ -37,6 +39,7 @@ class Start:
 
     theta0: Theta0 | None = None
     initializer: Any = None
+    learned_here: bool = False
 
 
 def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None) -> Theta0:
@@ -91,9 +94,10 @@ def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None)
 def resolve(
     source: Any,
     X_given: Any,
-    X: np.ndarray,
+    X: Any,
     wanted: Wanted,
     *,
+    X_unlabelled: Sequence[Any] = (),
     refit: str | bool = "auto",
     memory: Any = None,
     seed: int | None = None,
@@ -106,10 +110,12 @@ def resolve(
         Value of ``warm_start_from``.
     X_given : array-like
         Training data as the caller passed them, perhaps with a tag.
-    X : ndarray of shape (n_samples, n_features)
+    X : ndarray or sparse array of shape (n_samples, ...)
         The same data, validated; what an unfitted initializer learns from.
     wanted : Wanted
         Fields that the result must agree with.
+    X_unlabelled : sequence of ndarray or sparse array, default=()
+        Further rows that it learns from.
     refit : {"auto", True, False}, default="auto"
         Whether an initializer is fitted here: where it is not fitted yet, always, or never.
     memory : None, str or joblib.Memory, default=None
@@ -129,23 +135,37 @@ def resolve(
     TypeError
         If ``source`` is none of the valid kinds.
     ValueError
-        If theta0 does not fit the data or the classifier, or the tag was lost.
+        If theta0 does not fit the data or the classifier, the tag was lost, or an initializer
+        that takes no sparse rows is to learn from such rows.
     """
-    start = _start(source, X_given, X, wanted, refit, memory, seed)
+    start = _start(source, X_given, (X, X_unlabelled), wanted, refit, memory, seed)
+    if X_unlabelled and not start.learned_here:
+        warnings.warn(
+            "X_unlabelled is not used: no initializer is fitted here, for warm_start_from is "
+            f"{source if source is None or isinstance(source, str) else type(source).__name__!r}",
+            UserWarning,
+            stacklevel=4,
+        )
     if start.theta0 is not None:
         wanted.check(vars(start.theta0.architecture), "the theta0 to start from")
     return start
 
 
 def _start(
-    source: Any, X_given: Any, X: np.ndarray, wanted: Wanted, refit: Any, memory: Any, seed: Any
+    source: Any,
+    X_given: Any,
+    rows: tuple[Any, Sequence[Any]],
+    wanted: Wanted,
+    refit: Any,
+    memory: Any,
+    seed: Any,
 ) -> Start:
     if source is None:
         return Start()
     if isinstance(source, str) and source in _TAGS:
         return Start(_TAGS[source](X_given))
     if is_initializer(source):
-        return _from_initializer(source, X, wanted, refit, memory, seed)
+        return _from_initializer(source, rows, wanted, refit, memory, seed)
     if refit is True:
         raise ValueError(
             "refit_initializer=True needs an initializer in warm_start_from, got "
@@ -197,7 +217,12 @@ _AS_IT_IS: dict[type, Callable[[Any, Wanted], Theta0]] = {
 
 
 def _from_initializer(
-    source: Any, X: np.ndarray, wanted: Wanted, refit: Any, memory: Any, seed: Any
+    source: Any,
+    rows: tuple[Any, Sequence[Any]],
+    wanted: Wanted,
+    refit: Any,
+    memory: Any,
+    seed: Any,
 ) -> Start:
     frozen = isinstance(source, FrozenEstimator)
     if frozen and refit is True:
@@ -227,11 +252,11 @@ def _from_initializer(
     fresh = clone(source)
     if seed is not None and parameters.get("random_state", seed) is None:
         fresh.set_params(random_state=seed)
-    initializer = check_memory(memory).cache(_fit)(fresh, X)
-    return Start(initializer.theta0_, initializer)
+    initializer = check_memory(memory).cache(_fit)(fresh, rows_to_learn_from(*rows, source))
+    return Start(initializer.theta0_, initializer, learned_here=True)
 
 
-def _fit(initializer: Any, X: np.ndarray) -> Any:
+def _fit(initializer: Any, X: Any) -> Any:
     """Fit an initializer: a function of its own, so that joblib.Memory can remember it."""
     return initializer.fit(X)
 

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._compute import StepRandom, team, torch_device
+from .._compute import StepRandom, as_float32, check_float32, team, torch_device
+from .._export import ToSklearn
 from .._network import (
     ACTIVATIONS,
     INITS,
@@ -48,7 +49,7 @@ class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
         with torch.no_grad():
-            rows = torch.from_numpy(_checked(self, X).astype(np.float32))
+            rows = torch.tensor(as_float32(_checked(self, X)))
             hidden: np.ndarray = module.hidden(rows.to(torch_device(self.device))).cpu().numpy()
         return hidden
 
@@ -59,7 +60,7 @@ def _checked(estimator: Any, X: Any) -> np.ndarray:
 
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
 # is, and only that of _Hidden looks at set_output.
-class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Lifecycle of an initializer: validate, seed, pre-train, store.
 
     A subclass names its parameters in ``__init__``, checks those of its own in
@@ -273,6 +274,7 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         X = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2
         )
+        check_float32(X)
         return np.asarray(X)
 
     def _check_params(self) -> None:

@@ -12,8 +12,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import Architecture, MLPClassifier, Theta0
-from sklearn_mmdinit._fine_tuning import Wanted, resolve
-from sklearn_mmdinit._fine_tuning.warm_start import theta0_from_arrays
+from sklearn_mmdinit._fine_tuning import Wanted
+from sklearn_mmdinit._fine_tuning.warm_start import resolve, theta0_from_arrays
 from sklearn_mmdinit._network import save_theta0, tag
 
 fits_seen = []  # one entry a fit of the stand-in below: the number of rows it saw

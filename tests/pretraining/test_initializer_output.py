@@ -4,6 +4,8 @@ import pickle
 
 import joblib
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.sparse import csr_array
 from sklearn import config_context
@@ -102,7 +104,6 @@ def test_theta0_passes_through_a_pipeline_with_set_output(warm_start_from, X):
 
 
 def test_data_frames(X):
-    pd = pytest.importorskip("pandas", reason="pandas is not a dependency")
     names = list("abcdef")
     frame = pd.DataFrame(X, columns=names, index=np.arange(24) + 7)
     init = tiny(output="hidden").set_output(transform="pandas").fit(frame)
@@ -119,8 +120,6 @@ def test_data_frames(X):
 
 
 def test_names_of_columns_are_learned_from_any_data_frame(X):
-    # scikit-learn reads the names of pandas and polars; polars needs no pandas, or the reverse.
-    pl = pytest.importorskip("polars", reason="polars is not a dependency")
     init = tiny(output="hidden").set_output(transform="polars")
     out = init.fit_transform(pl.DataFrame(X, schema=list("abcdef"), orient="row"))
     assert init.feature_names_in_.tolist() == list("abcdef")

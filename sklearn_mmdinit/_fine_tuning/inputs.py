@@ -1,0 +1,50 @@
+"""What a classifier takes as X: the one place that says so."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from .._compute import as_float32
+
+__all__ = ["CheckedInputs"]
+
+
+class CheckedInputs(BaseEstimator):
+    """An estimator whose X is checked and put into float32."""
+
+    # Further arguments of scikit-learn's check. Rows of features are all that a perceptron
+    # takes; a network for images would say {"allow_nd": True}.
+    _X_CHECKS: ClassVar[dict[str, Any]] = {}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _validated(self, *arrays: Any, **checks: Any) -> Any:
+        """X in float32, a sparse one as CSR; and y where it is given."""
+        # Float64 is kept first, so that a number too large for float32 can be named; whatever
+        # else overflows, the check itself reports as infinity.
+        with np.errstate(over="ignore"):
+            checked = validate_data(
+                self,
+                *arrays,
+                accept_sparse="csr",
+                dtype=[np.float32, np.float64],
+                **self._X_CHECKS,
+                **checks,
+            )
+        if len(arrays) == 1:
+            return as_float32(checked)
+        return as_float32(checked[0]), checked[1]
+
+    def _validated_unlabelled(self, X_unlabelled: Any) -> tuple[Any, ...]:
+        """Further rows in float32: none, those of an array, or those of each of a tuple."""
+        if X_unlabelled is None:
+            return ()
+        further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
+        return tuple(self._validated(X, reset=False) for X in further)

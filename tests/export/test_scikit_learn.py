@@ -1,0 +1,194 @@
+"""scikit-learn's own MLPClassifier with our weights: the same function, and how it goes on."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.neural_network import MLPClassifier as Theirs
+
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
+from sklearn_mmdinit._export import sklearn_mlp
+
+
+@pytest.fixture(scope="module")
+def X():
+    return load_digits().data[:120] / 16
+
+
+def labels(n_classes, kind=int):
+    y = load_digits().target[:120] % n_classes
+    return y if kind is int else np.array(list("abcdefghij"))[y]
+
+
+def small(**params):
+    own = {"hidden_layer_sizes": (8, 6), "max_iter": 3, "learning_rate_init": 0.01}
+    return MLPClassifier(**{**own, "random_state": 0, **params})
+
+
+# the same function
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
+def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
+    y = labels(n_classes, str)
+    clf = small(hidden_layer_sizes=hidden, activation=activation, batch_norm=batch_norm).fit(X, y)
+    theirs = clf.to_sklearn()
+    assert type(theirs) is Theirs
+    np.testing.assert_allclose(theirs.predict_proba(X), clf.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(theirs.predict(X), clf.predict(X))
+    assert theirs.hidden_layer_sizes == hidden
+    assert theirs.out_activation_ == ("logistic" if n_classes == 2 else "softmax")
+
+
+def test_weights_are_the_same_ones(X):
+    clf = small().fit(X, labels(3))
+    theirs = clf.to_sklearn()
+    for found, expected in zip(theirs.coefs_, clf.coefs_, strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, expected)
+    theirs.coefs_[0][:] = 0
+    assert np.abs(clf.coefs_[0]).max() > 0, "copies"
+
+
+def test_batch_normalisation_is_folded_at_its_running_statistics(X):
+    """g (W h + b - m) / sqrt(v + eps) + c, against the module's own first layer in float64."""
+    clf = small(batch_norm=True, hidden_layer_sizes=(8,)).fit(X, labels(3))
+    module = clf.module_.double().eval()
+    norm, linear = module.norm_layers[0], module.linear_layers[0]
+    theirs = clf.to_sklearn()
+    rows = np.random.default_rng(0).normal(size=(5, 64))
+    pre = rows @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
+    scale = norm.weight.detach().numpy() / np.sqrt(norm.running_var.numpy() + norm.eps)
+    expected = scale * (pre - norm.running_mean.numpy()) + norm.bias.detach().numpy()
+    found = rows @ theirs.coefs_[0] + theirs.intercepts_[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_names_of_columns_and_copies(X):
+    frame = pd.DataFrame(X, columns=[f"pixel{i}" for i in range(64)])
+    clf = small().fit(frame, labels(2))
+    theirs = pickle.loads(pickle.dumps(clf.to_sklearn()))
+    assert theirs.feature_names_in_.tolist() == frame.columns.tolist()
+    np.testing.assert_allclose(theirs.predict_proba(frame), clf.predict_proba(frame), atol=1e-6)
+    with pytest.raises(ValueError, match="feature names should match"):
+        theirs.predict(frame[frame.columns[::-1]])
+    assert not hasattr(clone(theirs), "coefs_")
+
+
+# going on
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_partial_fit_goes_on(n_classes, X):
+    y = labels(n_classes)
+    theirs = small().fit(X, y).to_sklearn()
+    before = theirs.score(X, y)
+    first = theirs.coefs_[0].copy()
+    for _ in range(5):
+        theirs.partial_fit(X, y)
+    assert 0 < np.abs(theirs.coefs_[0] - first).max() < 0.5, "from there, not from anew"
+    assert theirs.loss_curve_[-1] < theirs.loss_curve_[2]
+    assert len(theirs.loss_curve_) == 3 + 5
+    assert theirs.score(X, y) >= before
+
+
+def test_a_step_of_gradient_descent_is_ours(X):
+    """The same loss and the same optimiser: two epochs of full batches are the same."""
+    y = labels(3)
+    own = {"optimizer": "sgd", "learning_rate_init": 0.5, "batch_size": 120, "max_iter": 1}
+    clf = small(**own, validation_split=None).fit(X, y)
+    theirs = clf.to_sklearn()
+    assert (theirs.solver, theirs.alpha, theirs.momentum) == ("sgd", 0.0, 0.0)
+    clf.partial_fit(X, y)
+    theirs.partial_fit(X, y)
+    for found, expected in zip(theirs.coefs_, clf.coefs_, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert theirs.loss_curve_ == pytest.approx(clf.loss_curve_, rel=1e-5)
+
+
+def test_fit_goes_on_with_warm_start(X):
+    y = labels(3)
+    clf = small(max_iter=20).fit(X, y)
+    theirs = clf.to_sklearn(max_iter=1, warm_start=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs.fit(X, y)
+        assert np.abs(theirs.coefs_[0] - clf.coefs_[0]).max() < 0.1
+        anew = clf.to_sklearn(max_iter=1).fit(X, y)
+        assert np.abs(anew.coefs_[0] - clf.coefs_[0]).max() > 0.1
+
+
+def test_parameters_are_ours_or_the_callers(X):
+    clf = small(batch_size=7, max_iter=0, optimizer="rmsprop").fit(X, labels(3))
+    theirs = clf.to_sklearn(alpha=0.1, learning_rate_init=0.3)
+    assert (theirs.batch_size, theirs.max_iter, theirs.solver) == (7, 1, "adam")
+    assert (theirs.alpha, theirs.learning_rate_init, theirs.random_state) == (0.1, 0.3, 0)
+    nesterov = {"optimizer__momentum": 0.9, "optimizer__nesterov": True}
+    theirs = small(optimizer="sgd", skorch_params=nesterov).fit(X, labels(2)).to_sklearn()
+    assert (theirs.momentum, theirs.nesterovs_momentum) == (0.9, True)
+
+
+def test_global_generators_are_not_touched(X):
+    clf = small(random_state=None, max_iter=1).fit(X, labels(3))
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    clf.to_sklearn()
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+# initializers
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_theta0_goes_to_scikit_learn_too(n_classes, X):
+    init = MMDInitializer((6,), n_classes=n_classes, n_perturbations=4, max_iter=1, random_state=0)
+    init.fit(X)
+    y = labels(n_classes, str)
+    theirs = init.to_sklearn(classes=y, warm_start=True, max_iter=3)
+    ours = MLPClassifier(warm_start_from=init, max_iter=0, validation_split=None).fit(X, y)
+    np.testing.assert_allclose(theirs.predict_proba(X), ours.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(theirs.classes_, ours.classes_)
+    theirs.partial_fit(X, y)
+    assert init.to_sklearn().classes_.tolist() == list(range(n_classes))
+
+
+def test_it_is_theta0_with_its_gain(X):
+    init = MMDInitializer((6,), n_perturbations=4, max_iter=1, gain=4.0, random_state=0).fit(X)
+    np.testing.assert_array_equal(init.to_sklearn().coefs_[0], init.coefs_[0])
+
+
+# what cannot be
+
+
+def test_what_scikit_learn_does_not_have(X):
+    y = labels(3)
+    with pytest.raises(ValueError, match=r"no activation='gelu'; it can have \['relu', 'tanh'\]"):
+        small(activation="gelu").fit(X, y).to_sklearn()
+    init = RandomLabelInitializer((4,), activation="gelu", max_iter=1).fit(X)
+    with pytest.raises(ValueError, match="no activation='gelu'"):
+        init.to_sklearn()
+    clf = small(skorch_params={"criterion": torch.nn.MultiMarginLoss}).fit(X, y)
+    with pytest.raises(ValueError, match=r"cross entropy.*MultiMarginLoss"):
+        clf.to_sklearn()
+
+
+def test_bad_arguments(X):
+    clf = small().fit(X, labels(3))
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\) cannot be chosen.*\(8, 6\)"):
+        clf.to_sklearn(hidden_layer_sizes=(3,))
+    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
+        clf.to_sklearn(nonsense=1)
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] are 2.*n_classes=3"):
+        sklearn_mlp(clf.theta0_, np.arange(2))
+    with pytest.raises(NotFittedError):
+        small().to_sklearn()
+    with pytest.raises(NotFittedError):
+        MMDInitializer().to_sklearn()

@@ -1,0 +1,163 @@
+"""partial_fit: exactly the epochs of fit, one at a time."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from skorch.callbacks import Callback
+from torch.utils.data import DataLoader
+
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return (X[:91] / 16).astype(np.float32), y[:91] % 3
+
+
+def small(**params):
+    own = {"hidden_layer_sizes": (8, 6), "max_iter": 3, "batch_size": 15, "random_state": 0}
+    return MLPClassifier(**{**own, "validation_split": None, **params})
+
+
+def assert_same(a, b):
+    assert a.loss_curve_ == b.loss_curve_
+    for name, tensor in a.module_.state_dict().items():
+        assert torch.equal(tensor, b.module_.state_dict()[name]), name
+
+
+class Noise(Callback):
+    """Draws from the global generator, as dropout does."""
+
+    def on_grad_computed(self, net, named_parameters, **kwargs):
+        for _, parameter in named_parameters:
+            parameter.grad += 0.1 * torch.randn_like(parameter)
+
+
+KINDS = {
+    "plain": {},
+    "batch norm": {"batch_norm": True},
+    "momentum": {"optimizer": "sgd", "skorch_params": {"optimizer__momentum": 0.9}},
+    "callback that draws": {"callbacks": [Noise()]},
+    "DataLoader": {"skorch_params": {"iterator_train": DataLoader}},
+    "class weight": {"class_weight": {0: 3.0}},
+    "unlabelled": {"unlabelled_label": 2},
+    "initializer": {
+        "hidden_layer_sizes": None,
+        "warm_start_from": MMDInitializer((5,), n_classes=3, n_perturbations=4, max_iter=1),
+    },
+}
+
+
+@pytest.mark.parametrize("params", KINDS.values(), ids=KINDS)
+def test_as_many_calls_as_epochs_equal_fit(params, data):
+    X, y = data
+    classes = [0, 1] if "unlabelled_label" in params else [0, 1, 2]
+    fitted = small(**params).fit(X, y)
+    clf = small(**params)
+    for _ in range(3):
+        assert clf.partial_fit(X, y, classes) is clf
+        clf = pickle.loads(pickle.dumps(clf))
+    assert_same(clf, fitted)
+    assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (3, 2, None)
+    assert clf.validation_loss_curve_ is None
+    for name, array in fitted.theta0_.arrays.items():
+        np.testing.assert_array_equal(clf.theta0_.arrays[name], array)
+
+
+def test_weights_belong_to_a_call(data):
+    weights = np.random.default_rng(0).uniform(0, 2, size=91)
+    clf = small()
+    for _ in range(3):
+        clf.partial_fit(*data, classes=[0, 1, 2], sample_weight=weights)
+    assert_same(clf, small().fit(*data, sample_weight=weights))
+
+
+def test_it_goes_on_from_fit(data):
+    clf = small(max_iter=2).fit(*data)
+    assert_same(clf.partial_fit(*data), small(max_iter=3).fit(*data))
+    assert_same(clf.fit(*data), small(max_iter=2).fit(*data))
+
+
+def test_it_goes_on_from_the_best_epoch(data):
+    X, y = data
+    noisy = np.random.default_rng(0).permutation(y)
+    clf = small(hidden_layer_sizes=(64,), validation_split=0.3, max_iter=8, learning_rate_init=0.01)
+    clf.fit(X, noisy)
+    assert clf.best_epoch_ < 7, "the case is worth testing"
+    before = clf.coefs_[0]
+    clf.set_params(learning_rate_init=1.0)  # without effect until fit
+    clf.partial_fit(X[:1], noisy[:1])
+    assert 0 < np.abs(clf.coefs_[0] - before).max() < 0.1
+    assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (9, 8, None)
+    assert len(clf.loss_curve_) == 9
+
+
+def test_a_stream_of_batches_is_learned():
+    X, y = load_digits(return_X_y=True)
+    X, y = X / 16, np.array([f"digit {label}" for label in y])
+    clf = MLPClassifier((32,), learning_rate_init=5e-3, random_state=0)
+    for start in range(0, 1500, 50):
+        rows = slice(start, start + 50)
+        clf.partial_fit(X[rows], y[rows], np.unique(y) if start == 0 else None)
+    assert clf.n_iter_ == 30
+    assert clf.score(X[1500:], y[1500:]) > 0.7
+
+
+def test_classes_may_be_missing_from_the_first_rows(data):
+    X, y = data
+    clf = small().partial_fit(X[y == 1], y[y == 1], classes=[2, 0, 1, 3])
+    assert clf.classes_.tolist() == [0, 1, 2, 3]
+    assert clf.predict_proba(X).shape == (91, 4)
+    clf.partial_fit(X[:1], y[:1], classes=[3, 2, 1, 0])
+
+
+def test_an_initializer_learns_from_the_first_rows_alone(data, monkeypatch):
+    X, y = data
+    seen = []
+    fit = MMDInitializer.fit
+    monkeypatch.setattr(
+        MMDInitializer, "fit", lambda self, X, y=None: seen.append(len(X)) or fit(self, X, y)
+    )
+    clf = small(hidden_layer_sizes=None, unlabelled_label=2, warm_start_from=MMDInitializer((5,)))
+    clf.set_params(warm_start_from__n_perturbations=4, warm_start_from__max_iter=1)
+    for rows in (slice(0, 40), slice(40, 91)):
+        clf.partial_fit(X[rows], y[rows], classes=[0, 1])
+    assert seen == [40], "unlabelled ones among them"
+    alone = clone(clf.warm_start_from).set_params(random_state=clf.initializer_.random_state)
+    np.testing.assert_array_equal(alone.fit(X[:40]).coefs_[0], clf.theta0_.coefs[0])
+
+
+def test_bad_calls(data):
+    X, y = data
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        small().partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"at least two, got \[1\]"):
+        small().partial_fit(X, y, classes=[1, 1])
+    with pytest.raises(ValueError, match=r"\[0, 1, 2\] must not hold unlabelled_label=2"):
+        small(unlabelled_label=2).partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"y holds labels that classes does not: \[2\]"):
+        small().partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="class_weight='balanced' is not for partial_fit"):
+        small(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
+    clf = small().partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"\[0, 1\] is not the same as .*\[0, 1, 2\]"):
+        clf.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
+        clf.partial_fit(X[:, 1:], y)
+
+
+def test_a_first_call_that_fails_leaves_it_unfitted(data):
+    X, y = data
+    clf = small(batch_norm=True)
+    with pytest.raises(ValueError, match="got 1 training rows"):
+        clf.partial_fit(X[:1], y[:1], classes=[0, 1, 2])
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    clf.partial_fit(X, y, classes=[0, 1, 2])
+    assert clf.n_iter_ == 1

@@ -1,0 +1,158 @@
+"""Sparse X: the same numbers as dense, and never dense as a whole."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+from sklearn.model_selection import cross_val_score
+from sklearn.utils import get_tags
+from torch.utils.data import DataLoader
+
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from sklearn_mmdinit._fine_tuning import batches as batches_module
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return X[:100] / 16, y[:100] % 3
+
+
+def small(**params):
+    own = {"hidden_layer_sizes": (8,), "max_iter": 2, "batch_size": 15, "random_state": 0}
+    return MLPClassifier(**{**own, **params})
+
+
+def assert_same(a, b, X):
+    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+    np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
+    assert a.validation_loss_curve_ == b.validation_loss_curve_
+
+
+FORMATS = [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_matrix, sp.lil_array]
+
+
+@pytest.mark.parametrize("make", FORMATS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_the_numbers_are_those_of_dense_rows(make, dtype, data):
+    X, y = (8 * data[0]).astype(dtype), data[1]
+    dense, sparse = small().fit(X, y), small().fit(make(X), y)
+    assert_same(dense, sparse, X)
+    np.testing.assert_array_equal(sparse.predict(make(X)), dense.predict(X))
+    assert sparse.score(make(X), y) == dense.score(X, y)
+
+
+PARAMETERS = {
+    "weights": {"class_weight": {0: 2.0, 1: 0.0}},
+    "unlabelled": {"unlabelled_label": 1},
+    "no validation": {"validation_split": None},
+    "DataLoader": {"skorch_params": {"iterator_train": DataLoader, "iterator_valid": DataLoader}},
+}
+
+
+@pytest.mark.parametrize("params", PARAMETERS.values(), ids=PARAMETERS)
+def test_so_they_are_with(params, data):
+    X, y = data
+    assert_same(small(**params).fit(X, y), small(**params).fit(sp.csr_array(X), y), X)
+
+
+def test_so_they_are_with_partial_fit_and_a_pair(data):
+    X, y = data
+    pair = small(validation_split=(sp.csc_array(X[:20]), y[:20])).fit(X, y)
+    assert_same(pair, small(validation_split=(X[:20], y[:20])).fit(sp.csr_array(X), y), X)
+    streams = [small(), small()]
+    for rows in (slice(0, 40), slice(40, 100)):
+        streams[0].partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+        streams[1].partial_fit(sp.csr_array(X)[rows], y[rows], classes=[0, 1, 2])
+    assert_same(*streams, X)
+
+
+def test_a_fitted_initializer_does(data):
+    X, y = data
+    init = MMDInitializer((8,), n_classes=3, n_perturbations=4, max_iter=1).fit(X)
+    dense, sparse = (
+        small(warm_start_from=init, hidden_layer_sizes=None).fit(rows, y)
+        for rows in (X, sp.csr_array(X))
+    )
+    assert_same(dense, sparse, X)
+
+
+def test_an_unfitted_initializer_needs_dense_rows(data):
+    X, y = data
+    clf = small(warm_start_from=MMDInitializer((8,), n_classes=3))
+    with pytest.raises(ValueError, match=r"sparse, and MMDInitializer learns from dense rows only"):
+        clf.fit(sp.csr_array(X), y)
+    with pytest.raises(ValueError, match="X or X_unlabelled is sparse"):
+        clf.fit(X, y, X_unlabelled=sp.csr_array(X))
+
+
+class TakesSparse(MMDInitializer):
+    """An initializer that takes sparse rows, and says so."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X, y=None):
+        assert sp.issparse(X)
+        return super().fit(X.toarray())
+
+
+def test_an_initializer_that_takes_sparse_rows_gets_them(data):
+    X, y = data
+    init = {"n_classes": 3, "n_perturbations": 4, "max_iter": 1, "random_state": 0}
+    clf = small(warm_start_from=TakesSparse((8,), **init))
+    clf.fit(sp.csr_array(X), y, X_unlabelled=X[:10])
+    expected = MMDInitializer((8,), **init).fit(np.vstack([X, X[:10]]).astype(np.float32))
+    np.testing.assert_array_equal(clf.theta0_.coefs[0], expected.coefs_[0])
+
+
+def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
+    X, y = data
+    shapes = []
+    dense = batches_module._dense
+    monkeypatch.setattr(
+        batches_module,
+        "_dense",
+        lambda X, index: shapes.append(dense(X, index).shape) or dense(X, index),
+    )
+    monkeypatch.setattr(batches_module, "_DENSE_NUMBERS", 64 * 12 + 5)
+    refuse = sp.csr_array.toarray
+
+    def at_most_a_batch(self, *args, **kwargs):
+        assert self.shape[0] <= 15
+        return refuse(self, *args, **kwargs)
+
+    monkeypatch.setattr(sp.csr_array, "toarray", at_most_a_batch)
+    clf = small(max_iter=1).fit(sp.csr_array(X), y)
+    training = [shape[0] for shape in shapes]
+    assert training == [15] * 5 + [8] + [12, 5], "83 rows in batches of 15, 17 to validate"
+    shapes.clear()
+    clf.predict_proba(sp.csr_array(X))
+    assert [shape[0] for shape in shapes] == [12] * 8 + [4]
+
+
+def test_tags_and_folds(data):
+    X, y = data
+    assert get_tags(small()).input_tags.sparse
+    scores = [cross_val_score(small(), rows, y, cv=2) for rows in (X, sp.csr_matrix(X))]
+    np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, "contains NaN"),
+        (np.inf, "contains infinity"),
+        (-1e300, r"X holds -1e\+300, a value too large for float32"),
+    ],
+)
+def test_bad_values(value, message, data):
+    X, y = sp.csr_array(data[0]), data[1]
+    clf = small(max_iter=1).fit(X, y)
+    bad = X.copy()
+    bad.data[17] = value
+    for call in (lambda: clf.predict(bad), lambda: clf.fit(bad, y)):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,269 @@
+"""Rows without a label: for an initializer, and for nothing else."""
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import (
+    GridSearchCV,
+    PredefinedSplit,
+    ShuffleSplit,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Rows, labels, the same with two in three unknown, further rows."""
+    X, y = load_digits(return_X_y=True)
+    y = y % 3
+    few = np.where(np.arange(90) % 3, -1, y[:90])
+    return X[:90] / 16, y[:90], few, X[200:260] / 16
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Numbers of rows that initializers have learned from."""
+    numbers = []
+    fit = MMDInitializer.fit
+
+    def counted(self, X, y=None):
+        numbers.append(len(X))
+        return fit(self, X, y)
+
+    monkeypatch.setattr(MMDInitializer, "fit", counted)
+    return numbers
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def tiny(**params):
+    own = {"n_classes": 3, "n_perturbations": 4, "max_iter": 1, "random_state": 0}
+    return MMDInitializer((6,), **{**own, **params})
+
+
+def small(**params):
+    return MLPClassifier(**{"max_iter": 2, "batch_size": 15, "random_state": 0, **params})
+
+
+def assert_learned_from(clf, X):
+    expected = clone(clf.initializer_).fit(np.asarray(X, dtype=np.float32))
+    np.testing.assert_array_equal(clf.theta0_.coefs[0], expected.coefs_[0])
+
+
+# unlabelled_label
+
+
+@pytest.mark.parametrize("split", [1 / 6, None, ShuffleSplit(1, test_size=0.2, random_state=0)])
+def test_the_loss_is_that_of_the_labelled_rows_alone(split, data):
+    X, _, few, _ = data
+    init = tiny().fit(X)
+    clf = small(warm_start_from=init, validation_split=split, unlabelled_label=-1).fit(X, few)
+    alone = small(warm_start_from=init, validation_split=split).fit(X[few >= 0], few[few >= 0])
+    assert clf.classes_.tolist() == alone.classes_.tolist() == [0, 1, 2]
+    assert clf.loss_curve_ == alone.loss_curve_
+    assert clf.validation_loss_curve_ == alone.validation_loss_curve_
+    np.testing.assert_array_equal(clf.predict_proba(X), alone.predict_proba(X))
+
+
+def test_an_initializer_learns_from_all_rows(data, seen):
+    X, _, few, _ = data
+    clf = small(warm_start_from=tiny(), unlabelled_label=-1).fit(X, few)
+    assert seen == [90]
+    assert_learned_from(clf, X)
+
+
+def test_off_by_default(data):
+    X, _, few, _ = data
+    assert small().fit(X, few).classes_.tolist() == [-1, 0, 1, 2]
+    # And a fold may have no such rows.
+    assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_labels_may_be_strings(dtype, data):
+    X, _, few, _ = data
+    names = np.array([["a", "b", "c", "?"][label] for label in few], dtype=dtype)
+    clf = small(unlabelled_label="?").fit(X, names)
+    assert clf.classes_.tolist() == ["a", "b", "c"]
+    numbers = small(unlabelled_label=-1).fit(X, few)
+    np.testing.assert_array_equal(clf.coefs_[0], numbers.coefs_[0])
+
+
+def test_weights_are_those_of_the_labelled_rows(data):
+    X, _, few, _ = data
+    weights = np.random.default_rng(0).uniform(size=90)
+    a = small(unlabelled_label=-1, class_weight="balanced").fit(X, few, sample_weight=weights)
+    known = few >= 0
+    b = small(class_weight="balanced").fit(X[known], few[known], sample_weight=weights[known])
+    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+
+
+def test_a_pair_may_have_some_too(data):
+    X, _, few, _ = data
+    a = small(unlabelled_label=-1, validation_split=(X[:30], few[:30])).fit(X, few)
+    b = small(unlabelled_label=-1, validation_split=(X[:30:3], few[:30:3])).fit(X, few)
+    assert a.validation_loss_curve_ == b.validation_loss_curve_
+
+
+def test_the_score_leaves_them_out(data):
+    X, _, few, _ = data
+    clf = small(unlabelled_label=-1, max_iter=5).fit(X, few)
+    known, weights = few >= 0, np.random.default_rng(0).uniform(size=90)
+    hits = clf.predict(X[known]) == few[known]
+    assert clf.score(X, few) == pytest.approx(hits.mean())
+    expected = np.average(hits, weights=weights[known])
+    assert clf.score(X, few.tolist(), sample_weight=weights) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="y has no labelled rows: all 5"):
+        clf.score(X[:5], np.full(5, -1))
+
+
+def test_folds_and_searches(data, seen):
+    X, y, few, _ = data
+    clf = make_pipeline(
+        StandardScaler(), small(warm_start_from=tiny(), unlabelled_label=-1, max_iter=15)
+    )
+    scores = cross_val_score(clf, X, few, cv=3, error_score="raise")
+    assert seen == [60, 60, 60]
+    assert 0.3 < scores.mean() <= 1, "chance is a third of the labelled rows"
+    search = GridSearchCV(
+        clf,
+        {"mlpclassifier__warm_start_from__degeneracy_weight": [0.0, 1.0]},
+        cv=2,
+        error_score="raise",
+    ).fit(X, few)
+    assert search.classes_.tolist() == [0, 1, 2]
+    assert search.score(X, few) == search.best_estimator_.score(X[few >= 0], y[few >= 0])
+
+
+def test_bad_labels_of_the_unlabelled(data):
+    X, _, few, _ = data
+    with pytest.raises(ValueError, match="no labelled rows: all 90 have unlabelled_label=-1"):
+        small(unlabelled_label=-1).fit(X, np.full(90, -1))
+    with pytest.raises(ValueError, match=r"at least two classes.*\[0\]"):
+        small(unlabelled_label=-1).fit(X, np.where(few > 0, -1, few))
+    with pytest.raises(ValueError, match="unlabelled_label='-1' cannot stand among labels"):
+        small(unlabelled_label="-1").fit(X, few)
+    with pytest.raises(ValueError, match="unlabelled_label=-1 cannot stand among labels"):
+        small(unlabelled_label=-1).fit(X, few.astype(str))
+    for bad in ([-1], float("nan"), np.array([-1])):
+        with pytest.raises(ValueError, match="unlabelled_label must be None, a number or a string"):
+            small(unlabelled_label=bad).fit(X, few)
+
+
+def test_a_splitter_of_all_rows(data):
+    X, _, few, _ = data
+    split = PredefinedSplit(np.where(np.arange(90) < 30, 0, -1))
+    with pytest.raises(ValueError, match="names row 89, but only 30 rows have a label"):
+        small(unlabelled_label=-1, validation_split=split).fit(X, few)
+
+
+# X_unlabelled
+
+
+def test_an_initializer_learns_from_further_rows(data):
+    X, y, few, further = data
+    clf = small(warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
+    assert_learned_from(clf, np.vstack([X, further]))
+    # Two parts are the same as one, and other than no rows.
+    parts = small(warm_start_from=tiny()).fit(X, y, X_unlabelled=(further[:20], further[20:]))
+    np.testing.assert_array_equal(parts.coefs_[0], clf.coefs_[0])
+    assert not np.array_equal(small(warm_start_from=tiny()).fit(X, y).coefs_[0], clf.coefs_[0])
+    both = small(warm_start_from=tiny(), unlabelled_label=-1).fit(X, few, X_unlabelled=further)
+    np.testing.assert_array_equal(both.theta0_.coefs[0], clf.theta0_.coefs[0])
+
+
+def test_a_fitted_one_is_fitted_anew_with_them(data, seen):
+    X, y, _, further = data
+    clf = small(warm_start_from=tiny().fit(X), refit_initializer=True)
+    clf.fit(X, y, X_unlabelled=further)
+    assert seen == [90, 150]
+
+
+@pytest.mark.parametrize("start", [None, "auto", "fitted"])
+def test_rows_that_nobody_learns_from_are_reported(start, data):
+    X, y, _, further = data
+    clf = small(warm_start_from=tiny().fit(X) if start == "fitted" else start)
+    with pytest.warns(UserWarning, match="X_unlabelled is not used: no initializer is fitted"):
+        with_them = clf.fit(X, y, X_unlabelled=further).coefs_[0]
+    np.testing.assert_array_equal(clf.fit(X, y).coefs_[0], with_them)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (lambda further: further[:, 1:], "X has 63 features"),
+        (lambda further: further * 1e300, "X holds 1e"),
+        (lambda further: further[:0], "0 sample"),
+        (lambda further: tuple(further), "Expected 2D array"),
+        (lambda further: csr_array(further), "X or X_unlabelled is sparse"),
+    ],
+)
+def test_bad_further_rows(bad, message, data):
+    X, y, _, further = data
+    with pytest.raises(ValueError, match=message):
+        small(warm_start_from=tiny()).fit(X, y, X_unlabelled=bad(further))
+
+
+def requested(**params):
+    return small(warm_start_from=tiny(), **params).set_fit_request(X_unlabelled=True)
+
+
+def test_they_are_routed_to_every_fold(data, seen, routing):
+    X, y, _, further = data
+    cross_validate(requested(), X, y, cv=3, params={"X_unlabelled": further}, error_score="raise")
+    assert seen == [60 + 60] * 3
+
+
+def test_a_tuple_is_never_divided_among_folds(data, seen, routing):
+    X, y, _, _ = data
+    other = X[::-1].copy()  # as many rows as X
+    for given, n_further in (((other,), 90), (other, 60)):
+        seen.clear()
+        params = {"X_unlabelled": given}
+        cross_validate(requested(), X, y, cv=3, params=params, error_score="raise")
+        assert seen == [60 + n_further] * 3
+
+
+def test_searches_and_weights(data, seen, routing):
+    X, y, _, further = data
+    search = GridSearchCV(
+        requested().set_fit_request(sample_weight=True).set_score_request(sample_weight=False),
+        {"warm_start_from__degeneracy_weight": [0.0, 1.0]},
+        cv=2,
+        error_score="raise",
+    )
+    search.fit(X, y, X_unlabelled=(further,), sample_weight=np.ones(90))
+    assert seen == [45 + 60] * 4 + [90 + 60]
+    assert_learned_from(search.best_estimator_, np.vstack([X, further]))
+
+
+def test_a_pipeline_hands_them_on_as_they_are(data, routing):
+    X, y, _, further = data
+    pipeline = make_pipeline(StandardScaler(), requested()).fit(X, y, X_unlabelled=further)
+    scaled = pipeline[0].transform(X)
+    assert_learned_from(pipeline[-1], np.vstack([scaled, further]))
+
+
+@pytest.mark.parametrize("wrap", [lambda further: further, lambda further: (further,)])
+def test_a_pipeline_transforms_them_when_told(wrap, data, routing):
+    X, y, _, further = data
+    pipeline = Pipeline(
+        [("scale", StandardScaler()), ("clf", requested())], transform_input=["X_unlabelled"]
+    )
+    pipeline.fit(X, y, X_unlabelled=wrap(further))
+    expected = pipeline[0].transform(np.vstack([X, further]))
+    assert_learned_from(pipeline[-1], expected)
+    params = {"X_unlabelled": wrap(further)}
+    cross_validate(pipeline, X, y, cv=2, params=params, error_score="raise")

@@ -1,0 +1,266 @@
+"""Weights of rows and of classes: what they do to the loss, and what they may be."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import PredefinedSplit
+from sklearn.utils.class_weight import compute_class_weight
+from skorch.callbacks import EpochScoring
+from torch.utils.data import DataLoader
+
+from sklearn_mmdinit import MLPClassifier
+from sklearn_mmdinit._fine_tuning.weights import class_weights
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return (X[:120] / 16).astype(np.float32), y[:120] % 3
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return np.random.default_rng(0).uniform(0.1, 3, size=120)
+
+
+def small(**params):
+    return MLPClassifier(
+        **{"hidden_layer_sizes": (8,), "max_iter": 2, "batch_size": 16, "random_state": 0, **params}
+    )
+
+
+def one_step(**params):
+    """One step of gradient descent on all rows, of a network without a hidden layer."""
+    own = {"hidden_layer_sizes": (), "optimizer": "sgd", "learning_rate_init": 0.5, "max_iter": 1}
+    return small(**own, batch_size=1000, validation_split=None, **params)
+
+
+def assert_same(a, b, atol=0.0):
+    for x, y in zip([*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_], strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=atol)
+
+
+def cross_entropies(clf, X, y):
+    return -np.log(clf.predict_proba(X)[np.arange(len(y)), y])
+
+
+# the training loss
+
+
+def test_a_step_is_that_of_the_weighted_mean(data, weights):
+    """W - lr X^T diag(w / sum w) (P - Y), by hand."""
+    X, y = data
+    clf = one_step().fit(X, y, sample_weight=weights)
+    W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
+    logits = X @ W + b
+    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    residual = (P - np.eye(3)[y]) * (weights / weights.sum())[:, None]
+    np.testing.assert_allclose(clf.coefs_[0], W - 0.5 * X.T @ residual, atol=1e-6)
+    np.testing.assert_allclose(clf.intercepts_[0], b - 0.5 * residual.sum(axis=0), atol=1e-6)
+    losses = -np.log(P[np.arange(120), y])
+    assert clf.loss_curve_[0] == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
+
+
+def test_in_one_batch_a_weight_of_two_is_two_rows(data):
+    X, y = data
+    counts = np.random.default_rng(0).integers(0, 4, size=120)
+    counts[:6] = 1  # all classes
+    weighted = one_step().fit(X, y, sample_weight=counts)
+    repeated = one_step().fit(X.repeat(counts, axis=0), y.repeat(counts))
+    assert_same(weighted, repeated, atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [1.0, 7, np.full(120, 0.01), [2] * 120])
+def test_equal_weights_are_none(weight, data):
+    assert_same(small().fit(*data, sample_weight=weight), small().fit(*data), atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1000, 1e-200, 1e200])
+def test_only_ratios_of_weights_count(factor, data, weights):
+    a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
+    assert_same(a, b, atol=1e-5)
+    assert a.best_validation_loss_ == pytest.approx(b.best_validation_loss_, rel=1e-5)
+    assert not np.allclose(a.coefs_[0], small().fit(*data).coefs_[0], atol=1e-4)
+
+
+def test_rows_that_vanish_beside_others_do_no_harm(data):
+    weights = np.where(np.arange(120) < 3, 1.0, 1e-90)  # all but one batch
+    clf = small(optimizer="sgd", validation_split=None, max_iter=1, batch_size=3)
+    clf.set_params(iterator_train__shuffle=False).fit(*data, sample_weight=weights)
+    first = clone(clf).fit(*(part[:3] for part in data))
+    assert_same(clf, first, atol=1e-6)
+
+
+@pytest.mark.parametrize("validation", ["fraction", "none", "pair"])
+def test_a_weight_of_zero_is_no_row(validation, data, weights):
+    X, y = data
+    splits = {"fraction": 0.25, "none": None, "pair": (X[:30], y[:30])}
+    clf = small(validation_split=splits[validation])
+    kept = np.arange(120) % 3 > 0
+    alone = clf.fit(X[kept], y[kept], sample_weight=weights[kept])
+    proba = alone.predict_proba(X)
+    clf.fit(X, y, sample_weight=weights * kept)
+    np.testing.assert_array_equal(clf.predict_proba(X), proba)
+
+
+def test_a_class_whose_rows_have_no_weight_is_a_class_all_the_same(data):
+    X, y = data
+    clf = small().fit(X, y, sample_weight=(y != 1).astype(float))
+    assert clf.classes_.tolist() == [0, 1, 2]
+
+
+def test_weights_with_batch_norm_and_strings(data, weights):
+    X, y = data
+    names = np.array(["a", "b", "c"])[y]
+    share = [
+        (clf.fit(X, names, sample_weight=weights).predict(X) == "b").mean()
+        for clf in (
+            small(batch_norm=True, class_weight={"b": weight}, max_iter=10) for weight in (0.1, 10)
+        )
+    ]
+    assert share[0] < 0.2 < 0.3 < share[1]
+
+
+# the validation loss
+
+
+@pytest.mark.parametrize("batch_size", [7, 4096])
+def test_the_validation_loss_is_the_weighted_mean_over_all_rows(batch_size, data, weights):
+    X, y = data
+    fold = np.where(np.arange(120) < 30, 0, -1)
+    clf = small(validation_split=PredefinedSplit(fold), max_iter=1)
+    clf.set_params(iterator_valid__batch_size=batch_size)
+    clf.fit(X, y, sample_weight=weights)
+    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=weights[:30])
+    assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_given_pair_has_the_weights_of_its_classes(data, weights):
+    X, y = data
+    by_class = {0: 1.0, 1: 5.0, 2: 0.2}
+    clf = small(validation_split=(X[:30], y[:30]), class_weight=by_class, max_iter=1)
+    clf.fit(X, y, sample_weight=weights)
+    of_rows = [by_class[label] for label in y[:30]]
+    expected = np.average(cross_entropies(clf, X[:30], y[:30]), weights=of_rows)
+    assert clf.best_validation_loss_ == pytest.approx(expected, rel=1e-5)
+
+
+# class_weight
+
+
+def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
+    X, y = data
+    by_class = {0: 2.0, 2: 0.0}
+    rows = np.array([2.0, 1.0, 0.0])[y]
+    a = small(class_weight=by_class).fit(X, y)
+    assert_same(a, small().fit(X, y, sample_weight=rows))
+    a = small(class_weight=by_class).fit(X, y, sample_weight=weights)
+    assert_same(a, small().fit(X, y, sample_weight=rows * weights))
+    assert a.classes_.tolist() == [0, 1, 2]
+
+
+def test_balanced_is_scikit_learns(data):
+    X, y = data
+    y = np.where(y == 2, 0, y)
+    of_classes = compute_class_weight("balanced", classes=np.unique(y), y=y)
+    a = small(class_weight="balanced").fit(X, y)
+    assert_same(a, small(class_weight=dict(enumerate(of_classes))).fit(X, y))
+
+
+def test_balanced_classes_have_the_same_weight_in_total(data, weights):
+    y = data[1]
+    of_rows = class_weights("balanced", np.arange(3), y, weights)[y] * weights
+    totals = np.bincount(y, of_rows)
+    np.testing.assert_allclose(totals, weights.sum() / 3)
+    # Weights count as numbers of rows do.
+    counts = np.arange(120) % 3 + 1
+    repeated = class_weights("balanced", np.arange(3), y.repeat(counts))
+    np.testing.assert_allclose(class_weights("balanced", np.arange(3), y, counts), repeated)
+
+
+# skorch
+
+
+def test_a_score_of_skorchs_sees_plain_labels(data, weights):
+    scores = [EpochScoring("accuracy", name="acc", on_train=on_train) for on_train in (False, True)]
+    clf = small(callbacks=[("valid", scores[0]), ("train", scores[1])])
+    clf.fit(*data, sample_weight=weights)
+    assert 0 <= clf.history_[-1, "acc"] <= 1
+
+
+def test_weights_reach_a_dataloader_too(data, weights):
+    in_order = {"iterator_train__shuffle": False}
+    own = small(skorch_params=in_order).fit(*data, sample_weight=weights)
+    foreign = small(skorch_params=in_order | {"iterator_train": DataLoader})
+    assert_same(own, foreign.fit(*data, sample_weight=weights), atol=1e-6)
+
+
+def test_weights_go_with_a_criterions_own(data, weights):
+    X, y = data
+    clf = small(skorch_params={"criterion__label_smoothing": 0.1}).fit(X, y, sample_weight=weights)
+    assert not np.allclose(clf.coefs_[0], small().fit(X, y, sample_weight=weights).coefs_[0])
+    assert clf.net_.criterion_.reduction == "mean", "put back"
+
+
+class OfABatch(torch.nn.Module):
+    reduction = "mean"
+
+    def forward(self, logits, y):
+        return torch.nn.functional.cross_entropy(logits, y)
+
+
+@pytest.mark.parametrize(
+    ("skorch_params", "message"),
+    [
+        ({"criterion__reduction": "sum"}, "reduction='sum'"),
+        ({"criterion": OfABatch}, r"a loss a row.*returns the shape \(\)"),
+    ],
+)
+def test_criteria_without_a_loss_a_row(skorch_params, message, data):
+    small(skorch_params=skorch_params).fit(*data)
+    with pytest.raises(ValueError, match=message):
+        small(skorch_params=skorch_params, class_weight="balanced").fit(*data)
+
+
+# bad values
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.ones(119), "sample_weight.shape == "),
+        (np.ones((120, 1)), "1D array or scalar"),
+        (np.full(120, np.nan), "sample_weight contains NaN"),
+        (np.full(120, np.inf), "sample_weight contains infinity"),
+        (np.where(np.arange(120) == 7, -2.5, 1), r"must not be negative, got -2\.5"),
+        (np.zeros(120), "non-zero"),
+    ],
+)
+def test_bad_sample_weights(bad, message, data):
+    with pytest.raises(ValueError, match=message):
+        small().fit(*data, sample_weight=bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("auto", "got 'auto'"),
+        ([1, 2, 3], r"dict of weights, got \[1, 2, 3\]"),
+        ({0: -1.0}, "got -1.0 for the class 0"),
+        ({0: np.nan}, "got nan for the class 0"),
+        ({0: "two"}, "got 'two' for the class 0"),
+        ({"zero": 2.0}, r"names \['zero'\].*y has \[0, 1, 2\]"),
+        ({0: 0, 1: 0, 2: 0}, "no labelled row has a sample_weight and a class_weight above 0"),
+    ],
+)
+def test_bad_class_weights(bad, message, data):
+    with pytest.raises(ValueError, match=message):
+        small(class_weight=bad).fit(*data)
+
+
+def test_a_fold_may_lack_a_class_that_has_a_weight(data):
+    X, y = data
+    two = y < 2
+    small(class_weight={0: 1, 1: 2, 2: 3}).fit(X[two], y[two])
