@@ -12,6 +12,7 @@ from data.datasets import DATASETS
 __all__ = [
     "add_data_options",
     "add_network_options",
+    "add_output_options",
     "add_task_options",
     "not_negative",
     "positive",
@@ -54,14 +55,20 @@ def _with_default(text: str, value: object) -> str:
     return text if value is None else f"{text}; default: {value}"
 
 
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add where to write, the seed, and how much to say."""
+    add = parser.add_argument
+    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add which data to measure on, where to write, the seed, and how much to say."""
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
-    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_output_options(parser)
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:

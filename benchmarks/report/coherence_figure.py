@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from report.coherence_tables import Point
-from report.picture import draw_picture
+from report.picture import draw_picture, plain_log_ticks
 
 __all__ = ["draw_coherence"]
 
@@ -56,8 +56,6 @@ def _paint(
     sizes: Sequence[int],
     title: str,
 ) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axes, n in zip(panels, sizes, strict=True):
         for number, (name, own) in enumerate(curves.items()):
@@ -75,10 +73,7 @@ def _paint(
             xlabel="Seconds of pre-training",
             ylabel="Test accuracy (%)",
         )
-        # Powers of ten alone say little here, and names of all others run into each other.
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        plain_log_ticks(axes.xaxis)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     figure.suptitle(title)

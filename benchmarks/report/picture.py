@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol.store import write_atomically
 
-__all__ = ["draw_picture"]
+__all__ = ["draw_picture", "plain_log_ticks"]
 
 
 def draw_picture(path: Path, size: tuple[float, float], paint: Callable[[Any], None]) -> str:
@@ -38,3 +38,13 @@ def draw_picture(path: Path, size: tuple[float, float], paint: Callable[[Any], N
     paint(figure)
     write_atomically(path, lambda part: figure.savefig(part, dpi=150))
     return f"{path} written"
+
+
+def plain_log_ticks(axis: Any) -> None:
+    """Name 1, 2, 5, 10, 20 and so on along a logarithmic axis that spans a few powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    # Powers of ten alone say little there, and names of all others run into each other.
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
