@@ -26,7 +26,7 @@ def _tail_rows(record: dict[str, Any]) -> Iterator[list[str]]:
     for form, points in record["forms"].items():
         bound = np.interp(np.log(100.0), -np.log(points["bounds"]), points["radii"]) / scale
         case = f"{record['case']}, {FORM_NAMES[form]}"
-        text = f"1 % lie outside of {found:.2f} rms, the bound says {bound:.2f}"
+        text = f"1 % lie outside of {found:.3f} rms, the bound says {bound:.3f}"
         yield _row(record, case, text, points["holds"])
 
 

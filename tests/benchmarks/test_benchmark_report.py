@@ -223,7 +223,6 @@ NOT_MEASURED = {
     "dead_neurons",
     "degenerate_softmax",
     "scale_and_weight",
-    "theorems",
 }
 
 
