@@ -29,16 +29,15 @@ and takes those, times the number of steps, for the cost.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from data.datasets import DatasetUnavailableError
 from protocol.budget_bench import BudgetBench, Plan, measure, prepare
 from protocol.budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
+from protocol.command import command_parser, run_command
 from protocol.methods import select_names
 from protocol.options import add_task_options, positive, positive_number
 from protocol.provenance import provenance
@@ -56,9 +55,7 @@ QUICK = Plan(("paper", "k64", "k64_lr5x"), (0.1, 0.25), (5, 20), 5, 1)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="three settings, a quarter of a pass, five tasks")
     add("--settings", nargs="+", help="names or patterns such as 'k64*'; see --list-settings")
@@ -100,6 +97,14 @@ def _retimed(bench: BudgetBench, records: list[dict[str, Any]]) -> dict[str, Any
         record["seconds_while_learning"] = record["seconds"]
         record["seconds"] = record["steps"] * times[record["setting"]]["seconds_a_step"]
     return times
+
+
+def _measure(
+    bench: BudgetBench,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any] | None]:
+    """Records of all checkpoints, all scores, and seconds a step where they are asked for."""
+    records, scores = measure(bench)
+    return records, scores, _retimed(bench, records) if bench.options.time_steps else None
 
 
 def _scratch_accuracy(
@@ -175,19 +180,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.list_settings:
         print("\n".join(f"{name}: {changed}" for name, changed in SETTINGS.items()))
         return 0
-    try:
-        bench = prepare(options, _plan(options))
-    except (ValueError, DatasetUnavailableError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    try:
-        records, scores = measure(bench)
-        times = _retimed(bench, records) if options.time_steps else None
-    except KeyboardInterrupt:
-        print(f"\n{parser.prog}: stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    _publish(bench, records, scores, times)
-    return 0
+    return run_command(
+        parser,
+        options,
+        lambda options: prepare(options, _plan(options)),
+        _measure,
+        lambda bench, found: _publish(bench, *found),
+    )
 
 
 if __name__ == "__main__":

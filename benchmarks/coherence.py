@@ -28,12 +28,10 @@ again); ``cpu_seconds``, of all threads together, stand beside them in the JSON.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from data.datasets import DatasetUnavailableError
 from protocol.coherence_bench import CoherenceBench, Plan, measure, prepare
 from protocol.coherence_settings import (
     ABLATION,
@@ -41,6 +39,7 @@ from protocol.coherence_settings import (
     ablation_settings,
     time_settings,
 )
+from protocol.command import command_parser, run_command
 from protocol.methods import select_names
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
@@ -76,9 +75,7 @@ FIRST_RUN = 4
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="time alone, one and two passes, five tasks")
     add("--sections", nargs="+", choices=FULL.sections, help="default: time ablation")
@@ -168,18 +165,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for section, settings in (("time", OBJECTIVES), ("ablation", ABLATION)):
             print("\n".join(f"{section}/{name}: {changed}" for name, changed in settings.items()))
         return 0
-    try:
-        bench = prepare(options, _plan(options))
-    except (ValueError, DatasetUnavailableError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    try:
-        records, scores = measure(bench)
-    except KeyboardInterrupt:
-        print(f"\n{parser.prog}: stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    _publish(bench, records, scores)
-    return 0
+    return run_command(
+        parser,
+        options,
+        lambda options: prepare(options, _plan(options)),
+        measure,
+        lambda bench, found: _publish(bench, *found),
+    )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ where it disagrees.
 from __future__ import annotations
 
 import argparse
-import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,22 +31,25 @@ from sklearn.base import clone
 
 from data.datasets import Dataset
 from protocol.bench import load_scaled, say
+from protocol.command import command_parser, results_head, run_command
 from protocol.options import add_data_options, not_negative, positive
 from protocol.pretrained import read_kept, theta0_digest
-from protocol.provenance import provenance
 from protocol.store import write_json
-from protocol.tasks import diagnostics_seed, pretraining_seed
+from protocol.tasks import pretraining_seed
+from protocol.theta0_measures import (
+    BATCH_SIZE,
+    N_BATCHES,
+    N_PERTURBATIONS,
+    PERTURBATION_SCALE,
+    measure_ratios,
+)
 from report.diagnostics_tables import diagnostics_table
 from report.table import as_text
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
-from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 
 __all__ = ["main"]
 
 FRESH = "fresh"
-N_PERTURBATIONS = 256
-BATCH_SIZE = 32
-PERTURBATION_SCALE = math.sqrt(0.5)
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ def _name_and_path(text: str) -> tuple[str, Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add(
         "--theta0",
@@ -81,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=PATH",
         help="the name of a row, and a file .safetensors or .joblib",
     )
-    add("--n-batches", type=positive, default=128, help="mini-batches; default: 128")
+    add("--n-batches", type=positive, default=N_BATCHES, help="mini-batches; default: 128")
     add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
     add("--run", type=not_negative, default=0, help="which learned them; default: 0")
     add_data_options(parser)
@@ -143,7 +142,18 @@ def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
         )
 
 
-def _load(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, list[Given], Theta0]:
+@dataclass(frozen=True)
+class Job:
+    """The images, every theta0 that is given, and the fresh one."""
+
+    dataset: Dataset
+    X: np.ndarray
+    givens: list[Given]
+    fresh: Theta0
+    options: argparse.Namespace
+
+
+def _load(options: argparse.Namespace) -> Job:
     """The images and every theta0; ValueError now rather than between two measurements."""
     _check_names([name for name, _ in options.theta0])
     givens = [_read(name, path) for name, path in options.theta0]
@@ -154,74 +164,44 @@ def _load(options: argparse.Namespace) -> tuple[Dataset, np.ndarray, list[Given]
         _check_begins_from(fresh, given, X)
     if fresh.architecture.activation != "relu":
         raise ValueError(f"only ReLU units die, these are {fresh.architecture.activation!r}")
-    return dataset, X, givens, fresh
+    return Job(dataset, X, givens, fresh, options)
 
 
-def _percent(ratios: np.ndarray) -> dict[str, float | None]:
-    """Mean and std over mini-batches; the std of a single one is None."""
-    std = 100.0 * float(ratios.std(ddof=1)) if len(ratios) > 1 else None
-    return {"mean": 100.0 * float(ratios.mean()), "std": std}
+def _measure(job: Job) -> list[dict[str, Any]]:
+    """What is found at each theta0, the fresh one first."""
+    options, records = job.options, []
+    theta0s = [(given.name, given.path.name, given.theta0) for given in job.givens]
+    for name, file, theta0 in [(FRESH, None, job.fresh), *theta0s]:
+        say(options, f"measuring {name}")
+        found = measure_ratios(theta0, job.X, seed=options.seed, n_batches=options.n_batches)
+        records.append({"name": name, "file": file, **found})
+    return records
 
 
-def _measure(
-    name: str, path: Path | None, theta0: Theta0, X: np.ndarray, options: argparse.Namespace
-) -> dict[str, Any]:
-    """What is found at one theta0, in percent."""
-    say(options, f"measuring {name}")
-    common = {
+def _publish(job: Job, records: list[dict[str, Any]]) -> None:
+    """Print the table; write JSON."""
+    options = job.options
+    settings = {
         "n_batches": options.n_batches,
-        "batch_size": BATCH_SIZE,
-        "random_state": diagnostics_seed(seed=options.seed),
+        "batch_size": min(BATCH_SIZE, len(job.X)),
+        "n_perturbations": N_PERTURBATIONS,
+        "perturbation_scale": PERTURBATION_SCALE,
+        "hidden_layer_sizes": job.fresh.architecture.hidden_layer_sizes,
+        "init": options.init,
+        "run": options.run,
+        "seed": options.seed,
     }
-    degenerate = degenerate_softmax_ratio(
-        theta0,
-        X,
-        perturbation_scale=PERTURBATION_SCALE,
-        n_perturbations=N_PERTURBATIONS,
-        **common,
-    )
-    dead = dead_neuron_ratio(theta0, X, **common)
-    return {
-        "name": name,
-        "file": None if path is None else path.name,
-        "digest": theta0_digest(theta0),
-        "degenerate_softmax_percent": _percent(degenerate),
-        "dead_neurons_percent": [_percent(layer) for layer in dead.T],
-    }
+    results = results_head(__doc__, job.dataset, settings) | {"theta0": records}
+    print(as_text(diagnostics_table(results)), end="\n\n")
+    path = options.output / f"{job.dataset.name}_diagnostics.json"
+    write_json(path, results)
+    print(f"{path} written")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
-    options = parser.parse_args(argv)
-    try:
-        dataset, X, givens, fresh = _load(options)
-    except (ValueError, RuntimeError) as error:  # the latter: no MNIST, a damaged file
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    records = [_measure(FRESH, None, fresh, X, options)]
-    records += [_measure(given.name, given.path, given.theta0, X, options) for given in givens]
-    results = {
-        "claim": (__doc__ or "").splitlines()[0],
-        "dataset": {"name": dataset.name, "source": dataset.source},
-        "settings": {
-            "n_batches": options.n_batches,
-            "batch_size": min(BATCH_SIZE, len(X)),
-            "n_perturbations": N_PERTURBATIONS,
-            "perturbation_scale": PERTURBATION_SCALE,
-            "hidden_layer_sizes": fresh.architecture.hidden_layer_sizes,
-            "init": options.init,
-            "run": options.run,
-            "seed": options.seed,
-        },
-        **provenance(),
-        "theta0": records,
-    }
-    print(as_text(diagnostics_table(results)), end="\n\n")
-    path = options.output / f"{dataset.name}_diagnostics.json"
-    write_json(path, results)
-    print(f"{path} written")
-    return 0
+    return run_command(parser, parser.parse_args(argv), _load, _measure, _publish)
 
 
 if __name__ == "__main__":

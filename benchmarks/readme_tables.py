@@ -11,8 +11,10 @@ The first word names a file of ``benchmarks/results``, the second a table made o
 ``accuracy``, ``task_std``, ``gain`` or ``against`` of what ``mnist_tasks.py`` wrote, ``budget``
 of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``step``,
 ``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what
-``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did. Run
-it after a new result (some seconds)::
+``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did;
+``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
+and ``theorems`` of what the commands of these names did. Run it after a new result (some
+seconds)::
 
     python benchmarks/readme_tables.py
 
@@ -35,10 +37,13 @@ from report.against_table import against, against_table
 from report.budget_tables import budget_table, points_of_results
 from report.coherence_tables import COHERENCE_TABLES
 from report.coherence_tables import points_of_results as coherence_results
+from report.degeneracy_tables import DEGENERACY_TABLES
 from report.diagnostics_tables import diagnostics_table
+from report.scale_tables import scale_and_weight_table
 from report.speed_tables import SPEED_TABLES, build_speed_table
 from report.table import Table, as_markdown
 from report.task_tables import CELLS, build_table, summarize, unpack_scores
+from report.theorem_tables import theorems_table
 
 __all__ = ["DOCUMENTS", "TABLES", "main", "rewrite", "tables_in"]
 
@@ -77,6 +82,9 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "budget": _budget_table,
     **{kind: partial(_coherence_table, kind) for kind in COHERENCE_TABLES},
     "diagnostics": diagnostics_table,
+    **DEGENERACY_TABLES,
+    "scale_and_weight": scale_and_weight_table,
+    "theorems": theorems_table,
     **{kind: partial(build_speed_table, kind) for kind in SPEED_TABLES},
 }
 """From a file of results to a table of it, by kind."""

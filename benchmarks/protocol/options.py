@@ -9,7 +9,16 @@ from pathlib import Path
 
 from data.datasets import DATASETS
 
-__all__ = ["add_data_options", "add_task_options", "not_negative", "positive", "positive_number"]
+__all__ = [
+    "add_data_options",
+    "add_network_options",
+    "add_output_options",
+    "add_task_options",
+    "not_negative",
+    "positive",
+    "positive_number",
+    "two_or_more",
+]
 
 OUTPUT = Path(__file__).resolve().parents[1] / "output"
 
@@ -18,6 +27,13 @@ def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return value
+
+
+def two_or_more(text: str) -> int:
+    value = int(text)
+    if value < 2:
+        raise argparse.ArgumentTypeError(f"must be 2 or more, got {text}")
     return value
 
 
@@ -39,14 +55,38 @@ def _with_default(text: str, value: object) -> str:
     return text if value is None else f"{text}; default: {value}"
 
 
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add where to write, the seed, and how much to say."""
+    add = parser.add_argument
+    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
+    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
+    add("--quiet", action="store_true", help="no progress bars")
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add which data to measure on, where to write, the seed, and how much to say."""
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
-    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
-    add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
-    add("--quiet", action="store_true", help="no progress bars")
+    add_output_options(parser)
+
+
+def add_network_options(parser: argparse.ArgumentParser) -> None:
+    """Add the widths of the network, and where theta0 is learned."""
+    add = parser.add_argument
+    add(
+        "--hidden-layer-sizes",
+        nargs="+",
+        type=positive,
+        default=(392, 392, 392),
+        metavar="WIDTH",
+        help="default: the paper's 392 392 392",
+    )
+    add(
+        "--device",
+        default="auto",
+        help="of the pre-training; the rest is done on the CPU; default: auto",
+    )
 
 
 def add_task_options(
@@ -94,18 +134,6 @@ def add_task_options(
             help="runs R, R + 1, ...: settings are chosen on other runs than those that are "
             f"reported; default: {first_run}",
         )
-    add(
-        "--hidden-layer-sizes",
-        nargs="+",
-        type=positive,
-        default=(392, 392, 392),
-        metavar="WIDTH",
-        help="default: the paper's 392 392 392",
-    )
+    add_network_options(parser)
     add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
-    add(
-        "--device",
-        default="auto",
-        help="of the pre-training; fine-tuning on some hundred rows is done on the CPU",
-    )
     add_data_options(parser)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from protocol.store import write_atomically
 from report.budget_tables import MARGIN, Point, reference_point
+from report.picture import draw_picture
 
 __all__ = ["draw_budget"]
 
@@ -35,30 +35,24 @@ def draw_budget(
     str
         One line: that it was written, or why not. A missing picture must not cost the figures.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return f"{path.name} not drawn: matplotlib is missing, pip install matplotlib"
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.setting, []).append(point)
     sizes = list(points[0].accuracy)
-    # A figure of its own, so that no window system is asked for.
-    figure = Figure(figsize=(4.5 * (len(sizes) + 1), 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    *panels, loss_panel = figure.subplots(1, len(sizes) + 1)
-    for axes, n in zip(panels, sizes, strict=True):
-        _draw_curves(axes, curves, lambda point, n=n: point.accuracy[n])
-        _draw_levels(axes, n, reference_point(points), scratch)
-        axes.set(title=f"N = {n}", ylabel="Test accuracy (%)")
-    _draw_curves(loss_panel, curves, lambda point: point.loss)
-    loss_panel.set(title="Loss at theta0", ylabel="The paper's loss, on the same rows for all")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-    figure.suptitle(title)
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150))
-    return f"{path} written"
+
+    def paint(figure: Any) -> None:
+        *panels, loss_panel = figure.subplots(1, len(sizes) + 1)
+        for axes, n in zip(panels, sizes, strict=True):
+            _draw_curves(axes, curves, lambda point, n=n: point.accuracy[n])
+            _draw_levels(axes, n, reference_point(points), scratch)
+            axes.set(title=f"N = {n}", ylabel="Test accuracy (%)")
+        _draw_curves(loss_panel, curves, lambda point: point.loss)
+        loss_panel.set(title="Loss at theta0", ylabel="The paper's loss, on the same rows for all")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+        figure.suptitle(title)
+
+    return draw_picture(path, (4.5 * (len(sizes) + 1), 4.8), paint)
 
 
 def _draw_curves(axes: Any, curves: Mapping[str, Sequence[Point]], value: Any) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from protocol.store import write_atomically
 from report.coherence_tables import Point
+from report.picture import draw_picture, plain_log_ticks
 
 __all__ = ["draw_coherence"]
 
@@ -40,16 +41,21 @@ def draw_coherence(
             curves.setdefault(point.setting, []).append(point)
     if not curves:
         return f"{path.name} not drawn: nothing was measured against time"
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-    except ImportError:
-        return f"{path.name} not drawn: matplotlib is missing, pip install matplotlib"
     sizes = list(next(iter(curves.values()))[0].accuracy)
-    # A figure of its own, so that no window system is asked for.
-    figure = Figure(figsize=(5.0 * len(sizes), 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+
+    def paint(figure: Any) -> None:
+        _paint(figure, curves, scratch, sizes, title)
+
+    return draw_picture(path, (5.0 * len(sizes), 4.5), paint)
+
+
+def _paint(
+    figure: Any,
+    curves: Mapping[str, Sequence[Point]],
+    scratch: Mapping[int, float],
+    sizes: Sequence[int],
+    title: str,
+) -> None:
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axes, n in zip(panels, sizes, strict=True):
         for number, (name, own) in enumerate(curves.items()):
@@ -67,12 +73,7 @@ def draw_coherence(
             xlabel="Seconds of pre-training",
             ylabel="Test accuracy (%)",
         )
-        # Powers of ten alone say little here, and names of all others run into each other.
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        plain_log_ticks(axes.xaxis)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     figure.suptitle(title)
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150))
-    return f"{path} written"

@@ -11,6 +11,7 @@ import diagnostics
 import readme_tables
 from data.datasets import load_digits_dataset, standardize
 from protocol.pretrained import learn, theta0_digest
+from protocol.tasks import diagnostics_seed
 from report.diagnostics_tables import diagnostics_table
 from report.table import as_text
 from sklearn_mmdinit import MMDInitializer, save_theta0
@@ -90,7 +91,7 @@ def test_the_fresh_row_is_what_pre_training_began_from(results):
 def test_figures_are_the_package_s_own(results, folder):
     """Mean and std over mini-batches, with the divisor n - 1."""
     theta0 = joblib.load(folder / "ours.joblib")["initializer"].theta0_
-    options = {"n_batches": 3, "random_state": diagnostics.diagnostics_seed(seed=0)}
+    options = {"n_batches": 3, "random_state": diagnostics_seed(seed=0)}
     degenerate = 100 * degenerate_softmax_ratio(theta0, X, **options)
     dead = 100 * dead_neuron_ratio(theta0, X, **options)
     late = results["theta0"][1]
