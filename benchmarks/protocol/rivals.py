@@ -27,8 +27,9 @@ def select_rivals(patterns: Sequence[str] | None) -> list[str]:
     Parameters
     ----------
     patterns : sequence of str or None
-        Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``. Empty: all of them.
-        None, where the option is not given: none.
+        Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``, ``'*'``. Empty,
+        the option alone: those without a network, which take seconds. None, where it is not
+        given: none.
 
     Raises
     ------
@@ -37,8 +38,10 @@ def select_rivals(patterns: Sequence[str] | None) -> list[str]:
     """
     if patterns is None:
         return []
+    if not patterns:
+        return list(CLASSIFIERS)
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
-    return select_names(full or ["*"], RIVALS, what="rival")
+    return select_names(full, RIVALS, what="rival")
 
 
 def scratch_of(method: str) -> str | None:

@@ -6,9 +6,15 @@
 
 ``DEGENERATE_SOFTMAX`` and ``DEAD_NEURONS`` are its appendix's tables of these (%), for each
 (lambda, xi): (mean, std) over 128 mini-batches, and of the dead neurons for each hidden layer.
+``SCALE_AND_WEIGHT`` is the table by which it chooses s and lambda, for each (s^2, lambda): the
+degenerate softmax and the dead neurons of the worst layer (%), (mean, std) over four runs.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+from protocol.methods import NetworkSettings
 
 __all__ = [
     "ACCURACY",
@@ -16,7 +22,9 @@ __all__ = [
     "DEGENERATE_SOFTMAX",
     "FINAL_LOSS",
     "N_LABELS",
+    "SCALE_AND_WEIGHT",
     "TASK_STD",
+    "compares_with_paper",
     "paper_figure",
 ]
 
@@ -65,6 +73,27 @@ DEAD_NEURONS: dict[tuple[float, float], Row] = {
     (0.4, 0.0): ((1.96, 0.42), (21.81, 1.40), (8.21, 2.16)),
     (0.4, 1.0): ((3.75, 0.77), (5.12, 1.20), (0.02, 0.06)),
 }
+
+SCALE_AND_WEIGHT: dict[tuple[float, float], Row] = {
+    (0.2, 0.2): ((1.32, 0.73), (28.87, 5.05)),
+    (0.2, 0.4): ((0.54, 0.42), (30.25, 3.56)),
+    (0.2, 1.0): ((0.84, 0.53), (16.52, 3.27)),
+    (0.5, 0.2): ((1.33, 0.64), (17.80, 3.83)),
+    (0.5, 0.4): ((1.58, 0.72), (5.48, 1.56)),
+    (0.5, 1.0): ((1.41, 0.72), (34.15, 28.81)),
+    (1.0, 0.2): ((6.39, 1.19), (6.91, 1.19)),
+    (1.0, 0.4): ((4.30, 1.23), (13.06, 3.23)),
+    (1.0, 1.0): ((3.96, 1.26), (16.13, 3.57)),
+    (2.0, 0.2): ((44.20, 4.75), (56.44, 5.00)),
+    (2.0, 0.4): ((35.57, 5.63), (47.62, 5.48)),
+    (2.0, 1.0): ((16.93, 7.63), (34.12, 9.02)),
+}
+
+
+def compares_with_paper(results: dict[str, Any]) -> bool:
+    """Whether figures of a theta0 are of the paper's data and network, and may stand beside it."""
+    widths = tuple(results["settings"]["hidden_layer_sizes"])
+    return results["dataset"]["name"] == "mnist" and widths == NetworkSettings().hidden_layer_sizes
 
 
 def paper_figure(table: dict[str, Row], method: str, n_labels: int) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Table", "as_markdown", "as_text"]
+__all__ = ["Table", "as_markdown", "as_text", "mean_and_std"]
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,11 @@ class Table:
     title: str
     head: list[str]
     rows: list[list[str]]
+
+
+def mean_and_std(mean: float, std: float | None) -> str:
+    """Two digits of each; the std of a single value is None."""
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
 def as_text(table: Table) -> str:
