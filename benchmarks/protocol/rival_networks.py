@@ -8,7 +8,7 @@ Fresh weights that a rival keeps are those of scratch in the same fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np

@@ -42,7 +42,7 @@ def _figure(percent: dict[str, Any]) -> Estimate:
 
 def _degeneracies(library: Library) -> dict[str, dict[str, Any]]:
     """Records by the name of their loss."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     file, name = BEFORE
     before = library.results(file)
     if before is not None and compares_with_paper(before):

@@ -52,7 +52,9 @@ def time_sentences(points: Sequence[Point]) -> list[str]:
     for n in of["paper"][0].accuracy:
         best = max(of["paper"], key=lambda p: p.accuracy[n])
         above = [p for p in of["both"] if p.accuracy[n] > best.accuracy[n]]
-        text = f"N = {n}: the paper's objective reaches {best.accuracy[n]:.2f} in {best.seconds:.3g} s"
+        text = (
+            f"N = {n}: the paper's objective reaches {best.accuracy[n]:.2f} in {best.seconds:.3g} s"
+        )
         if above:
             first = min(above, key=lambda p: p.seconds)
             text += f", with coherence {first.accuracy[n]:.2f} in {first.seconds:.3g} s."

@@ -188,8 +188,6 @@ def agreement(ours: Grid, paper: Grid, spread: Spread) -> Tally:
 def holding(found: Sequence[Ordering], words: str) -> Tally:
     """Which of the paper's orderings hold here; the words say which orderings these are."""
     names = (
-        f"{o.above} above {o.below}, {o.column} ({o.difference:+.2f})"
-        for o in found
-        if not o.holds
+        f"{o.above} above {o.below}, {o.column} ({o.difference:+.2f})" for o in found if not o.holds
     )
     return Tally(sum(o.holds for o in found), words, tuple(names))

@@ -94,10 +94,8 @@ def made_with_table(library: Library, files: Iterable[str]) -> Table:
         versions = _versions(results)
         letter = letters.setdefault(versions, chr(ord("a") + len(letters)))
         seed = str(_settings(results).get("seed", "-"))
-        rows.append(
-            [file, seed, _runs(results), _time(results), _commit(results), _machine(results)]
-            + [letter]
-        )
+        made = _runs(results), _time(results), _commit(results), _machine(results)
+        rows.append([file, seed, *made, letter])
     named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
     title = f"What each file was made with (versions {named})" if named else "Nothing is measured"
     return Table(title, ["file", "seed", "runs", "time", "commit", "machine", "versions"], rows)

@@ -47,9 +47,7 @@ def _networks(init: str) -> list[str]:
 def paper_grid(table: Mapping[str, Row], init: str) -> Grid:
     """The paper's figures of the networks with one kind of fresh weights."""
     return {
-        _column(n): {
-            name: Estimate(*table[name][place], PAPER_RUNS) for name in _networks(init)
-        }
+        _column(n): {name: Estimate(*table[name][place], PAPER_RUNS) for name in _networks(init)}
         for place, n in enumerate(N_LABELS)
     }
 

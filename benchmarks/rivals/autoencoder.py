@@ -29,15 +29,16 @@ def relu_chain(widths: Sequence[int], *, linear_output: bool) -> nn.Sequential:
     """Linear layers with ReLU between them, and after the last one unless it is linear."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
-        layers += [nn.utils.skip_init(nn.Linear, n_in, n_out), nn.ReLU()]
+        # By way of "meta": nn.Linear's own initialisation would draw from the global generator.
+        layers += [nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu"), nn.ReLU()]
     return nn.Sequential(*(layers[:-1] if linear_output else layers))
 
 
-def linear_layers(chain: nn.Sequential) -> list[nn.Linear]:
-    return [layer for layer in chain if isinstance(layer, nn.Linear)]
+def linear_layers(network: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
 
 
-class DenoisingAutoencoder(BaseEstimator):
+class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
     As for the package's initializers, ``fit`` is ``max_iter`` calls of ``partial_fit``, a pass
@@ -75,6 +76,10 @@ class DenoisingAutoencoder(BaseEstimator):
     n_iter_ : int
         Passes made.
     """
+
+    loss_curve_: list[float]
+    _state: tuple[nn.Sequential, torch.optim.Adam]
+    _fresh: Arrays
 
     def __init__(
         self,
@@ -181,12 +186,12 @@ class DenoisingAutoencoder(BaseEstimator):
             noisy = corrupt(rows, self.corruption_level, generator)
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(network(noisy), rows)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             total += float(loss.detach()) * len(rows)
         return total / len(X)
 
-    def _theta0(self, encoder: nn.Sequential) -> Theta0:
+    def _theta0(self, encoder: nn.Module) -> Theta0:
         arrays = {name: array.copy() for name, array in self._fresh.items()}
         for number, layer in enumerate(linear_layers(encoder)):
             arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
