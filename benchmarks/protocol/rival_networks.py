@@ -111,10 +111,10 @@ def _autoencoder(name: str, given: Given) -> Contender:
 
 
 def _pca_layer(name: str, given: Given) -> Contender:
-    components, mean = components_of(given.X_unlabelled, given.widths[1], seed=given.seed)
+    components = components_of(given.X_unlabelled, given.widths[1])
 
     def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-        return _starting(pipeline, with_components(given.fresh(pipeline), components, mean))
+        return _starting(pipeline, with_components(given.fresh(pipeline), components))
 
     return variant(given.scratch, name, change, {"first layer": "components and negatives"})
 

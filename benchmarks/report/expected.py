@@ -123,7 +123,7 @@ def _tables(init: str, words: str) -> Expected:
         f"Tables 1 and 2, {words}: five networks, four runs",
         "mnist-full.json",
         TASKS,
-        "six hours on 2 cores with the other half",
+        "five hours on 2 cores, Xavier and He together",
         len(names) * PAPER_RUNS,
         _runs_of(names, PAPER_RUNS),
     )
@@ -167,7 +167,7 @@ RIVAL_RUNS = Expected(
     "Rivals, four runs",
     "mnist-rivals.json",
     f"{TASKS} --methods xavier/fcn/scratch --rivals '*'",
-    "three hours on 2 cores",
+    "two hours on 2 cores",
     len(RIVALS) * PAPER_RUNS,
     _runs_of(RIVALS, PAPER_RUNS),
 )

@@ -99,9 +99,10 @@ def _appendix(library: Library) -> Blocks:
 def _rivals(library: Library) -> Blocks:
     cells = scores_by_row(library)
     blocks = ["## Rivals"]
-    if not cells:
-        return [*blocks, _said(RIVAL_RUNS)]
-    blocks += [_list(rivals_sentences(cells)), *_table(rivals_table(cells))]
+    if cells:
+        blocks += [_list(rivals_sentences(cells)), *_table(rivals_table(cells))]
+    else:
+        blocks.append(_said(RIVAL_RUNS))
     tuned = library.results(TUNING.file)
     if tuned is None:
         blocks.append(_said(TUNING))

@@ -114,11 +114,10 @@ def fresh_network(*widths):
 @pytest.mark.parametrize("width", [10, 11])
 def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, width):
     fresh = fresh_network(64, width, 5, 2)
-    components, mean = components_of(digits, width, seed=0)
+    components = components_of(digits, width)
     assert len(components) == (width + 1) // 2
-    arrays = with_components(fresh, components, mean)
-    output = outputs(arrays, digits.astype(np.float64))[0]
-    np.testing.assert_allclose(output.mean(axis=0), 0.0, atol=1e-4)
+    np.testing.assert_allclose(components @ components.T, np.eye(len(components)), atol=1e-5)
+    output = outputs(with_components(fresh, components), digits.astype(np.float64))[0]
     positive, negative = output[:, 0::2], output[:, 1::2]
     np.testing.assert_allclose(positive[:, : width // 2], -negative, atol=1e-4)
     # Components of falling variance, uncorrelated with each other.
@@ -132,24 +131,32 @@ def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, w
     np.testing.assert_allclose(kept, positive[:, : width // 2], atol=1e-4)
 
 
+def test_no_other_directions_of_their_number_hold_more_variance(digits):
+    components = components_of(digits, 10)
+    kept = np.var(digits @ components.T, axis=0).sum()
+    for seed in range(5):
+        other = orthonormal(5, 64, np.random.default_rng(seed))
+        assert np.var(digits @ other.T, axis=0).sum() < kept
+
+
 def test_the_layer_has_the_variance_of_fresh_weights_and_the_rest_is_fresh(digits):
     fresh = fresh_network(64, 10, 5, 2)
-    arrays = with_components(fresh, *components_of(digits, 10, seed=0))
+    arrays = with_components(fresh, components_of(digits, 10))
     own, drawn = (a["linears.0.weight"] for a in (arrays, fresh))
     assert np.mean(own**2) == pytest.approx(np.mean(drawn**2), rel=1e-5)
     norms = np.linalg.norm(own, axis=1)
     np.testing.assert_allclose(norms, norms[0], rtol=1e-5)
     assert arrays.keys() == fresh.keys()
-    for name in arrays.keys() - {"linears.0.weight", "linears.0.bias"}:
+    for name in arrays.keys() - {"linears.0.weight"}:
         assert np.array_equal(arrays[name], fresh[name])
 
 
 def test_units_beyond_the_components_stay_fresh(digits):
     fresh = fresh_network(64, 140, 2)
-    arrays = with_components(fresh, *components_of(digits, 140, seed=0))
-    for name in ("linears.0.weight", "linears.0.bias"):
-        assert np.array_equal(arrays[name][128:], fresh[name][128:])
-        assert not np.array_equal(arrays[name][:128], fresh[name][:128])
+    arrays = with_components(fresh, components_of(digits, 140))
+    own, drawn = (a["linears.0.weight"] for a in (arrays, fresh))
+    assert np.array_equal(own[128:], drawn[128:])
+    assert not np.array_equal(own[:128], drawn[:128])
 
 
 # The denoising autoencoder
