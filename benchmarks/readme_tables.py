@@ -13,8 +13,9 @@ of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``ste
 ``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what
 ``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did;
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
-and ``theorems`` of what the commands of these names did. Run it after a new result (some
-seconds)::
+and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
+lines of ``REPORT.md``, made of all results there are. Run it after a new result (some seconds), and
+after ``reproduction.py``::
 
     python benchmarks/readme_tables.py
 
@@ -39,13 +40,15 @@ from report.coherence_tables import COHERENCE_TABLES
 from report.coherence_tables import points_of_results as coherence_results
 from report.degeneracy_tables import DEGENERACY_TABLES
 from report.diagnostics_tables import diagnostics_table
+from report.library import Library
 from report.scale_tables import scale_and_weight_table
 from report.speed_tables import SPEED_TABLES, build_speed_table
+from report.summary import summary_lines
 from report.table import Table, as_markdown
 from report.task_tables import CELLS, build_table, summarize, unpack_scores
 from report.theorem_tables import theorems_table
 
-__all__ = ["DOCUMENTS", "TABLES", "main", "rewrite", "tables_in"]
+__all__ = ["DIGESTS", "DOCUMENTS", "TABLES", "main", "rewrite", "tables_in"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -90,9 +93,31 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
 """From a file of results to a table of it, by kind."""
 
 
+def _report_summary(folder: Path) -> str:
+    return "\n".join(f"- {line}" for line in summary_lines(Library(folder)))
+
+
+DIGESTS: dict[str, Callable[[Path], str]] = {"report_summary": _report_summary}
+"""From the folder of results to Markdown made of several of its files, by kind."""
+
+
 def tables_in(text: str) -> list[tuple[str, str]]:
     """File of results and kind of each table that a document holds, in order."""
     return [(match["file"], match["kind"]) for match in BLOCK.finditer(text)]
+
+
+def _body(folder: Path, file: str, kind: str) -> str:
+    """What stands between a pair of comments."""
+    path = folder / file
+    if not path.is_file():
+        valid = sorted(p.name for p in folder.glob("*.json"))
+        raise ValueError(f"no results {file!r}; {folder.name} has {valid}")
+    if kind in DIGESTS:
+        return DIGESTS[kind](folder)
+    if kind not in TABLES:
+        valid = sorted(TABLES.keys() | DIGESTS.keys())
+        raise ValueError(f"unknown table {kind!r}; valid names are {valid}")
+    return as_markdown(TABLES[kind](json.loads(path.read_text(encoding="utf-8"))))
 
 
 def rewrite(text: str, folder: Path) -> str:
@@ -112,14 +137,8 @@ def rewrite(text: str, folder: Path) -> str:
     """
 
     def replace(match: re.Match[str]) -> str:
-        path = folder / match["file"]
-        if not path.is_file():
-            valid = sorted(p.name for p in folder.glob("*.json"))
-            raise ValueError(f"no results {match['file']!r}; {folder.name} has {valid}")
-        if match["kind"] not in TABLES:
-            raise ValueError(f"unknown table {match['kind']!r}; valid names are {sorted(TABLES)}")
-        table = TABLES[match["kind"]](json.loads(path.read_text(encoding="utf-8")))
-        return f"{match['head']}\n{as_markdown(table)}\n\n{match['tail']}"
+        body = _body(folder, match["file"], match["kind"])
+        return f"{match['head']}\n{body}\n\n{match['tail']}"
 
     begun, ended = text.count("<!-- table:"), text.count("<!-- end of table -->")
     if begun != ended or begun != len(BLOCK.findall(text)):

@@ -1,152 +1,87 @@
-"""Rows beside the paper's: what needs no network and may use the unlabelled images too.
+"""Rows beside the paper's: other ways to use the unlabelled images, or none.
 
-They say what theta0 is for. It is a better start for a neural network; it is not the best
-classifier for few labels, and these rows show by how much.
-
-Each rival is an ordinary estimator on features learned once from the unlabelled training
-images. A rival needs no validation rows, so it trains on all 12 N labelled rows of a draw.
+They say what theta0 is for. It is a better start for a neural network; whether it is more than
+another start, and how far it is from the best classifier for few labels, these rows show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.decomposition import PCA
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from protocol.bench import Bench
+from protocol.methods import METHODS, Contender, select_names
+from protocol.rival_classifiers import CLASSIFIERS, rival_contenders
+from protocol.rival_networks import NETWORKS, network_rivals
+from protocol.scratch import SCRATCH
 
-from protocol.methods import Contender
+__all__ = ["RIVALS", "Rivals", "rival_contenders", "scratch_of", "select_rivals"]
 
-__all__ = ["RIVALS", "rival_contenders"]
-
-RIVALS = ("rival/1-nn", "rival/rbf-svm", "rival/k-means-svm", "rival/label-spreading")
-
-N_COMPONENTS = 50
-N_CLUSTERS = 256
-N_NEIGHBORS = 10
+RIVALS = (*CLASSIFIERS, *NETWORKS)
+"""Every rival, in the order of the tables."""
 
 
-class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
-
-    scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again
-    in every fit, and has no probabilities where no label arrives; otherwise this is the same:
-    F <- alpha S F + (1 - alpha) Y with S = D^-1/2 W D^-1/2.
+def select_rivals(patterns: Sequence[str] | None) -> list[str]:
+    """The rivals that ``--rivals`` asks for.
 
     Parameters
     ----------
-    spread : sparse array, shape (n_pool, n_pool)
-        S, the normalised graph over the training rows.
-    neighbors : ndarray of int, shape (n_rows, k)
-        For each row, training and test, its nearest training rows.
-    alpha : float
-        Share of a row's label that comes from its neighbours.
-    n_iter : int
-        Number of steps.
+    patterns : sequence of str or None
+        Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``, ``'*'``. Empty,
+        the option alone: those without a network, which take seconds. None, where it is not
+        given: none.
+
+    Raises
+    ------
+    ValueError
+        If a pattern matches no rival; the message lists them.
     """
-
-    def __init__(
-        self, spread: csr_array, neighbors: np.ndarray, alpha: float = 0.99, n_iter: int = 100
-    ) -> None:
-        self.spread = spread
-        self.neighbors = neighbors
-        self.alpha = alpha
-        self.n_iter = n_iter
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> GraphLabelSpreading:
-        """Spread the labels y (n,) of the pool rows numbered X (n, 1) over the pool."""
-        self.classes_, indices = np.unique(y, return_inverse=True)
-        clamped = np.zeros((self.spread.shape[0], len(self.classes_)))
-        clamped[X.ravel(), indices] = 1.0 - self.alpha
-        scores = clamped
-        for _ in range(self.n_iter):
-            scores = self.alpha * (self.spread @ scores) + clamped
-        totals = scores.sum(axis=1, keepdims=True)
-        # A row that no label reaches votes for none.
-        self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Labels (n,) of the rows numbered X (n, 1): the vote of their pool neighbours."""
-        votes = self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
-        return self.classes_[votes.argmax(axis=1)]
+    if patterns is None:
+        return []
+    if not patterns:
+        return list(CLASSIFIERS)
+    full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
+    return select_names(full, RIVALS, what="rival")
 
 
-def normalized_graph(neighbors: np.ndarray) -> csr_array:
-    """S = D^-1/2 W D^-1/2 (n, n) of rows (n, k) of neighbours, W symmetric."""
-    n, k = neighbors.shape
-    ends = np.arange(0, n * k + 1, k)
-    directed = csr_array((np.ones(n * k), neighbors.ravel(), ends), shape=(n, n))
-    graph = (directed + directed.T).tocoo()
-    # Every row has k neighbours at least, so no degree is 0.
-    scale = 1.0 / np.sqrt(graph.sum(axis=1))
-    rows, columns = graph.coords
-    return csr_array((graph.data * scale[rows] * scale[columns], (rows, columns)), shape=(n, n))
+def scratch_of(method: str) -> str | None:
+    """The network from scratch that a row is paired with; None where it is no network.
+
+    Scratch itself is its own.
+    """
+    if method in METHODS:
+        return METHODS[method].scratch
+    return SCRATCH.name if method in NETWORKS else None
 
 
-def _neighbors(features: np.ndarray, n_pool: int, n_jobs: int) -> np.ndarray:
-    """Indices (n, N_NEIGHBORS) of the nearest pool rows, a pool row itself left out."""
-    search = NearestNeighbors(n_neighbors=N_NEIGHBORS, n_jobs=n_jobs).fit(features[:n_pool])
-    # Without an argument scikit-learn asks for the neighbours of the fitted rows, each
-    # without itself.
-    inside = search.kneighbors(return_distance=False)
-    outside = search.kneighbors(features[n_pool:], return_distance=False)
-    return np.concatenate([inside, outside]).astype(np.int32)
-
-
-def rival_contenders(X: np.ndarray, n_train: int, *, seed: int, n_jobs: int = 1) -> list[Contender]:
-    """The rivals, their features learned from the first ``n_train`` rows.
+class Rivals:
+    """The rivals of a command, run by run; what all runs share is made once.
 
     Parameters
     ----------
-    X : ndarray, shape (n_train + n_test, n_pixels)
-        Scaled pixels, the training rows first.
-    n_train : int
-        How many rows are training rows.
-    seed : int
-        Seeds the principal components and the clusters.
+    names : sequence of str
+        From :func:`select_rivals`.
+    bench : Bench
+        Data, network and options.
     n_jobs : int
         Jobs for the search of neighbours.
     """
-    pool = X[:n_train]
-    n_components = min(N_COMPONENTS, X.shape[1])
-    components = PCA(n_components, random_state=seed, svd_solver="covariance_eigh").fit(pool)
-    pcs = components.transform(X).astype(np.float32)
-    n_clusters = min(N_CLUSTERS, n_train)
-    clusters = MiniBatchKMeans(n_clusters, random_state=seed, n_init=3, batch_size=2048)
-    # Distances to the 256 centres are the features.
-    distances = clusters.fit(pool).transform(X).astype(np.float32)
-    numbers = np.arange(len(X))[:, None]
-    neighbors = _neighbors(pcs, n_train, n_jobs)
-    spreading = GraphLabelSpreading(normalized_graph(neighbors[:n_train]), neighbors)
-    svm = make_pipeline(StandardScaler(), SVC(C=10.0))
-    shared = {"seed": seed, "n_train": n_train, "n_components": n_components}
 
-    def always(estimator: BaseEstimator) -> Callable[[int], BaseEstimator]:
-        return lambda random_state: clone(estimator)
+    def __init__(self, names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> None:
+        self.networks = [name for name in names if name in NETWORKS]
+        self.bench = bench
+        classifiers = [name for name in names if name in CLASSIFIERS]
+        if classifiers:
+            bench.say("features and neighbours for the rivals")
+        self.classifiers = rival_contenders(
+            bench.X,
+            len(bench.X_unlabelled),
+            seed=bench.options.seed,
+            n_jobs=n_jobs,
+            names=classifiers,
+        )
 
-    def rival(
-        name: str, features: np.ndarray, estimator: BaseEstimator, **identity: Any
-    ) -> Contender:
-        return Contender(name, features, always(estimator), shared | identity)
-
-    return [
-        rival("rival/1-nn", pcs, KNeighborsClassifier(1)),
-        rival("rival/rbf-svm", pcs, SVC(C=10.0), C=10.0),
-        rival("rival/k-means-svm", distances, svm, C=10.0, n_clusters=n_clusters),
-        rival(
-            "rival/label-spreading",
-            numbers,
-            spreading,
-            n_neighbors=N_NEIGHBORS,
-            alpha=spreading.alpha,
-            n_iter=spreading.n_iter,
-        ),
-    ]
+    def of_run(self, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
+        """The contenders of a run, and a record of each start that was learned for it."""
+        contenders, records = network_rivals(self.networks, self.bench, run)
+        return self.classifiers + contenders, records

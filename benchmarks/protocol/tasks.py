@@ -39,6 +39,7 @@ PURPOSES = {
     "yardstick": 4,
     "diagnostics": 5,
     "balanced_rows": 6,
+    "self_training": 7,
 }
 
 

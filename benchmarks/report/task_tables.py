@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from protocol.methods import METHODS
+from protocol.rivals import scratch_of
 from report.paper import ACCURACY, TASK_STD, paper_figure
 from report.table import Table
 
@@ -130,8 +130,8 @@ def summarize(scores: Iterable[dict[str, Any]]) -> list[Summary]:
     Returns
     -------
     list of Summary
-        ``gain`` is None for a method that is scratch itself, for a rival, and where the
-        same network from scratch was not evaluated on exactly the same tasks.
+        ``gain`` is None for a method that is scratch itself or no network, and where the same
+        network from scratch was not evaluated on exactly the same tasks.
     """
     table = accuracies_of(scores)
     return [_summary(table, method, n) for method, n in table]
@@ -145,9 +145,9 @@ def _summary(
     of_run = [[value for (r, _), value in cell.items() if r == run] for run in runs]
     means = [float(np.mean(values)) for values in of_run]
     spreads = [spread for values in of_run if (spread := _std(values)) is not None]
-    scratch = METHODS[method].scratch if method in METHODS else method
-    base = table.get((scratch, n_labels), {})
-    paired = scratch != method and base.keys() == cell.keys()
+    scratch = scratch_of(method)
+    base = {} if scratch is None else table.get((scratch, n_labels), {})
+    paired = scratch not in (None, method) and base.keys() == cell.keys()
     return Summary(
         method=method,
         n_labels=n_labels,
@@ -181,7 +181,7 @@ def _task_std_text(summary: Summary, paper: bool) -> str:
 
 def _paper_gain(summary: Summary) -> str:
     own = paper_figure(ACCURACY, summary.method, summary.n_labels)
-    base = paper_figure(ACCURACY, METHODS[summary.method].scratch, summary.n_labels)
+    base = paper_figure(ACCURACY, scratch_of(summary.method) or "", summary.n_labels)
     return "" if own is None or base is None else f" ({own[0] - base[0]:+.2f})"
 
 

@@ -24,7 +24,8 @@ PACKAGE = "sklearn_mmdinit"
 # imports a command.
 ROOMS = {
     "data": set(),
-    "protocol": {"data"},
+    "rivals": set(),
+    "protocol": {"data", "rivals"},
     "timing": {"protocol"},
     "report": {"protocol"},
 }

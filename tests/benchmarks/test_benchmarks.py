@@ -7,7 +7,7 @@ import pytest
 import mnist_tasks
 from protocol import evaluation, pretrained
 from protocol.methods import PAPER_METHODS
-from protocol.rivals import RIVALS
+from protocol.rival_classifiers import CLASSIFIERS
 from protocol.store import ScoreLog
 from report.task_tables import unpack_scores
 
@@ -41,7 +41,7 @@ def test_the_script_prints_the_tables_and_writes_the_files(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
     assert all(title in printed.out for title in ("Table 1.", "Table 2.", "Gain over", "Diff"))
-    names = ("xavier/fcn/ours", "xavier/fcn/ours+coherence", "features+logistic", *RIVALS)
+    names = ("xavier/fcn/ours", "xavier/fcn/ours+coherence", "features+logistic", *CLASSIFIERS)
     assert all(name in printed.out for name in ("xavier/fcn/scratch", *names))
     results = json.loads((tmp_path / "digits_tasks.json").read_text())
     assert set(results) >= {"versions", "hardware", "git_commit", "settings", "scores", "theta0"}

@@ -36,7 +36,9 @@ def _anchors(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", ["README.md", "benchmarks/results/README.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "benchmarks/results/README.md", "benchmarks/results/REPORT.md"]
+)
 def test_links_to_files_of_the_project_are_not_broken(document):
     document = ROOT / document
     links = re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8"))

@@ -1,0 +1,339 @@
+"""The report of the reproduction: whole documents of results made up, complete, in part, absent."""
+
+import re
+
+import pytest
+
+import readme_tables
+import reproduction
+from protocol.rivals import RIVALS
+from protocol.store import write_json
+from report.appendix_tables import APPENDIX_TABLES
+from report.expected import (
+    COHERENCE,
+    DEGENERACIES,
+    DETACHMENT,
+    EXPECTED,
+    RIVAL_RUNS,
+    SCALE,
+    TABLES_HE,
+    TABLES_XAVIER,
+    THEOREMS,
+    progress,
+)
+from report.findings import FIGURES
+from report.library import Library
+from report.main_tables import MAIN_TABLES, claims_table, scores_of_paper
+from report.paper import ACCURACY
+from report.reproduction import reproduction_report
+from report.rivals_report import rivals_sentences, rivals_table, scores_by_row
+from report.summary import summary_lines
+from report.table import as_markdown
+from results_stand_in import (
+    COHERENT,
+    HEAD,
+    SETTINGS,
+    complete,
+    degeneracies,
+    densities,
+    detachment,
+    flat,
+    partial_results,
+    ratios,
+    scales,
+    task_results,
+    theorems,
+    write_all,
+)
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return write_all(tmp_path / "whole", complete())
+
+
+@pytest.fixture
+def part(tmp_path):
+    return write_all(tmp_path / "part", partial_results())
+
+
+@pytest.fixture
+def empty(tmp_path):
+    (tmp_path / "empty").mkdir()
+    return Library(tmp_path / "empty")
+
+
+# Tables
+
+
+def test_the_paper_s_own_figures_agree_with_the_paper(whole):
+    scores = scores_of_paper(whole.results("mnist-full.json"))
+    for table in MAIN_TABLES:
+        for init in ("xavier", "he"):
+            agreeing, ordered = table.tallies(scores, init)
+            assert agreeing.short.startswith("20 of 20 figures")
+            assert ordered.short.startswith("16 of 16 orderings")
+            rows = table.table(scores, init, missing="none").rows
+            assert [row[1] for row in rows] == ["the paper", "here, 4 runs"] * 5
+            for paper, own in zip(rows[::2], rows[1::2], strict=True):
+                assert own[2:] == paper[2:]
+    for table in APPENDIX_TABLES:
+        assert all(not tally.exceptions for tally in table.tallies(whole))
+        rows = table.table(whole).rows
+        assert all(own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True))
+
+
+def test_claims_are_looked_at_task_by_task(whole):
+    scores = scores_of_paper(whole.results("mnist-full.json"))
+    rows = {row[0]: row[1:] for row in claims_table(scores, "xavier").rows}
+    assert set(rows) == {n for n in ACCURACY if n.startswith("xavier")} - {"xavier/fcn/ours"}
+    # The means' difference is the paper's.
+    assert rows["xavier/fcn/scratch"][0].startswith("holds: +2.79 [")
+    assert rows["xavier/fcn/scratch"][0].endswith("(+2.79)")
+    worse = [s | {"accuracy": s["accuracy"] - 0.5} if s["method"] == "xavier/fcn/ours" else s
+             for s in scores]  # fmt: skip
+    assert claims_table(worse, "xavier").rows[0][1].startswith("does not hold: -47.21 [")
+    assert claims_table([], "xavier").rows == []
+
+
+def test_one_run_of_one_half(part):
+    scores = scores_of_paper(part.results("mnist-full.json"))
+    for table in MAIN_TABLES:
+        assert table.tallies(scores, "xavier")[0].total == 20
+        assert table.tallies(scores, "he") == []
+        assert table.table(scores, "xavier", missing="no").rows[1][1] == "here, 1 run"
+        he = table.table(scores, "he", missing=TABLES_HE.not_run).rows
+        assert len(he) == 6
+        assert he[-1][2].startswith("not run yet: `python benchmarks/mnist_tasks.py")
+    softmax, dead, scale = APPENDIX_TABLES
+    assert [tally.short[:6] for tally in softmax.tallies(part)] == ["1 of 1"]
+    assert [tally.short[:6] for tally in dead.tallies(part)] == ["3 of 3"]
+    assert scale.tallies(part)[0].total == 4
+    assert scale.table(part).rows[-1][2] == SCALE.not_run
+
+
+def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
+    files = complete()
+    files["mnist-full.json"]["dataset"] = {"name": "digits"}
+    files["degeneracies.json"]["dataset"] = {"name": "digits"}
+    files["scale-and-weight.json"]["settings"]["hidden_layer_sizes"] = [4]
+    library = write_all(tmp_path, files)
+    assert scores_of_paper(library.results("mnist-full.json")) == []
+    assert scores_of_paper(task_results(flat(COHERENT), classes=10)) == []
+    assert [table.tallies(library) for table in APPENDIX_TABLES] == [[], [], []]
+    assert FIGURES[0].findings(library) == []
+
+
+def test_the_theta0_of_table_1_stands_in_until_the_degeneracies_are_measured(tmp_path):
+    name = "five passes, mnist_tasks.py"
+    record = {"name": name, **ratios((2.0, 0.9), ((1.0, 0.4), (50.0, 1.6), (2.0, 0.6)))}
+    before = {**HEAD, "settings": SETTINGS, "theta0": [{"name": "fresh"}, record]}
+    library = write_all(tmp_path, {"mnist-diagnostics.json": before})
+    dead = APPENDIX_TABLES[1].tallies(library)[0]
+    assert "hidden 2 (50.00, the paper 5.12 ± 1.20)" in dead.sentence
+    write_all(tmp_path, {"degeneracies.json": degeneracies()})
+    assert APPENDIX_TABLES[1].tallies(library)[0].exceptions == ()
+
+
+# Figures
+
+
+def test_the_paper_s_findings_hold_where_they_do(whole):
+    for figure in FIGURES:
+        found = figure.findings(whole)
+        assert found
+        assert all(finding.holds for finding in found)
+        assert all(str(finding).startswith("The paper: ") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("file", "results", "expected"),
+    [
+        ("detachment-nearby.json", detachment((0.1, 1.3, 1.5, 1.9)), [False, True]),
+        ("detachment-nearby.json", detachment((0.5, 0.3, 0.6, 0.9)), [True, False]),
+        ("theorems.json", theorems(holds=False), [False, True, True]),
+    ],
+)
+def test_a_finding_that_is_not_ours_is_said_to_be_none(tmp_path, file, results, expected):
+    library = write_all(tmp_path, {file: results})
+    (figure,) = [figure for figure in FIGURES if figure.expected.file == file]
+    assert [finding.holds for finding in figure.findings(library)] == expected
+    assert "Here: no (" in " ".join(map(str, figure.findings(library)))
+
+
+def test_densities_and_uniformity_that_go_the_other_way(tmp_path):
+    turned = degeneracies()
+    turned["records"][0]["densities"] = densities(uniform=True, wide=False)
+    turned["records"][1]["densities"] = densities(uniform=False, wide=True)
+    closer = scales()
+    for record in closer["records"]:
+        record["uniformity"] = [0.5, 0.01 if record["degeneracy_weight"] == 1.0 else 0.2]
+    library = write_all(tmp_path, {"degeneracies.json": turned, "scale-and-weight.json": closer})
+    for figure in (FIGURES[0], FIGURES[2]):
+        assert [finding.holds for finding in figure.findings(library)] == [False] * (
+            2 if figure is FIGURES[0] else 1
+        )
+
+
+def test_figures_that_cannot_be_looked_at_have_no_findings(part, empty):
+    # (0, 0) is not among the settings, and there is a single step.
+    assert FIGURES[0].findings(part) == []
+    short = detachment()
+    short["records"] = short["records"][:1]
+    write_json(empty.folder / "detachment-nearby.json", short)
+    assert FIGURES[1].findings(empty) == []
+
+
+# Rivals
+
+
+def test_rivals_come_from_whichever_file_has_them(whole, part):
+    rows = {row[0]: row for row in rivals_table(scores_by_row(whole)).rows}
+    assert set(RIVALS) < set(rows)
+    assert rows["rival/lsuv"][1:3] == ["4", "84.50, +9.00 [+9.00, +9.00]"]
+    assert rows["xavier/fcn/scratch"][2] == "75.50"
+    best, rival, network = rivals_sentences(scores_by_row(whole))
+    assert "N = 5: xavier/fcn/ours+coherence (97.50)" in best
+    assert "N = 40: tuned-scratch (88.50)" in rival
+    assert "tuned-scratch" in network
+    *found, last = rivals_table(scores_by_row(part)).rows
+    assert "rival/1-nn" in [row[0] for row in found]
+    assert "rival/lsuv" in last[0]
+    assert last[2] == RIVAL_RUNS.not_run
+    assert len(rivals_sentences(scores_by_row(part))) == 2
+    assert rivals_table({}).rows[0][1] == "0"
+
+
+def test_a_rival_of_other_runs_is_compared_on_the_runs_that_both_have(tmp_path):
+    early = task_results(flat(COHERENT))
+    late = task_results(flat({"rival/lsuv": 90.0}, runs=1))
+    library = write_all(tmp_path, {"mnist-coherence.json": early, "mnist-rivals.json": late})
+    rows = {row[0]: row for row in rivals_table(scores_by_row(library)).rows}
+    assert rows["rival/lsuv"][1:3] == ["1", "90.50, +15.00 [+15.00, +15.00]"]
+
+
+# What is expected
+
+
+def test_progress_counts_the_parts(whole, part, empty):
+    for expected in EXPECTED:
+        assert str(progress(expected, empty)) == expected.not_run
+        if expected.file in complete():
+            assert str(progress(expected, whole)) == "measured"
+    done = {e.file: progress(e, part) for e in (TABLES_XAVIER, DEGENERACIES, SCALE, DETACHMENT)}
+    assert [p.done for p in done.values()] == [5, 1, 2, 0]
+    assert str(done["mnist-full.json"]).startswith("5 of 20 parts; the rest not run yet: `")
+    assert progress(TABLES_HE, part).done == 0
+    assert progress(COHERENCE, part).whole
+    assert progress(THEOREMS, part).done == 0
+
+
+def test_every_item_says_what_to_run_and_how_long_it_takes():
+    for expected in EXPECTED:
+        assert re.fullmatch(r"python benchmarks/\w+\.py.*", expected.command)
+        assert re.search(r"\b(minute|minutes|hours)\b", expected.time)
+        assert expected.parts >= 1
+    assert len({expected.item for expected in EXPECTED}) == len(EXPECTED)
+
+
+# The document
+
+
+def links(text):
+    return re.findall(r"\]\((?!https?:)([^)#]+)", text)
+
+
+def test_a_complete_reproduction_asks_for_nothing(whole):
+    (whole.folder / "coherence.png").write_bytes(b"")
+    text = reproduction_report(whole)
+    assert "ot run yet" not in text
+    assert " *" not in re.sub(r"\(\* not within", "", text)
+    assert links(text) == ["coherence.png"]
+    for expected in EXPECTED:
+        assert f"| {expected.file} |" in text
+    assert "| abacus, 1 core | a |" in text
+    assert "4 theta0 in 2.0 h, last call 1.5 min" in text
+
+
+def test_a_part_of_it_says_what_is_there_and_what_to_run(part):
+    text = reproduction_report(part)
+    assert "5 of 20 parts; the rest not run yet" in text
+    assert TABLES_HE.not_run in text
+    assert "Not run yet: `python benchmarks/theorems.py`" in text
+    assert "Here theta0 was learned in 5 passes over 60,000 images with K = 256" in text
+    assert as_markdown(rivals_table(scores_by_row(part))) in text
+
+
+def test_without_any_result_the_document_is_a_list_of_commands(empty):
+    text = reproduction_report(empty)
+    for expected in EXPECTED:
+        assert f"| {expected.item} | {expected.file} | {expected.not_run} |" in text
+    # The paper's figures stand there all the same.
+    assert "82.42 ± 0.72" in text
+    assert links(text) == []
+
+
+@pytest.mark.parametrize("make", [complete, partial_results, dict])
+def test_the_summary_has_five_lines_whatever_there_is(tmp_path, make):
+    library = write_all(tmp_path, make())
+    lines = summary_lines(library)
+    assert len(lines) == 5
+    assert all(line.endswith(".") and "\n" not in line for line in lines)
+    assert ("ot run yet" in " ".join(lines)) == (make is not complete)
+    assert all(f"- {line}\n" in reproduction_report(library) for line in lines)
+
+
+def test_notes_stand_in_the_document(empty):
+    (empty.folder / "notes").mkdir()
+    (empty.folder / "notes" / "dead-neurons.md").write_text("A riddle.\n")
+    assert "\n\nA riddle.\n\n" in reproduction_report(empty)
+
+
+# The command
+
+
+def test_the_command_writes_checks_and_keeps(part, capsys):
+    arguments = ["--results", str(part.folder)]
+    path = part.folder / "REPORT.md"
+    assert reproduction.main([*arguments, "--check"]) == 1
+    assert not path.exists()
+    assert reproduction.main(arguments) == 0
+    text = path.read_text(encoding="utf-8")
+    assert text == reproduction_report(part)
+    assert reproduction.main([*arguments, "--check"]) == 0
+    capsys.readouterr()
+    assert reproduction.main(arguments) == 0
+    assert capsys.readouterr().out == ""
+    path.write_text(text.replace("82.42", "92.42"), encoding="utf-8")
+    assert reproduction.main([*arguments, "--check"]) == 1
+    assert "differs from what its results say" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("{", "theorems.json is not JSON"), ("[]", "holds a list")]
+)
+def test_a_damaged_file_is_named(empty, capsys, content, message):
+    (empty.folder / "theorems.json").write_text(content)
+    assert reproduction.main(["--results", str(empty.folder)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_readme_quotes_the_summary(part):
+    text = "<!-- table: REPORT.md report_summary -->\nold\n<!-- end of table -->"
+    with pytest.raises(ValueError, match=r"no results 'REPORT\.md'"):
+        readme_tables.rewrite(text, part.folder)
+    reproduction.main(["--results", str(part.folder)])
+    made = readme_tables.rewrite(text, part.folder)
+    assert "\n".join(f"- {line}" for line in summary_lines(part)) in made
+    assert "\nold\n" not in made
+
+
+def test_the_report_says_what_the_committed_results_say(capsys):
+    assert reproduction.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_committed_files_of_results_can_be_counted():
+    library = Library(reproduction.RESULTS)
+    held = [e for e in EXPECTED if library.results(e.file) is not None]
+    assert {COHERENCE, TABLES_XAVIER} <= set(held)
+    assert all(0 < progress(e, library).done <= e.parts for e in held if e is not TABLES_HE)
