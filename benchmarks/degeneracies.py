@@ -113,7 +113,7 @@ def _prepare(options: argparse.Namespace) -> Study:
     chosen = options.settings or SETTINGS
     shown = dict.fromkeys([*SETTINGS, *chosen])
     return Study(
-        "degeneracies",
+        bench.stem("degeneracies"),
         __doc__,
         (_fresh_cell(bench), *(_cell(bench, setting, setting in chosen) for setting in shown)),
         bench.settings() | {"shown": list(shown), "networks_a_ratio": N_PERTURBATIONS},

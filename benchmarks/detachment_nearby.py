@@ -78,7 +78,9 @@ def _prepare(options: argparse.Namespace) -> Study:
         "draws": curve.n_draws,
         "rows_measured": curve.n_rows,
     }
-    return Study("detachment_nearby", __doc__, curve.cells(), settings, options, bench.dataset)
+    return Study(
+        bench.stem("detachment_nearby"), __doc__, curve.cells(), settings, options, bench.dataset
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

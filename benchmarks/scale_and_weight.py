@@ -125,7 +125,7 @@ def _prepare(options: argparse.Namespace) -> Study:
         "runs": options.runs,
         "networks_a_ratio": N_PERTURBATIONS,
     }
-    return Study("scale_and_weight", __doc__, cells, settings, options, bench.dataset)
+    return Study(bench.stem("scale_and_weight"), __doc__, cells, settings, options, bench.dataset)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

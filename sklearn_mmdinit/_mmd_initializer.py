@@ -79,6 +79,10 @@ class MMDInitializer(BaseInitializer):
         The paper's lambda, weight of L_sd against degenerate softmax.
     detachment_weight : float, default=1.0
         The paper's xi, weight of L_iod against input-output detachment.
+    jacobian_at : {"pre_activation", "activation"}, default="pre_activation"
+        What of each hidden layer L_iod's Jacobians are with respect to: what enters its
+        activation, as the paper's text has it, or what leaves it, with which its figure of
+        L_iod near theta0 comes out as the paper describes it.
     mmd_estimator : {"unbiased", "biased"}, default="unbiased"
         Within-set means without or with the pairs of a point with itself. Unbiased, 0 means
         uniform, and single values may be negative.
@@ -190,6 +194,7 @@ class MMDInitializer(BaseInitializer):
         uniformity_weight: float = 1.0,
         degeneracy_weight: float = 0.4,
         detachment_weight: float = 1.0,
+        jacobian_at: str = "pre_activation",
         mmd_estimator: str = "unbiased",
         reference: str = "auto",
         sampler: str = "auto",
@@ -219,6 +224,7 @@ class MMDInitializer(BaseInitializer):
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
         self.detachment_weight = detachment_weight
+        self.jacobian_at = jacobian_at
         self.mmd_estimator = mmd_estimator
         self.reference = reference
         self.sampler = sampler
@@ -280,6 +286,7 @@ class MMDInitializer(BaseInitializer):
                 reference=own.reference,
                 workspace=Workspace(),
                 uniformity_weight=self.uniformity_weight,
+                jacobian_at=self.jacobian_at,
             )
         if coherence is None:
             assert paper is not None  # checked

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.utils import check_scalar
 
 from ._coherence import check_coherence, coherence_of
-from ._objective import ESTIMATORS, REFERENCES
+from ._objective import ESTIMATORS, JACOBIANS, REFERENCES
 from ._pretraining import KEEP, LEARNING_RATES, check_choice, check_finite, check_gain
 from ._sampling import SAMPLERS
 
@@ -34,6 +34,7 @@ def check_parameters(estimator: Any) -> None:
     check_choice("mmd_estimator", estimator.mmd_estimator, ESTIMATORS)
     check_choice("reference", estimator.reference, ("auto", *REFERENCES))
     check_choice("sampler", estimator.sampler, SAMPLERS)
+    check_choice("jacobian_at", estimator.jacobian_at, JACOBIANS)
     if estimator.reference == "closed_form" and estimator.n_classes != 2:
         raise ValueError(
             "reference='closed_form' is known for n_classes=2 only, got "

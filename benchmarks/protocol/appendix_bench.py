@@ -22,6 +22,9 @@ __all__ = ["AppendixBench", "Preset", "add_appendix_options", "prepare_appendix"
 
 METHOD = METHODS["xavier/fcn/ours"]
 
+# What L_iod's Jacobians are with respect to: the paper's text, and what its figure suggests.
+READINGS = ("pre_activation", "activation")
+
 # Five passes over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
@@ -73,7 +76,8 @@ class AppendixBench:
             verbose=0 if self.options.quiet else 1,
         )
         assert initializer is not None  # METHOD is one that pre-trains
-        return initializer.set_params(window=self.preset.window, **changes)
+        initializer.set_params(window=self.preset.window, jacobian_at=self.options.jacobian_at)
+        return initializer.set_params(**changes)
 
     def fit_key(self, changes: Mapping[str, Any], run: int = 0) -> str:
         """What stands for a theta0 before it is learned."""
@@ -105,7 +109,13 @@ class AppendixBench:
             "hidden_layer_sizes": self.network.hidden_layer_sizes,
             "seed": self.options.seed,
             "device": self.network.device,
+            "jacobian_at": self.options.jacobian_at,
         }
+
+    def stem(self, name: str) -> str:
+        """Name of the results: one reading of L_iod must not overwrite another."""
+        at = self.options.jacobian_at
+        return name if at == READINGS[0] else f"{name}_at_{at}"
 
 
 def theta0_name(changes: Mapping[str, Any]) -> str:
@@ -142,6 +152,13 @@ def add_appendix_options(
             metavar="K",
             help=f"perturbed networks a step of the pre-training; default: {n_perturbations}",
         )
+    add(
+        "--jacobian-at",
+        choices=READINGS,
+        default=READINGS[0],
+        help="what of a hidden layer the Jacobians of L_iod are with respect to; "
+        f"default: {READINGS[0]}, the paper's text",
+    )
     add("--rows", type=positive, help="the first so many images; default: all, with --quick some")
     add_network_options(parser)
     add_data_options(parser)

@@ -27,6 +27,9 @@ __all__ = ["Pretrained", "data_digest", "fit_key", "learn", "read_kept", "theta0
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
+# Parameters that came later, at values that change nothing: what was kept before is still found.
+LATER_PARAMETERS = [("jacobian_at", "pre_activation")]
+
 # Passes over small data are short, and a file of some megabytes after each would take longer.
 SECONDS_BETWEEN_WRITES = 30.0
 
@@ -93,7 +96,7 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         # The parameters of a Coherence stand beside it under names of their own.
         name: "Coherence" if isinstance(value, Coherence) else repr(value)
         for name, value in initializer.get_params().items()
-        if name not in IDLE_PARAMETERS
+        if name not in IDLE_PARAMETERS and (name, value) not in LATER_PARAMETERS
     }
     found = versions()
     parts = {

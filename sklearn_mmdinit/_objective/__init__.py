@@ -6,6 +6,7 @@ scalar. An objective is called with (module, X, random) and returns the values o
 
 from .coherence import coherence_kernel
 from .coherent_objective import CoherentObjective
+from .detachment import JACOBIANS
 from .mmd import ESTIMATORS
 from .mmd_objective import MMDObjective
 from .random_label import RandomLabelObjective
@@ -13,6 +14,7 @@ from .uniformity import REFERENCES
 
 __all__ = [
     "ESTIMATORS",
+    "JACOBIANS",
     "REFERENCES",
     "CoherentObjective",
     "MMDObjective",

@@ -8,13 +8,16 @@ import torch
 
 from .._network import ACTIVATIONS, MLP
 
-__all__ = ["detachment", "jacobian_norms"]
+__all__ = ["JACOBIANS", "detachment", "jacobian_norms"]
+
+# What the Jacobian of a hidden layer is with respect to.
+JACOBIANS = ("pre_activation", "activation")
 
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
 
-def jacobian_norms(module: MLP, X: torch.Tensor) -> torch.Tensor:
+def jacobian_norms(module: MLP, X: torch.Tensor, at: str = "pre_activation") -> torch.Tensor:
     """Norms of the rows of the Jacobians of the logits, unperturbed.
 
     Under batch normalisation the pre-activation is the activation's input, and the
@@ -26,12 +29,14 @@ def jacobian_norms(module: MLP, X: torch.Tensor) -> torch.Tensor:
         The network at theta0, in training mode where it has batch normalisation.
     X : Tensor of shape (B, n_features)
         Mini-batch.
+    at : {"pre_activation", "activation"}, default="pre_activation"
+        Of a hidden layer.
 
     Returns
     -------
     Tensor of shape (B, d, L)
         Norm of the i-th row of the Jacobian with respect to the input (l = 0) and to the
-        pre-activation of each hidden layer (l = 1 .. L - 1).
+        pre-activation or activation of each hidden layer (l = 1 .. L - 1).
     """
     activation = ACTIVATIONS[module.architecture.activation]
     slopes, gains, H = [], [], X
@@ -48,8 +53,8 @@ def jacobian_norms(module: MLP, X: torch.Tensor) -> torch.Tensor:
     rows = module.linear_layers[-1].weight.expand(len(X), -1, -1)
     norms = []
     for layer in range(len(slopes) - 1, -1, -1):
-        rows = rows * slopes[layer].unsqueeze(1)
-        norms.append(_row_norms(rows))
+        at_activation, rows = rows, rows * slopes[layer].unsqueeze(1)
+        norms.append(_row_norms(at_activation if at == "activation" else rows))
         if gains:
             rows = rows * gains[layer]
         rows = rows @ module.linear_layers[layer].weight
@@ -61,7 +66,7 @@ def _row_norms(rows: torch.Tensor) -> torch.Tensor:
     return rows.square().sum(-1).add(_TINY).sqrt()
 
 
-def detachment(module: MLP, X: torch.Tensor) -> torch.Tensor:
+def detachment(module: MLP, X: torch.Tensor, at: str = "pre_activation") -> torch.Tensor:
     r"""L_iod: how far Jacobian rows are from unit norm at the worst layer.
 
     :math:`E_x [\frac 1 d \sum_i \max_l (1 - \|J_i^{(l:L)}(x_l)\|)^2]`.
@@ -72,10 +77,12 @@ def detachment(module: MLP, X: torch.Tensor) -> torch.Tensor:
         The network at theta0.
     X : Tensor of shape (B, n_features)
         Mini-batch.
+    at : {"pre_activation", "activation"}, default="pre_activation"
+        As in :func:`jacobian_norms`.
 
     Returns
     -------
     Tensor, scalar
         Eq. (ignore_loss) of the paper.
     """
-    return (1.0 - jacobian_norms(module, X)).square().amax(dim=-1).mean()
+    return (1.0 - jacobian_norms(module, X, at)).square().amax(dim=-1).mean()

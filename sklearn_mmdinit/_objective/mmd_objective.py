@@ -36,6 +36,8 @@ class MMDObjective:
         Buffers to reuse from one mini-batch to the next.
     uniformity_weight : float, default=1.0
         Of L_uni; the paper has 1.
+    jacobian_at : str, default="pre_activation"
+        As in :func:`sklearn_mmdinit._objective.detachment.jacobian_norms`.
     """
 
     perturbation: Perturbation
@@ -46,6 +48,7 @@ class MMDObjective:
     reference: str
     workspace: Workspace | None = None
     uniformity_weight: float = 1.0
+    jacobian_at: str = "pre_activation"
 
     term_names = ("loss", "uniformity", "degeneracy", "detachment")
 
@@ -62,7 +65,7 @@ class MMDObjective:
         terms = (
             uniformity(P, U, self.estimator, self.reference),
             degeneracy(P),
-            detachment(module, X),
+            detachment(module, X, self.jacobian_at),
         )
         loss = self.uniformity_weight * terms[0]
         loss = loss + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]

@@ -45,6 +45,16 @@ def _initializer(**changed):
     return MMDInitializer((6, 5), **parameters)
 
 
+def test_the_readings_of_the_loss_are_kept_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(detachment_nearby, "draw_detachment", _undrawn)
+    assert _run(tmp_path) == 0
+    assert _run(tmp_path, "--jacobian-at", "activation") == 0
+    other = tmp_path / "digits_detachment_nearby_at_activation.json"
+    found = [_results(tmp_path), json.loads(other.read_text())]
+    assert [r["settings"]["jacobian_at"] for r in found] == ["pre_activation", "activation"]
+    assert found[0]["records"][0]["at_theta0"] != found[1]["records"][0]["at_theta0"]
+
+
 # Steps and perturbations
 
 

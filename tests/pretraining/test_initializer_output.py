@@ -318,6 +318,7 @@ BAD_MMD_PARAMS = [
     *(("n_uniform_samples", v) for v in [1, 0, 2.5, "K"]),
     *(("degeneracy_weight", v) for v in [-0.1, NAN, INF, None]),
     *(("detachment_weight", v) for v in [-0.1, NAN, INF, None]),
+    *(("jacobian_at", v) for v in ["layer", None]),
     *(("mmd_estimator", v) for v in ["u", None]),
     *(("reference", v) for v in ["exact", None]),
     *(("sampler", v) for v in ["fast", None]),
