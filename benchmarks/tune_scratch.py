@@ -11,27 +11,24 @@ none of those that ``mnist_tasks.py`` reports. Run it (about 40 minutes on one c
 
     python benchmarks/tune_scratch.py --jobs 1
 
-It prints a table, best first, and writes it as JSON with every single score. What was done is
-kept: the same command goes on where it was stopped.
+It prints a table, best first, and writes it as JSON. What was done is kept: the same command goes
+on where it was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import joblib
 
-from data.datasets import DatasetUnavailableError
 from protocol.bench import Bench, load_scaled, tasks_of_runs
+from protocol.command import command_parser, results_head, run_command
 from protocol.evaluation import evaluate
 from protocol.methods import NetworkSettings
 from protocol.options import add_task_options
-from protocol.provenance import provenance
 from protocol.scratch import scratch_contender
 from protocol.store import ScoreLog, write_json
 from protocol.tuned_scratch import GRID, PAPER, fine_tuning_contender
@@ -46,19 +43,11 @@ RUNS = 2
 FIRST_RUN = 4
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_task_options(parser, n_labels=N_LABELS, tasks=TASKS, runs=RUNS, first_run=FIRST_RUN)
-    return parser
-
-
 def _prepare(options: argparse.Namespace) -> Bench:
     dataset, X, data = load_scaled(options)
     tasks = tasks_of_runs(
         data.y_train,
-        options.n_labels,
+        sorted(set(options.n_labels)),
         n_tasks=options.tasks,
         n_runs=options.runs,
         seed=options.seed,
@@ -75,7 +64,7 @@ def _measure(bench: Bench) -> list[dict[str, Any]]:
     return evaluate(
         [fine_tuning_contender(scratch, setting.name, setting) for setting in GRID],
         [task for run in bench.tasks.values() for task in run],
-        options.n_labels,
+        sorted(set(options.n_labels)),
         data=bench.data,
         log=ScoreLog(options.output / "scores.jsonl"),
         seed=options.seed,
@@ -85,46 +74,29 @@ def _measure(bench: Bench) -> list[dict[str, Any]]:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    options.n_labels = sorted(set(options.n_labels or N_LABELS))
-    options.tasks, options.runs = options.tasks or TASKS, options.runs or RUNS
-    started = time.perf_counter()
-    try:
-        bench = _prepare(options)
-    except (ValueError, DatasetUnavailableError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    try:
-        scores = _measure(bench)
-    except KeyboardInterrupt:
-        print(f"\n{parser.prog}: stopped; the same command goes on from here", file=sys.stderr)
-        return 130
+def _publish(bench: Bench, scores: list[dict[str, Any]]) -> None:
+    """Print the table; write it as JSON, with what is chosen."""
+    options = bench.options
     tried = tried_settings(scores, reference=PAPER.name)
     print(as_text(tuning_table(tried)), end="\n\n")
     (chosen,) = [setting for setting in GRID if setting.name == tried[0].setting]
-    results = {
-        "claim": (__doc__ or "").splitlines()[0],
-        "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
-        "settings": {
-            "n_labels": options.n_labels,
-            "tasks": options.tasks,
-            "runs": options.runs,
-            "first_run": options.first_run,
-            "seed": options.seed,
-            "hidden_layer_sizes": bench.network.hidden_layer_sizes,
-        },
-        "seconds_of_this_call": round(time.perf_counter() - started, 1),
-        **provenance(),
-        "chosen": asdict(chosen),
-        "tried": as_records(tried),
-    }
+    names = ("tasks", "runs", "first_run", "seed")
+    settings = {name: getattr(options, name) for name in names}
+    settings["n_labels"] = sorted(set(options.n_labels))
+    settings["hidden_layer_sizes"] = bench.network.hidden_layer_sizes
+    results = results_head(__doc__, bench.dataset, settings)
+    results |= {"chosen": asdict(chosen), "tried": as_records(tried)}
     path = options.output / f"{bench.dataset.name}_tuned_scratch.json"
     write_json(path, results)
     print(f"{path} written")
-    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 if the table was printed."""
+    parser = command_parser(__doc__)
+    add_task_options(parser, n_labels=N_LABELS, tasks=TASKS, runs=RUNS, first_run=FIRST_RUN)
+    parser.set_defaults(n_labels=N_LABELS, tasks=TASKS, runs=RUNS)
+    return run_command(parser, parser.parse_args(argv), _prepare, _measure, _publish)
 
 
 if __name__ == "__main__":
