@@ -42,10 +42,10 @@ from protocol.methods import select_names
 from protocol.options import add_task_options, positive, positive_number
 from protocol.provenance import provenance
 from protocol.store import digest_of, write_json
-from report.budget_figure import draw_budget
-from report.budget_tables import as_records, budget_points, choose, full_table, statement
-from report.table import as_text
-from report.task_tables import pack_scores
+from reporting.budget_figure import draw_budget
+from reporting.budget_tables import as_records, budget_points, choose, full_table, statement
+from reporting.table import as_text
+from reporting.task_tables import pack_scores
 from timing.step_times import seconds_a_step
 
 __all__ = ["main"]

@@ -44,15 +44,15 @@ from protocol.methods import select_names
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import write_json
-from report.coherence_figure import draw_coherence
-from report.coherence_tables import (
+from reporting.coherence_figure import draw_coherence
+from reporting.coherence_tables import (
     COHERENCE_TABLES,
     as_records,
     coherence_points,
     scratch_accuracy,
 )
-from report.table import as_text
-from report.task_tables import pack_scores
+from reporting.table import as_text
+from reporting.task_tables import pack_scores
 
 __all__ = ["main"]
 

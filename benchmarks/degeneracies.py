@@ -37,8 +37,8 @@ from protocol.command import command_parser
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theta0_measures import N_PERTURBATIONS, measure_densities, measure_ratios
-from report.degeneracy_figure import draw_densities
-from report.degeneracy_tables import degeneracies_text
+from reporting.degeneracy_figure import draw_densities
+from reporting.degeneracy_tables import degeneracies_text
 
 __all__ = ["main"]
 

@@ -34,8 +34,8 @@ from protocol.command import command_parser
 from protocol.detachment_curve import CHANGES, DetachmentCurve
 from protocol.options import positive, positive_number
 from protocol.study import Study, run_study
-from report.detachment_figure import draw_detachment
-from report.detachment_tables import detachment_text
+from reporting.detachment_figure import draw_detachment
+from reporting.detachment_tables import detachment_text
 
 __all__ = ["main"]
 

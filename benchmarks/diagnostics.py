@@ -43,8 +43,8 @@ from protocol.theta0_measures import (
     PERTURBATION_SCALE,
     measure_ratios,
 )
-from report.diagnostics_tables import diagnostics_table
-from report.table import as_text
+from reporting.diagnostics_tables import diagnostics_table
+from reporting.table import as_text
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
 
 __all__ = ["main"]

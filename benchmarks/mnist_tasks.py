@@ -67,10 +67,10 @@ from protocol.provenance import provenance
 from protocol.rivals import RIVALS, rival_contenders
 from protocol.store import ScoreLog, write_json
 from protocol.tasks import pretraining_seed
-from report.accuracy_figure import draw_accuracy
-from report.against_table import against, against_records, against_table
-from report.table import as_text
-from report.task_tables import build_table, pack_scores, summarize
+from reporting.accuracy_figure import draw_accuracy
+from reporting.against_table import against, against_records, against_table
+from reporting.table import as_text
+from reporting.task_tables import build_table, pack_scores, summarize
 
 __all__ = ["main"]
 

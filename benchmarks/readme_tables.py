@@ -15,7 +15,7 @@ of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``ste
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
 and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
 lines of ``REPORT.md``, made of all results there are. Run it after a new result (some seconds), and
-after ``reproduction.py``::
+after ``report.py``::
 
     python benchmarks/readme_tables.py
 
@@ -34,19 +34,19 @@ from pathlib import Path
 from typing import Any
 
 from protocol.store import write_atomically
-from report.against_table import against, against_table
-from report.budget_tables import budget_table, points_of_results
-from report.coherence_tables import COHERENCE_TABLES
-from report.coherence_tables import points_of_results as coherence_results
-from report.degeneracy_tables import DEGENERACY_TABLES
-from report.diagnostics_tables import diagnostics_table
-from report.library import Library
-from report.scale_tables import scale_and_weight_table
-from report.speed_tables import SPEED_TABLES, build_speed_table
-from report.summary import summary_lines
-from report.table import Table, as_markdown
-from report.task_tables import CELLS, build_table, summarize, unpack_scores
-from report.theorem_tables import theorems_table
+from reporting.against_table import against, against_table
+from reporting.budget_tables import budget_table, points_of_results
+from reporting.coherence_tables import COHERENCE_TABLES
+from reporting.coherence_tables import points_of_results as coherence_results
+from reporting.degeneracy_tables import DEGENERACY_TABLES
+from reporting.diagnostics_tables import diagnostics_table
+from reporting.library import Library
+from reporting.scale_tables import scale_and_weight_table
+from reporting.speed_tables import SPEED_TABLES, build_speed_table
+from reporting.summary import summary_lines
+from reporting.table import Table, as_markdown
+from reporting.task_tables import CELLS, build_table, summarize, unpack_scores
+from reporting.theorem_tables import theorems_table
 
 __all__ = ["DIGESTS", "DOCUMENTS", "TABLES", "main", "rewrite", "tables_in"]
 

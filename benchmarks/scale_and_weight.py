@@ -37,8 +37,8 @@ from protocol.options import positive, positive_number
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theta0_measures import N_PERTURBATIONS, measure_ratios
-from report.scale_figure import draw_uniformity
-from report.scale_tables import scale_text
+from reporting.scale_figure import draw_uniformity
+from reporting.scale_tables import scale_text
 
 __all__ = ["main"]
 

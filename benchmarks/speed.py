@@ -35,8 +35,8 @@ import torch
 
 from protocol.provenance import provenance
 from protocol.store import write_json
-from report.speed_tables import build_speed_table, machine_line
-from report.table import as_text
+from reporting.speed_tables import build_speed_table, machine_line
+from reporting.table import as_text
 from timing.agreement import (
     DisagreementError,
     check_gradient_law,

@@ -42,8 +42,8 @@ from protocol.provenance import versions
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theorem_points import class_points, jacobian_points, network_std, tail_points
-from report.theorem_figure import draw_theorems
-from report.theorem_tables import theorems_text
+from reporting.theorem_figure import draw_theorems
+from reporting.theorem_tables import theorems_text
 
 __all__ = ["main"]
 

@@ -32,8 +32,8 @@ from protocol.options import add_task_options
 from protocol.scratch import scratch_contender
 from protocol.store import ScoreLog, write_json
 from protocol.tuned_scratch import GRID, PAPER, fine_tuning_contender
-from report.table import as_text
-from report.tuning_table import as_records, tried_settings, tuning_table
+from reporting.table import as_text
+from reporting.tuning_table import as_records, tried_settings, tuning_table
 
 __all__ = ["main"]
 

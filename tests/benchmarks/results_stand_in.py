@@ -7,10 +7,10 @@ import numpy as np
 from protocol.methods import METHODS
 from protocol.rivals import RIVALS
 from protocol.store import write_json
-from report.library import Library
-from report.paper import ACCURACY, DEAD_NEURONS, DEGENERATE_SOFTMAX, N_LABELS, SCALE_AND_WEIGHT
-from report.paper import TASK_STD as TASK_SPREAD
-from report.task_tables import pack_scores
+from reporting.library import Library
+from reporting.paper import ACCURACY, DEAD_NEURONS, DEGENERATE_SOFTMAX, N_LABELS, SCALE_AND_WEIGHT
+from reporting.paper import TASK_STD as TASK_SPREAD
+from reporting.task_tables import pack_scores
 
 HEAD = {
     "dataset": {"name": "mnist", "source": "nowhere"},

@@ -27,7 +27,7 @@ ROOMS = {
     "rivals": set(),
     "protocol": {"data", "rivals"},
     "timing": {"protocol"},
-    "report": {"protocol"},
+    "reporting": {"protocol"},
 }
 
 # File -> why it may use private names of the package.

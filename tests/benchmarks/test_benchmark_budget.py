@@ -19,7 +19,7 @@ from protocol.budget_settings import (
 from protocol.methods import NetworkSettings
 from protocol.store import ScoreLog
 from protocol.yardstick import Yardstick
-from report.budget_tables import (
+from reporting.budget_tables import (
     budget_points,
     budget_table,
     choose,
@@ -27,7 +27,7 @@ from report.budget_tables import (
     points_of_results,
     statement,
 )
-from report.table import as_text
+from reporting.table import as_text
 from sklearn_mmdinit import MMDInitializer
 
 

@@ -21,14 +21,14 @@ from protocol.coherence_settings import (
 )
 from protocol.methods import NetworkSettings
 from protocol.tasks import random_tasks
-from report.coherence_figure import draw_coherence
-from report.coherence_tables import (
+from reporting.coherence_figure import draw_coherence
+from reporting.coherence_tables import (
     COHERENCE_TABLES,
     coherence_points,
     points_of_results,
     scratch_accuracy,
 )
-from report.table import as_text
+from reporting.table import as_text
 from sklearn_mmdinit import Coherence, MMDInitializer
 
 # Settings

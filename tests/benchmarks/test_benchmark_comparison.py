@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from report.estimate import SPREADS, Estimate, estimate_of, within_runs
-from report.grid import Ordering, Tally, agreement, holding, orderings, side_by_side
+from reporting.estimate import SPREADS, Estimate, estimate_of, within_runs
+from reporting.grid import Ordering, Tally, agreement, holding, orderings, side_by_side
 
 # Estimates
 

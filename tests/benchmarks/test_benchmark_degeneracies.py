@@ -15,8 +15,8 @@ from protocol import pretrained
 from protocol.appendix_bench import theta0_name
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0_measures import measure_densities
-from report.degeneracy_figure import draw_densities
-from report.degeneracy_tables import (
+from reporting.degeneracy_figure import draw_densities
+from reporting.degeneracy_tables import (
     DEGENERACY_TABLES,
     dead_neurons_table,
     degenerate_softmax_table,

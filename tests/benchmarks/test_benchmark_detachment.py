@@ -11,8 +11,8 @@ import pytest
 import detachment_nearby
 from data.datasets import load_digits_dataset, standardize
 from protocol.detachment_curve import CHANGES, DetachmentCurve, log_spaced_steps, perturbed
-from report.detachment_figure import draw_detachment
-from report.detachment_tables import detachment_table
+from reporting.detachment_figure import draw_detachment
+from reporting.detachment_tables import detachment_table
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.theory import perturbation_std
 

@@ -12,8 +12,8 @@ import readme_tables
 from data.datasets import load_digits_dataset, standardize
 from protocol.pretrained import learn, theta0_digest
 from protocol.tasks import diagnostics_seed
-from report.diagnostics_tables import diagnostics_table
-from report.table import as_text
+from reporting.diagnostics_tables import diagnostics_table
+from reporting.table import as_text
 from sklearn_mmdinit import MMDInitializer, save_theta0
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 

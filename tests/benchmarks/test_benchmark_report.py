@@ -9,9 +9,9 @@ from scipy import stats
 
 import readme_tables
 from protocol.store import write_json
-from report.against_table import against, against_table
-from report.table import as_text
-from report.task_tables import build_table, pack_scores, paired_gain, summarize, unpack_scores
+from reporting.against_table import against, against_table
+from reporting.table import as_text
+from reporting.task_tables import build_table, pack_scores, paired_gain, summarize, unpack_scores
 
 # Report
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 import readme_tables
-import reproduction
+import report
 from protocol.rivals import RIVALS
 from protocol.store import write_json
-from report.appendix_tables import APPENDIX_TABLES
-from report.expected import (
+from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.expected import (
     COHERENCE,
     DEGENERACIES,
     DETACHMENT,
@@ -21,14 +21,14 @@ from report.expected import (
     THEOREMS,
     progress,
 )
-from report.findings import FIGURES
-from report.library import Library
-from report.main_tables import MAIN_TABLES, claims_table, scores_of_paper
-from report.paper import ACCURACY
-from report.reproduction import reproduction_report
-from report.rivals_report import rivals_sentences, rivals_table, scores_by_row
-from report.summary import summary_lines
-from report.table import as_markdown
+from reporting.findings import FIGURES
+from reporting.library import Library
+from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
+from reporting.paper import ACCURACY
+from reporting.reproduction import reproduction_report
+from reporting.rivals_report import rivals_sentences, rivals_table, scores_by_row
+from reporting.summary import summary_lines
+from reporting.table import as_markdown
 from results_stand_in import (
     COHERENT,
     HEAD,
@@ -295,17 +295,17 @@ def test_notes_stand_in_the_document(empty):
 def test_the_command_writes_checks_and_keeps(part, capsys):
     arguments = ["--results", str(part.folder)]
     path = part.folder / "REPORT.md"
-    assert reproduction.main([*arguments, "--check"]) == 1
+    assert report.main([*arguments, "--check"]) == 1
     assert not path.exists()
-    assert reproduction.main(arguments) == 0
+    assert report.main(arguments) == 0
     text = path.read_text(encoding="utf-8")
     assert text == reproduction_report(part)
-    assert reproduction.main([*arguments, "--check"]) == 0
+    assert report.main([*arguments, "--check"]) == 0
     capsys.readouterr()
-    assert reproduction.main(arguments) == 0
+    assert report.main(arguments) == 0
     assert capsys.readouterr().out == ""
     path.write_text(text.replace("82.42", "92.42"), encoding="utf-8")
-    assert reproduction.main([*arguments, "--check"]) == 1
+    assert report.main([*arguments, "--check"]) == 1
     assert "differs from what its results say" in capsys.readouterr().err
 
 
@@ -314,7 +314,7 @@ def test_the_command_writes_checks_and_keeps(part, capsys):
 )
 def test_a_damaged_file_is_named(empty, capsys, content, message):
     (empty.folder / "theorems.json").write_text(content)
-    assert reproduction.main(["--results", str(empty.folder)]) == 2
+    assert report.main(["--results", str(empty.folder)]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -322,18 +322,18 @@ def test_the_readme_quotes_the_summary(part):
     text = "<!-- table: REPORT.md report_summary -->\nold\n<!-- end of table -->"
     with pytest.raises(ValueError, match=r"no results 'REPORT\.md'"):
         readme_tables.rewrite(text, part.folder)
-    reproduction.main(["--results", str(part.folder)])
+    report.main(["--results", str(part.folder)])
     made = readme_tables.rewrite(text, part.folder)
     assert "\n".join(f"- {line}" for line in summary_lines(part)) in made
     assert "\nold\n" not in made
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):
-    assert reproduction.main(["--check"]) == 0, capsys.readouterr().err
+    assert report.main(["--check"]) == 0, capsys.readouterr().err
 
 
 def test_committed_files_of_results_can_be_counted():
-    library = Library(reproduction.RESULTS)
+    library = Library(report.RESULTS)
     held = [e for e in EXPECTED if library.results(e.file) is not None]
     assert {COHERENCE, TABLES_XAVIER} <= set(held)
     assert all(0 < progress(e, library).done <= e.parts for e in held if e is not TABLES_HE)

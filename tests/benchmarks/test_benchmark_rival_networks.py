@@ -21,8 +21,8 @@ from protocol.scratch import SCRATCH, scratch_contender
 from protocol.store import ScoreLog
 from protocol.tasks import random_tasks
 from protocol.tuned_scratch import GRID, PAPER, TUNED, FineTuning, fine_tuning_contender
-from report.task_tables import build_table, summarize
-from report.tuning_table import as_records, tried_of_records, tried_settings, tuning_table
+from reporting.task_tables import build_table, summarize
+from reporting.tuning_table import as_records, tried_of_records, tried_settings, tuning_table
 
 RESULTS = Path(tune_scratch.__file__).parent / "results"
 SIZES = (16, 8)

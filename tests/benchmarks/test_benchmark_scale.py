@@ -9,8 +9,8 @@ import pytest
 import readme_tables
 import scale_and_weight
 from data.datasets import load_digits_dataset, standardize
-from report.scale_figure import draw_uniformity
-from report.scale_tables import records_by_cell, scale_and_weight_table
+from reporting.scale_figure import draw_uniformity
+from reporting.scale_tables import records_by_cell, scale_and_weight_table
 from sklearn_mmdinit import MMDInitializer
 
 TINY = [

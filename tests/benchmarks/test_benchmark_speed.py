@@ -9,7 +9,7 @@ import torch
 
 import readme_tables
 import speed
-from report.speed_tables import SPEED_TABLES, build_speed_table
+from reporting.speed_tables import SPEED_TABLES, build_speed_table
 from timing import agreement, fine_tuning, scaling
 from timing.agreement import (
     DisagreementError,

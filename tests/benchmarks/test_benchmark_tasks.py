@@ -33,7 +33,7 @@ from protocol.tasks import (
     random_tasks,
     ten_way_tasks,
 )
-from report.paper import ACCURACY, N_LABELS, TASK_STD
+from reporting.paper import ACCURACY, N_LABELS, TASK_STD
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
 
 # Tasks and rows

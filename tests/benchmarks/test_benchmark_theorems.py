@@ -18,8 +18,8 @@ from protocol.theorem_points import (
     network_std,
     tail_points,
 )
-from report.theorem_figure import draw_theorems
-from report.theorem_tables import theorems_table
+from reporting.theorem_figure import draw_theorems
+from reporting.theorem_tables import theorems_table
 from sklearn_mmdinit import Architecture
 from sklearn_mmdinit.theory import perturbation_std
 

@@ -9,7 +9,7 @@ from protocol import evaluation, pretrained
 from protocol.methods import PAPER_METHODS
 from protocol.rival_classifiers import CLASSIFIERS
 from protocol.store import ScoreLog
-from report.task_tables import unpack_scores
+from reporting.task_tables import unpack_scores
 
 TINY = [
     "--dataset=digits",

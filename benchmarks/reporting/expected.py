@@ -1,0 +1,248 @@
+"""What a whole reproduction consists of: each item, its file, and what to run where it is missing.
+
+This is the one place that names files of results to come. A file that appears in
+``benchmarks/results`` is read by the report from then on, whole or in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.methods import METHODS, PAPER_METHODS
+from protocol.rivals import RIVALS
+from reporting.estimate import PAPER_RUNS
+from reporting.library import Library
+
+__all__ = [
+    "DEGENERACIES",
+    "DETACHMENT",
+    "DETACHMENT_AT_ACTIVATION",
+    "EXPECTED",
+    "SCALE",
+    "TABLES_HE",
+    "TABLES_XAVIER",
+    "THEOREMS",
+    "Expected",
+    "Progress",
+    "progress",
+]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Something to be measured.
+
+    Parameters
+    ----------
+    item : str
+        What it is, to the reader.
+    file : str
+        Where its figures are, or will be.
+    command : str
+        What measures it, or goes on with it.
+    time : str
+        How long that takes from the beginning, to follow "about".
+    parts : int
+        Of how many parts it consists.
+    count : callable
+        From the file's content to how many of them are in it.
+    """
+
+    item: str
+    file: str
+    command: str
+    time: str
+    parts: int
+    count: Callable[[dict[str, Any]], int]
+
+    @property
+    def not_run(self) -> str:
+        return f"not run yet: `{self.command}`, about {self.time}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of an item there is."""
+
+    expected: Expected
+    done: int
+
+    @property
+    def whole(self) -> bool:
+        return self.done >= self.expected.parts
+
+    def __str__(self) -> str:
+        if self.whole:
+            return "measured"
+        if not self.done:
+            return self.expected.not_run
+        return f"{self.done} of {self.expected.parts} parts; the rest {self.expected.not_run}"
+
+
+def progress(expected: Expected, library: Library) -> Progress:
+    """How much of an item the library has."""
+    results = library.results(expected.file)
+    return Progress(expected, 0 if results is None else expected.count(results))
+
+
+def _runs_of(names: tuple[str, ...], runs: int) -> Callable[[dict[str, Any]], int]:
+    """Counts the runs of each of the names, the first so many."""
+
+    def count(results: dict[str, Any]) -> int:
+        found = {(entry["method"], entry["run"]) for entry in results["scores"]}
+        return sum((name, run) in found for name in names for run in range(runs))
+
+    return count
+
+
+def _records(results: dict[str, Any]) -> int:
+    return len(results["records"])
+
+
+def _settings(results: dict[str, Any]) -> int:
+    """Settings of (lambda, xi); the fresh weights are none."""
+    return sum(record["degeneracy_weight"] is not None for record in results["records"])
+
+
+def _theorems(results: dict[str, Any]) -> int:
+    return len({record["theorem"] for record in results["records"]})
+
+
+def _any(results: dict[str, Any]) -> int:
+    return 1
+
+
+TASKS = "python benchmarks/mnist_tasks.py --preset paper"
+COHERENT = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
+
+
+def _tables(init: str, words: str) -> Expected:
+    names = tuple(name for name in PAPER_METHODS if METHODS[name].init == init)
+    return Expected(
+        f"Tables 1 and 2, {words}: five networks, four runs",
+        "mnist-full.json",
+        TASKS,
+        "five hours on 2 cores, Xavier and He together",
+        len(names) * PAPER_RUNS,
+        _runs_of(names, PAPER_RUNS),
+    )
+
+
+TABLES_XAVIER = _tables("xavier", "Xavier")
+TABLES_HE = _tables("he", "He")
+DEGENERACIES = Expected(
+    "Degenerate softmax, dead neurons and densities of predictions (appendix)",
+    "degeneracies.json",
+    "python benchmarks/degeneracies.py",
+    "two hours on 2 cores",
+    4,
+    _settings,
+)
+DETACHMENT = Expected(
+    "Detachment near theta0 (appendix)",
+    "detachment-nearby.json",
+    "python benchmarks/detachment_nearby.py",
+    "ten minutes on 2 cores",
+    1,
+    _any,
+)
+DETACHMENT_AT_ACTIVATION = Expected(
+    "The same with Jacobians with respect to activations",
+    "detachment-nearby-at-activation.json",
+    f"{DETACHMENT.command} --jacobian-at activation",
+    DETACHMENT.time,
+    1,
+    _any,
+)
+SCALE = Expected(
+    "Scale of the perturbations and weight of degeneracy (appendix), four runs",
+    "scale-and-weight.json",
+    "python benchmarks/scale_and_weight.py --runs 4",
+    "16 hours on 2 cores",
+    12 * PAPER_RUNS,
+    _records,
+)
+THEOREMS = Expected(
+    "The three theorems in numbers",
+    "theorems.json",
+    "python benchmarks/theorems.py",
+    "a minute on one core",
+    3,
+    _theorems,
+)
+RIVAL_RUNS = Expected(
+    "Rivals, four runs",
+    "mnist-rivals.json",
+    f"{TASKS} --methods xavier/fcn/scratch --rivals '*'",
+    "two hours on 2 cores",
+    len(RIVALS) * PAPER_RUNS,
+    _runs_of(RIVALS, PAPER_RUNS),
+)
+COHERENCE = Expected(
+    "Coherence on MNIST, four runs",
+    "mnist-coherence.json",
+    f"{TASKS} --rivals --methods {' '.join(COHERENT)}",
+    "40 minutes on 2 cores",
+    len(COHERENT) * PAPER_RUNS,
+    _runs_of(COHERENT, PAPER_RUNS),
+)
+FASHION = Expected(
+    "Coherence on Fashion-MNIST, four runs",
+    "fashion-coherence.json",
+    f"{COHERENCE.command} --dataset fashion-mnist",
+    "40 minutes on 2 cores",
+    len(COHERENT) * PAPER_RUNS,
+    _runs_of(COHERENT, PAPER_RUNS),
+)
+TEN_WAY = Expected(
+    "Coherence on the ten digits themselves",
+    "mnist-ten-way.json",
+    f"{COHERENCE.command} --classes 10 --n-labels 10 --runs 1",
+    "ten minutes on 2 cores",
+    len(COHERENT),
+    _runs_of(COHERENT, 1),
+)
+TIME = Expected(
+    "Accuracy against pre-training time, by objective",
+    "coherence.json",
+    "python benchmarks/coherence.py --passes 1 4 13 --paper-passes 1 2",
+    "an hour on 2 cores",
+    1,
+    _any,
+)
+BUDGET = Expected(
+    "Accuracy against pre-training time, the paper's objective under several settings",
+    "mnist-budget.json",
+    "python benchmarks/budget.py",
+    "two hours on 2 cores",
+    1,
+    _any,
+)
+TUNING = Expected(
+    "A fine-tuning of scratch chosen for few labels",
+    "tuned-scratch.json",
+    "python benchmarks/tune_scratch.py --jobs 1",
+    "40 minutes on one core",
+    1,
+    _any,
+)
+
+EXPECTED = (
+    TABLES_XAVIER,
+    TABLES_HE,
+    DEGENERACIES,
+    SCALE,
+    DETACHMENT,
+    DETACHMENT_AT_ACTIVATION,
+    THEOREMS,
+    RIVAL_RUNS,
+    TUNING,
+    COHERENCE,
+    FASHION,
+    TEN_WAY,
+    TIME,
+    BUDGET,
+)
+"""Every item, in the order of the report."""

@@ -1,0 +1,174 @@
+"""The report of the reproduction as one Markdown document, made of the committed results alone.
+
+A section is a list of blocks, which are paragraphs, tables or lists; what was not measured yet is
+said in the words of ``reporting.expected``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from reporting.against_table import against, against_table
+from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.budget_tables import budget_table
+from reporting.budget_tables import points_of_results as budget_points
+from reporting.coherence_report import standing_sentences, time_sentences
+from reporting.coherence_tables import points_of_results, time_table
+from reporting.expected import (
+    BUDGET,
+    COHERENCE,
+    EXPECTED,
+    FASHION,
+    RIVAL_RUNS,
+    TABLES_HE,
+    TABLES_XAVIER,
+    TEN_WAY,
+    TIME,
+    TUNING,
+    Expected,
+    progress,
+)
+from reporting.findings import FIGURES
+from reporting.library import Library
+from reporting.made_with import made_with_table
+from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
+from reporting.rivals_report import rivals_sentences, rivals_table, scores_by_row
+from reporting.summary import summary_lines
+from reporting.table import Table, as_markdown
+from reporting.task_tables import build_table, summarize, unpack_scores
+from reporting.tuning_table import tried_of_records, tuning_table
+
+__all__ = ["reproduction_report"]
+
+Blocks = list[str]
+
+HALVES = {"Xavier": ("xavier", TABLES_XAVIER), "He": ("he", TABLES_HE)}
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _table(table: Table) -> Blocks:
+    """A table, or nothing where it has no row."""
+    return [as_markdown(table)] if table.rows else []
+
+
+def _said(expected: Expected) -> str:
+    """A paragraph for an item that is not there."""
+    text = expected.not_run
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _state(library: Library) -> Blocks:
+    rows = [[e.item, e.file, str(progress(e, library))] for e in EXPECTED]
+    return _table(Table("What there is, and what is missing", ["item", "file", "state"], rows))
+
+
+def _main_tables(library: Library) -> Blocks:
+    scores = scores_of_paper(library.results(TABLES_XAVIER.file))
+    blocks = []
+    for table in MAIN_TABLES:
+        blocks.append(f"## {table.name}")
+        for words, (init, expected) in HALVES.items():
+            blocks.append(f"### {words}")
+            blocks.append(_list(tally.sentence for tally in table.tallies(scores, init)))
+            blocks += _table(table.table(scores, init, missing=expected.not_run))
+            if table.kind == "accuracy":
+                blocks += _table(claims_table(scores, init))
+    return [*blocks, library.picture("mnist-full.png", "Accuracy by the number of labels")]
+
+
+def _appendix(library: Library) -> Blocks:
+    blocks = ["## Tables of the appendix"]
+    for table in APPENDIX_TABLES:
+        blocks.append(f"### {table.name}")
+        blocks.append(_list(tally.sentence for tally in table.tallies(library)))
+        blocks += [*_table(table.table(library)), table.learned(library)]
+        blocks.append(library.note(table.name.lower().replace(" ", "-")))
+    blocks.append("## Figures of the appendix, and the theorems")
+    for figure in FIGURES:
+        findings = figure.findings(library)
+        blocks.append(f"### {figure.title}")
+        blocks.append(_list(map(str, findings)) if findings else _said(figure.expected))
+        blocks.append(library.picture(figure.picture, figure.title))
+    return blocks
+
+
+def _rivals(library: Library) -> Blocks:
+    cells = scores_by_row(library)
+    blocks = ["## Rivals"]
+    if cells:
+        blocks += [_list(rivals_sentences(cells)), *_table(rivals_table(cells))]
+    else:
+        blocks.append(_said(RIVAL_RUNS))
+    tuned = library.results(TUNING.file)
+    if tuned is None:
+        blocks.append(_said(TUNING))
+    else:
+        blocks += _table(tuning_table(tried_of_records(tuned["tried"]), first=5))
+    return [*blocks, library.picture("mnist-rivals.png", "Accuracy of the rivals")]
+
+
+def _coherence(library: Library) -> Blocks:
+    blocks = ["## Coherence, which is not the paper's"]
+    kinds = {"MNIST": COHERENCE, "Fashion-MNIST": FASHION, "The ten digits themselves": TEN_WAY}
+    for words, expected in kinds.items():
+        blocks.append(f"### {words}")
+        results = library.results(expected.file)
+        if results is None:
+            blocks.append(_said(expected))
+            continue
+        scores = unpack_scores(results["scores"])
+        blocks.append(_list(standing_sentences(against(scores))))
+        blocks += _table(against_table(against(scores)))
+        accuracy = build_table("accuracy", summarize(scores), paper=False)
+        blocks += _table(replace(accuracy, title=accuracy.title.removeprefix("Table 1. ")))
+        picture = expected.file.replace(".json", ".png")
+        blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
+    return blocks
+
+
+def _time(library: Library) -> Blocks:
+    blocks = ["## Accuracy against time"]
+    results = library.results(TIME.file)
+    if results is None:
+        blocks.append(_said(TIME))
+    else:
+        points = points_of_results(results)
+        blocks += [_list(time_sentences(points)), *_table(time_table(points))]
+        blocks.append(library.picture("coherence.png", "Accuracy against pre-training time"))
+    results = library.results(BUDGET.file)
+    if results is None:
+        return [*blocks, _said(BUDGET)]
+    blocks += [_list(results["statement"]), *_table(budget_table(budget_points(results)))]
+    return [*blocks, library.picture("mnist-budget.png", "Accuracy and loss against time")]
+
+
+def _made_with(library: Library) -> Blocks:
+    files = [*(e.file for e in EXPECTED), "mnist-diagnostics.json"]
+    return ["## How it was measured", *_table(made_with_table(library, files))]
+
+
+def _joined(blocks: Sequence[str]) -> str:
+    return "\n\n".join(block for block in blocks if block)
+
+
+def reproduction_report(library: Library) -> str:
+    """The whole document.
+
+    Parameters
+    ----------
+    library : Library
+        The folder of results, where the document will stand too: its links are from there.
+    """
+    opening = [
+        "# Report of the reproduction",
+        library.note("opening"),
+        "## In short",
+        _list(summary_lines(library)),
+        *_state(library),
+    ]
+    sections = (_main_tables, _appendix, _rivals, _coherence, _time, _made_with)
+    return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"
