@@ -205,6 +205,7 @@ def complete():
         "degeneracies.json": degeneracies(),
         "scale-and-weight.json": scales(),
         "detachment-nearby.json": detachment(),
+        "detachment-nearby-at-activation.json": detachment(),
         "theorems.json": theorems(),
         "mnist-rivals.json": task_results(flat(COHERENT | RIVAL_ACCURACY)),
         **others(),
