@@ -9,6 +9,7 @@ from protocol import evaluation, pretrained
 from protocol.methods import PAPER_METHODS
 from protocol.rivals import RIVALS
 from protocol.store import ScoreLog
+from protocol.task_plan import plan_of
 from report.task_tables import unpack_scores
 
 TINY = [
@@ -139,7 +140,7 @@ def test_the_task_with_all_classes(tmp_path, capsys):
 
 def test_the_presets():
     def plan(*argv):
-        return mnist_tasks._plan(mnist_tasks._parser().parse_args(argv))
+        return plan_of(mnist_tasks._parser().parse_args(argv))
 
     assert plan("--preset", "paper").methods == PAPER_METHODS
     assert plan("--preset", "paper").coherent_passes is None
