@@ -42,6 +42,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from data.datasets import DatasetUnavailableError
+from engines.choice import add_engine_options, engine_of
+from engines.engine import EngineLostError, EngineUnavailableError
 from protocol.methods import NAMES
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
@@ -54,6 +56,9 @@ from report.table import as_text
 from report.task_tables import build_table, pack_scores, summarize
 
 __all__ = ["main"]
+
+# What sysexits.h has for a failure that need not happen again.
+CLUSTER_LOST = 75
 
 TABLES = ("accuracy", "task_std", "gain")
 
@@ -84,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         f"none to validate with, {TEN_WAY_DRAWS} draws a run; default: 2",
     )
     add_task_options(parser, first_run=0)
+    add_engine_options(parser)
     return parser
 
 
@@ -103,15 +109,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     try:
         plan = plan_of(options)
+        engine = engine_of(options.backend, options.address, options.jobs)
         bench = prepare(options, plan)
     except (ValueError, DatasetUnavailableError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    goes_on = "the same command goes on from here"
     try:
-        scores, learned = measure(plan, bench)
+        with engine:
+            where = engine.describe()
+            scores, learned = measure(plan, bench, engine)
     except KeyboardInterrupt:
-        print(f"\n{parser.prog}: stopped; the same command goes on from here", file=sys.stderr)
+        print(f"\n{parser.prog}: stopped; {goes_on}", file=sys.stderr)
         return 130
+    except EngineUnavailableError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except EngineLostError as error:
+        print(f"\n{parser.prog}: {error}; {goes_on}", file=sys.stderr)
+        return CLUSTER_LOST
     summaries = summarize(scores)
     # The paper's figures are those of MNIST's binary tasks and of nothing else.
     paper = bench.dataset.name == "mnist" and plan.classes == 2
@@ -128,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
         "settings": settings,
+        "backend": where,
         "seconds_of_this_call": seconds,
         **provenance(),
         "summary": [asdict(summary) for summary in summaries],

@@ -1,29 +1,26 @@
-"""``cross_val_score`` of every contender on every task, in parallel, kept as it comes."""
+"""``cross_val_score`` of every contender on every task, on any engine, kept as it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
 from data.datasets import Dataset, standardize
+from engines.engine import Call, Engine
 from protocol.methods import Contender
 from protocol.pretrained import data_digest
-from protocol.provenance import versions
+from protocol.provenance import deciding_versions, require_versions
 from protocol.store import ScoreLog, digest_of
 from protocol.tasks import Draw, Task, draw_rows, fit_seed
 
 __all__ = ["LabelledData", "evaluate", "scaled"]
-
-# Versions that cannot change a score.
-IDLE_VERSIONS = {"python"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def _cells(
     seed: int,
 ) -> Iterator[Cell]:
     """Every cell, those of one contender on one task together: they are one call."""
-    used = {name: v for name, v in versions().items() if name not in IDLE_VERSIONS}
+    used = deciding_versions()
     for task in tasks:
         random_state = fit_seed(task, seed=seed)
         draws = {n: draw_rows(data.y_train, task, n, seed=seed) for n in n_labels}
@@ -100,13 +97,18 @@ def _cells(
 
 def _score(
     number: int,
-    estimator: BaseEstimator,
-    X: np.ndarray,
+    used: dict[str, str],
+    random_state: int,
     y: np.ndarray,
     splits: list[tuple[np.ndarray, np.ndarray]],
+    make: Callable[[int], BaseEstimator],
+    X: np.ndarray,
 ) -> tuple[int, list[float]]:
     """Test accuracies of one estimator on one task, one for each split; runs in a worker."""
-    scores = cross_val_score(estimator, X, y, cv=splits, scoring="accuracy", error_score="raise")
+    require_versions(used)
+    scores = cross_val_score(
+        make(random_state), X, y, cv=splits, scoring="accuracy", error_score="raise"
+    )
     return number, scores.tolist()
 
 
@@ -118,15 +120,15 @@ def evaluate(
     data: LabelledData,
     log: ScoreLog,
     seed: int,
-    n_jobs: int = 1,
+    engine: Engine,
     title: str = "evaluation",
     quiet: bool = False,
 ) -> list[dict[str, Any]]:
     """Test accuracy of every contender on every task at every N.
 
     A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
-    rows) pair for each N. The calls are spread over the jobs, each worker with one thread, so
-    that small networks do not fight over the cores. A score goes into the log as soon as its
+    rows) pair for each N. The calls are spread over the engine's workers, each with one thread,
+    so that small networks do not fight over the cores. A score goes into the log as soon as its
     call returns; what is in the log already is not computed again.
 
     Parameters
@@ -141,8 +143,8 @@ def evaluate(
         Where scores are looked up and kept.
     seed : int
         What the draws and the fits follow from.
-    n_jobs : int, default=1
-        Number of processes, as joblib counts them.
+    engine : Engine
+        Where the calls are made; entered already.
     title : str
         Beginning of the progress bar.
     quiet : bool, default=False
@@ -160,29 +162,29 @@ def evaluate(
     y = data.y
     labels = {task: task.apply(y) for task in tasks}
     test = np.arange(len(data.y_train), len(y))
-    # One thread a worker: also what makes a score the same for every number of jobs above one.
-    with (
-        joblib.parallel_config(backend="loky", inner_max_num_threads=1),
-        tqdm(
-            desc=title,
-            total=len(cells),
-            initial=len(cells) - len(missing),
-            unit="fit",
-            disable=quiet,
-        ) as bar,
-    ):
-        calls = (
-            joblib.delayed(_score)(
+    used = deciding_versions()
+    # The rows and theta0, which is in what `make` makes, are megabytes, and the same for many.
+    calls = (
+        Call(
+            (
                 number,
-                group[0].contender.make(group[0].random_state),
-                group[0].contender.X,
+                used,
+                group[0].random_state,
                 labels[group[0].task],
                 [(cell.draw.rows, test) for cell in group],
-            )
-            for number, group in enumerate(groups)
+            ),
+            shared=(group[0].contender.make, group[0].contender.X),
         )
-        # Unordered: a score must reach the log when it is ready, not when its turn comes.
-        for number, scores in joblib.Parallel(n_jobs, return_as="generator_unordered")(calls):
+        for number, group in enumerate(groups)
+    )
+    with tqdm(
+        desc=title,
+        total=len(cells),
+        initial=len(cells) - len(missing),
+        unit="fit",
+        disable=quiet,
+    ) as bar:
+        for number, scores in engine.results(_score, calls):
             for cell, accuracy in zip(groups[number], scores, strict=True):
                 done[cell.key] = cell.record(accuracy)
                 log.append(done[cell.key])

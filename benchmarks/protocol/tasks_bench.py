@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 import joblib
-from sklearn.base import BaseEstimator
 
+from engines.engine import Engine
 from protocol.bench import Bench, load_scaled, tasks_of_runs
 from protocol.evaluation import evaluate
 from protocol.methods import (
@@ -21,7 +21,8 @@ from protocol.methods import (
     initializer_of,
     network_contender,
 )
-from protocol.pretrained import Pretrained, data_digest, learn
+from protocol.pretrained import Pretrained
+from protocol.pretraining import Pretraining, learn_all
 from protocol.rivals import RIVALS, rival_contenders
 from protocol.store import ScoreLog
 from protocol.task_plan import Plan
@@ -53,91 +54,94 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
     return Bench(dataset, X, data, network, tasks, options)
 
 
-class _Theta0s:
-    """What the networks of a run start from, each learned once, whoever asks for it."""
-
-    def __init__(self, plan: Plan, bench: Bench, run: int) -> None:
-        self.plan, self.bench, self.run = plan, bench, run
-        self.X_digest = data_digest(bench.X_unlabelled)
-        self.learned: dict[str, Pretrained] = {}
-
-    def of(self, name: str) -> Pretrained | None:
-        """The theta0 of a method; None where it starts from scratch."""
-        if name not in self.learned:
-            initializer = initializer_of(
-                METHODS[name],
-                self.bench.network,
-                random_state=pretraining_seed(self.run, seed=self.bench.options.seed),
-                verbose=0 if self.bench.options.quiet else 1,
-            )
-            if initializer is None:
-                return None
-            self.learned[name] = self._learn(name, initializer)
-        return self.learned[name]
-
-    def _learn(self, name: str, initializer: BaseEstimator) -> Pretrained:
-        bench, passes = self.bench, initializer.get_params()["max_iter"]
-        bench.say(f"run {self.run}: learning theta0 of {name}, passes: {passes}")
-        folder, X = bench.options.output / "theta0", bench.X_unlabelled
-        theta0 = learn(initializer, X, name=name, folder=folder, X_digest=self.X_digest)
-        bench.say(f"run {self.run}: {'reused' if theta0.reused else 'kept'} {theta0.path.name}")
-        return theta0
-
-    def records(self) -> list[dict[str, Any]]:
-        return [
-            {"method": name, "run": self.run} | theta0.record()
-            for name, theta0 in self.learned.items()
-        ]
+def _theta0_of(name: str) -> str:
+    """The network whose theta0 a method of the plan starts from, if it has one."""
+    return FEATURES_THETA0 if name == FEATURES else name
 
 
-def _contenders(plan: Plan, bench: Bench, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
-    """The methods of a run, pre-trained where they are, and a record of each theta0."""
-    theta0s, contenders = _Theta0s(plan, bench, run), []
-    for name in plan.methods:
-        theta0 = theta0s.of(FEATURES_THETA0 if name == FEATURES else name)
-        initializer = None if theta0 is None else theta0.initializer
-        digest = None if theta0 is None else theta0.digest
-        if name == FEATURES:
-            assert digest is not None  # theta0 with coherence is learned
-            contender = features_contender(X=bench.X, initializer=initializer, theta0_digest=digest)
-        else:
-            contender = network_contender(
+def _theta0s(plan: Plan, bench: Bench, engine: Engine) -> dict[tuple[str, int], Pretrained]:
+    """What networks start from, by method and run; nothing for those from scratch."""
+    options = bench.options
+    names = dict.fromkeys(map(_theta0_of, plan.methods))
+    pretrainings = [
+        Pretraining(name, run, initializer)
+        for run in bench.tasks
+        for name in names
+        if (
+            initializer := initializer_of(
                 METHODS[name],
                 bench.network,
-                X=bench.X,
-                initializer=initializer,
-                theta0_digest=digest,
+                random_state=pretraining_seed(run, seed=options.seed),
             )
-        contenders.append(contender)
-    return contenders, theta0s.records()
+        )
+        is not None
+    ]
+    return learn_all(
+        pretrainings,
+        bench.X,
+        len(bench.data.y_train),
+        folder=options.output / "theta0",
+        engine=engine,
+        say=bench.say,
+        quiet=options.quiet,
+    )
 
 
-def measure(plan: Plan, bench: Bench) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Scores and theta0 of every run, one run after the other."""
+def _contender(name: str, bench: Bench, theta0: Pretrained | None) -> Contender:
+    """A method of the plan, from its theta0; None where it starts from scratch."""
+    if name == FEATURES:
+        assert theta0 is not None  # theta0 with coherence is learned
+        return features_contender(
+            X=bench.X, initializer=theta0.initializer, theta0_digest=theta0.digest
+        )
+    return network_contender(
+        METHODS[name],
+        bench.network,
+        X=bench.X,
+        initializer=None if theta0 is None else theta0.initializer,
+        theta0_digest=None if theta0 is None else theta0.digest,
+    )
+
+
+def measure(
+    plan: Plan, bench: Bench, engine: Engine
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Scores of every run, and records of every theta0: first all are learned, then evaluated.
+
+    Parameters
+    ----------
+    plan, bench : Plan, Bench
+        What to measure, and on what.
+    engine : Engine
+        Where cells are computed; entered already.
+    """
     options = bench.options
-    scores: list[dict[str, Any]] = []
-    learned: list[dict[str, Any]] = []
-    log = ScoreLog(options.output / "scores.jsonl")
-    jobs = joblib.effective_n_jobs(options.jobs)
+    theta0s = _theta0s(plan, bench, engine)
     rivals: list[Contender] = []
     if options.rivals:
         bench.say("features and neighbours for the rivals")
+        jobs = joblib.effective_n_jobs(options.jobs)
         n_train = len(bench.data.y_train)
         rivals = rival_contenders(bench.X, n_train, seed=options.seed, n_jobs=jobs)
+    scores: list[dict[str, Any]] = []
     for run in bench.tasks:
-        contenders, records = _contenders(plan, bench, run)
-        learned += records
+        contenders = [
+            _contender(name, bench, theta0s.get((_theta0_of(name), run))) for name in plan.methods
+        ]
         scores += evaluate(
             contenders + rivals,
             bench.tasks[run],
             plan.n_labels,
             data=bench.data,
-            log=log,
+            log=ScoreLog(options.output / "scores.jsonl"),
             seed=options.seed,
-            n_jobs=jobs,
+            engine=engine,
             title=f"run {run}: evaluating",
             quiet=options.quiet,
         )
     order = {name: place for place, name in enumerate((*NAMES, *RIVALS))}
     scores.sort(key=lambda s: (order[s["method"]], s["n_labels"], s["run"], s["task"]))
-    return scores, learned
+    records = [
+        {"method": name, "run": run} | theta0.record() for (name, run), theta0 in theta0s.items()
+    ]
+    return scores, records

@@ -24,8 +24,9 @@ PACKAGE = "sklearn_mmdinit"
 # imports a command.
 ROOMS = {
     "data": set(),
-    "protocol": {"data"},
-    "timing": {"protocol"},
+    "engines": set(),
+    "protocol": {"data", "engines"},
+    "timing": {"engines", "protocol"},
     "report": {"protocol"},
 }
 
