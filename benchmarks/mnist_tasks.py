@@ -49,6 +49,7 @@ from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import write_json
 from protocol.task_plan import PRESETS, TEN_WAY_DRAWS, Plan, plan_of
+from protocol.tasks import DRAWS
 from protocol.tasks_bench import measure, prepare
 from report.accuracy_figure import draw_accuracy
 from report.against_table import against, against_records, against_table
@@ -88,6 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         help="2: random binary tasks; 10: the classes themselves, N labelled images of each and "
         f"none to validate with, {TEN_WAY_DRAWS} draws a run; default: 2",
     )
+    add(
+        "--draw",
+        choices=DRAWS,
+        default="uniform",
+        help="labelled images of a binary task. uniform: 10 N to train on and 2 N to validate "
+        "with, any of them; balanced: N of each class to train on, and 2 N, as evenly as can be, "
+        "to validate with; default: uniform",
+    )
     add_task_options(parser, first_run=0)
     add_engine_options(parser)
     return parser
@@ -96,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
 def _stem(dataset: str, plan: Plan) -> str:
     """Name of the results: what settings were chosen by must not overwrite what is reported."""
     name = f"{dataset}_tasks" if plan.classes == 2 else f"{dataset}_ten_way"
+    if plan.draw != "uniform":
+        name = f"{name}_{plan.draw}"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"
 
 

@@ -72,12 +72,13 @@ def _cells(
     n_labels: Sequence[int],
     data: LabelledData,
     seed: int,
+    law: str,
 ) -> Iterator[Cell]:
     """Every cell, those of one contender on one task together: they are one call."""
     used = deciding_versions()
     for task in tasks:
         random_state = fit_seed(task, seed=seed)
-        draws = {n: draw_rows(data.y_train, task, n, seed=seed) for n in n_labels}
+        draws = {n: draw_rows(data.y_train, task, n, seed=seed, law=law) for n in n_labels}
         rows = {n: data_digest(draw.rows) for n, draw in draws.items()}
         for contender in contenders:
             for n in n_labels:
@@ -121,6 +122,7 @@ def evaluate(
     log: ScoreLog,
     seed: int,
     engine: Engine,
+    law: str = "uniform",
     title: str = "evaluation",
     quiet: bool = False,
 ) -> list[dict[str, Any]]:
@@ -145,6 +147,8 @@ def evaluate(
         What the draws and the fits follow from.
     engine : Engine
         Where the calls are made; entered already.
+    law : str, default="uniform"
+        How the rows of a binary task are drawn.
     title : str
         Beginning of the progress bar.
     quiet : bool, default=False
@@ -155,7 +159,7 @@ def evaluate(
     list of dict
         One record a cell: key, method, run, task, values, n_labels, accuracy (0 to 1).
     """
-    cells = list(_cells(contenders, tasks, n_labels, data, seed))
+    cells = list(_cells(contenders, tasks, n_labels, data, seed, law))
     done = log.read()
     missing = [cell for cell in cells if cell.key not in done]
     groups = [list(group) for _, group in groupby(missing, lambda c: (c.task, c.contender.name))]

@@ -15,7 +15,8 @@ class Plan:
     """What is to be measured.
 
     ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
-    those with coherence, None where it decides itself.
+    those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
+    binary task are drawn.
     """
 
     methods: tuple[str, ...]
@@ -27,6 +28,7 @@ class Plan:
     coherent_passes: int | None = None
     first_run: int = 0
     classes: int = 2
+    draw: str = "uniform"
 
 
 QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
@@ -45,10 +47,21 @@ PASSES_FOR_ONE = {"mnist": 1, "fashion-mnist": 1, "digits": 20}
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The preset with what the command line changes; ValueError for an unknown method."""
+    """The preset with what the command line changes.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, or a way to draw the rows of binary tasks where there are none.
+    """
+    if options.classes != 2 and options.draw != "uniform":
+        raise ValueError(
+            f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
+            "are N labelled rows of each class in any case"
+        )
     plan = PRESETS[options.preset]
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
-    plan = replace(plan, first_run=options.first_run, classes=options.classes)
+    plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, epochs=plan.epochs * longer)
     if quick is not None:
         plan = replace(plan, coherent_passes=quick * longer)

@@ -50,6 +50,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         seed=options.seed,
         first_run=plan.first_run,
         classes=plan.classes,
+        law=plan.draw,
     )
     return Bench(dataset, X, data, network, tasks, options)
 
@@ -136,6 +137,7 @@ def measure(
             log=ScoreLog(options.output / "scores.jsonl"),
             seed=options.seed,
             engine=engine,
+            law=plan.draw,
             title=f"run {run}: evaluating",
             quiet=options.quiet,
         )
