@@ -10,7 +10,7 @@ from typing import Any
 
 import joblib
 import torch
-from distributed import Client, KilledWorker, LocalCluster
+from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError, get_address_host
 from joblib._dask import DaskDistributedBackend  # what backend="dask" stands for
 
@@ -34,7 +34,13 @@ class _Backend(DaskDistributedBackend):  # type: ignore[misc]
 
         def answer(done: Any) -> None:
             if error := done.exception():
-                callback(error)
+                lost = EngineLostError(
+                    f"the dask cluster cannot make a call: {error.__cause__ or error} (the "
+                    "scheduler and the workers need the package and, on PYTHONPATH, the folder "
+                    "benchmarks)"
+                )
+                lost.__cause__ = error
+                callback(lost)
 
         # joblib's own calls back with results alone. After an error around a call (workers that
         # die of it one after the other, a module they do not find) it would wait for ever.
@@ -67,8 +73,9 @@ class Dask(Engine):
         with ExitStack() as stack:
             target: Any = self.address
             if target is None:
+                # Any free port: without an address it takes 8787, which may be another cluster's.
                 target = stack.enter_context(
-                    LocalCluster(self.n_jobs, threads_per_worker=1, dashboard_address=None)
+                    LocalCluster(self.n_jobs, threads_per_worker=1, dashboard_address="127.0.0.1:0")
                 )
             try:
                 self.client = stack.enter_context(
@@ -85,6 +92,7 @@ class Dask(Engine):
                     f"the dask scheduler at {self.address} has no workers"
                 ) from error
             self._machines()
+            self._keep_copies(stack)
             self._open = stack.pop_all()
         return self
 
@@ -92,6 +100,23 @@ class Dask(Engine):
         # Before the workers go, which would else complain that data are lost.
         self._shared.clear()
         self._open.close()
+
+    def _keep_copies(self, stack: ExitStack) -> None:
+        """Let every worker keep what is shared, until the stack is left.
+
+        Every two seconds dask's memory manager takes away the copies that no waiting call needs at
+        that instant. The next call would send for the data again, and with the worker that has
+        the last copy they would be lost.
+        """
+        manager = self.client.amm
+        if manager.running():
+            manager.stop()
+
+            def start() -> None:
+                if self.client.status == "running":  # a scheduler that is lost manages nothing
+                    manager.start()
+
+            stack.callback(start)
 
     def _machines(self) -> dict[str, list[str]]:
         """The addresses of the workers on each machine."""
@@ -163,13 +188,6 @@ class Dask(Engine):
             yield from done
         except (CancelledError, CommClosedError) as error:
             raise EngineLostError(f"the dask cluster is lost: {error}") from error
-        except KilledWorker as error:
-            raise EngineLostError(str(error)) from error
-        except ModuleNotFoundError as error:
-            raise EngineLostError(
-                f"a dask worker does not find the module {error.name}: start workers with the "
-                "folder benchmarks on PYTHONPATH and the package installed"
-            ) from error
 
     def describe(self) -> dict[str, Any]:
         machines = self._machines()

@@ -10,7 +10,6 @@ from typing import Any
 import joblib
 import numpy as np
 
-from engines.loky import Loky
 from protocol.bench import Bench, load_scaled, tasks_of_runs
 from protocol.budget_settings import METHOD, curve_name, initializer_for
 from protocol.checkpoints import Checkpoint, learn_along, steps_of_passes
@@ -78,7 +77,7 @@ class BudgetBench(Bench):
             data=self.data,
             log=ScoreLog(self.options.output / "scores.jsonl"),
             seed=self.options.seed,
-            engine=Loky(joblib.effective_n_jobs(self.options.jobs)),
+            n_jobs=joblib.effective_n_jobs(self.options.jobs),
             title=title,
             quiet=self.options.quiet,
         )

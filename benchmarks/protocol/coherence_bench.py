@@ -8,7 +8,6 @@ from typing import Any
 
 import joblib
 
-from engines.loky import Loky
 from protocol.bench import Bench, load_scaled, tasks_of_runs
 from protocol.coherence_settings import Setting, initializer_for
 from protocol.evaluation import evaluate
@@ -76,7 +75,7 @@ class CoherenceBench(Bench):
             data=self.data,
             log=ScoreLog(self.options.output / "scores.jsonl"),
             seed=self.options.seed,
-            engine=Loky(joblib.effective_n_jobs(self.options.jobs)),
+            n_jobs=joblib.effective_n_jobs(self.options.jobs),
             title=f"run {run}: evaluating {contender.name}",
             quiet=self.options.quiet,
         )

@@ -14,13 +14,17 @@ from tqdm import tqdm
 
 from data.datasets import Dataset, standardize
 from engines.engine import Call, Engine
+from engines.loky import Loky
 from protocol.methods import Contender
 from protocol.pretrained import data_digest
 from protocol.provenance import deciding_versions, require_versions
 from protocol.store import ScoreLog, digest_of
 from protocol.tasks import Draw, Task, draw_rows, fit_seed
 
-__all__ = ["LabelledData", "evaluate", "scaled"]
+__all__ = ["LabelledData", "evaluate", "evaluate_on", "scaled"]
+
+
+Entry = tuple[Sequence[Contender], Sequence[Task]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class Cell:
 
 
 def _cells(
-    contenders: Sequence[Contender],
-    tasks: Sequence[Task],
+    entries: Sequence[Entry],
     n_labels: Sequence[int],
     data: LabelledData,
     seed: int,
@@ -76,7 +79,7 @@ def _cells(
 ) -> Iterator[Cell]:
     """Every cell, those of one contender on one task together: they are one call."""
     used = deciding_versions()
-    for task in tasks:
+    for contenders, task in ((who, task) for who, tasks in entries for task in tasks):
         random_state = fit_seed(task, seed=seed)
         draws = {n: draw_rows(data.y_train, task, n, seed=seed, law=law) for n in n_labels}
         rows = {n: data_digest(draw.rows) for n, draw in draws.items()}
@@ -121,12 +124,36 @@ def evaluate(
     data: LabelledData,
     log: ScoreLog,
     seed: int,
+    n_jobs: int = 1,
+    title: str = "evaluation",
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """:func:`evaluate_on` this machine: every contender on every task, by `n_jobs` processes."""
+    return evaluate_on(
+        Loky(n_jobs),
+        [(contenders, tasks)],
+        n_labels,
+        data=data,
+        log=log,
+        seed=seed,
+        title=title,
+        quiet=quiet,
+    )
+
+
+def evaluate_on(
     engine: Engine,
+    entries: Sequence[Entry],
+    n_labels: Sequence[int],
+    *,
+    data: LabelledData,
+    log: ScoreLog,
+    seed: int,
     law: str = "uniform",
     title: str = "evaluation",
     quiet: bool = False,
 ) -> list[dict[str, Any]]:
-    """Test accuracy of every contender on every task at every N.
+    """Test accuracy of contenders on tasks at every N.
 
     A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
     rows) pair for each N. The calls are spread over the engine's workers, each with one thread,
@@ -135,8 +162,10 @@ def evaluate(
 
     Parameters
     ----------
-    contenders : sequence of Contender
-    tasks : sequence of Task
+    engine : Engine
+        Where the calls are made; entered already.
+    entries : sequence of (sequence of Contender, sequence of Task)
+        All contenders of a pair on all its tasks.
     n_labels : sequence of int
         Values of N.
     data : LabelledData
@@ -145,8 +174,6 @@ def evaluate(
         Where scores are looked up and kept.
     seed : int
         What the draws and the fits follow from.
-    engine : Engine
-        Where the calls are made; entered already.
     law : str, default="uniform"
         How the rows of a binary task are drawn.
     title : str
@@ -159,12 +186,12 @@ def evaluate(
     list of dict
         One record a cell: key, method, run, task, values, n_labels, accuracy (0 to 1).
     """
-    cells = list(_cells(contenders, tasks, n_labels, data, seed, law))
+    cells = list(_cells(entries, n_labels, data, seed, law))
     done = log.read()
     missing = [cell for cell in cells if cell.key not in done]
     groups = [list(group) for _, group in groupby(missing, lambda c: (c.task, c.contender.name))]
     y = data.y
-    labels = {task: task.apply(y) for task in tasks}
+    labels = {task: task.apply(y) for _, tasks in entries for task in tasks}
     test = np.arange(len(data.y_train), len(y))
     used = deciding_versions()
     # The rows and theta0, which is in what `make` makes, are megabytes, and the same for many.

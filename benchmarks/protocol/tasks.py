@@ -40,7 +40,7 @@ PURPOSES = {
     "yardstick": 4,
     "diagnostics": 5,
     "balanced_rows": 6,
-    "balanced_task_rows": 7,
+    "balanced_task_rows": 8,
 }
 
 

@@ -9,7 +9,7 @@ import joblib
 
 from engines.engine import Engine
 from protocol.bench import Bench, load_scaled, tasks_of_runs
-from protocol.evaluation import evaluate
+from protocol.evaluation import evaluate_on
 from protocol.methods import (
     FEATURES,
     FEATURES_THETA0,
@@ -124,23 +124,25 @@ def measure(
         jobs = joblib.effective_n_jobs(options.jobs)
         n_train = len(bench.data.y_train)
         rivals = rival_contenders(bench.X, n_train, seed=options.seed, n_jobs=jobs)
-    scores: list[dict[str, Any]] = []
-    for run in bench.tasks:
-        contenders = [
-            _contender(name, bench, theta0s.get((_theta0_of(name), run))) for name in plan.methods
-        ]
-        scores += evaluate(
-            contenders + rivals,
-            bench.tasks[run],
-            plan.n_labels,
-            data=bench.data,
-            log=ScoreLog(options.output / "scores.jsonl"),
-            seed=options.seed,
-            engine=engine,
-            law=plan.draw,
-            title=f"run {run}: evaluating",
-            quiet=options.quiet,
+    entries = [
+        (
+            [_contender(name, bench, theta0s.get((_theta0_of(name), run))) for name in plan.methods]
+            + rivals,
+            tasks,
         )
+        for run, tasks in bench.tasks.items()
+    ]
+    scores = evaluate_on(
+        engine,
+        entries,
+        plan.n_labels,
+        data=bench.data,
+        log=ScoreLog(options.output / "scores.jsonl"),
+        seed=options.seed,
+        law=plan.draw,
+        title="evaluating",
+        quiet=options.quiet,
+    )
     order = {name: place for place, name in enumerate((*NAMES, *RIVALS))}
     scores.sort(key=lambda s: (order[s["method"]], s["n_labels"], s["run"], s["task"]))
     records = [

@@ -238,7 +238,7 @@ def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
         "yardstick": 4,
         "diagnostics": 5,
         "balanced_rows": 6,
-        "balanced_task_rows": 7,
+        "balanced_task_rows": 8,
     }
 
 
