@@ -58,6 +58,7 @@ def tasks_of_runs(
     seed: int,
     first_run: int = 0,
     classes: int = 2,
+    law: str = "uniform",
 ) -> dict[int, list[Task]]:
     """The tasks of every run, by its number; ValueError now rather than after the pre-training.
 
@@ -76,6 +77,8 @@ def tasks_of_runs(
     classes : int, default=2
         2: random binary tasks. Otherwise the task with all classes, which must be so many, and
         `n_tasks` draws of labelled rows.
+    law : str, default="uniform"
+        How the rows of a binary task will be drawn.
 
     Raises
     ------
@@ -92,5 +95,5 @@ def tasks_of_runs(
         tasks = {run: ten_way_tasks(n_classes, n_tasks, run=run) for run in runs}
     for n in n_labels:
         # Whether there are enough rows is the same for every task.
-        draw_rows(y, tasks[first_run][0], n, seed=seed)
+        draw_rows(y, tasks[first_run][0], n, seed=seed, law=law)
     return tasks

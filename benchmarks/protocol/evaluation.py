@@ -1,29 +1,30 @@
-"""``cross_val_score`` of every contender on every task, in parallel, kept as it comes."""
+"""``cross_val_score`` of every contender on every task, on any engine, kept as it comes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
 from data.datasets import Dataset, standardize
+from engines.engine import Call, Engine
+from engines.loky import Loky
 from protocol.methods import Contender
 from protocol.pretrained import data_digest
-from protocol.provenance import versions
+from protocol.provenance import deciding_versions, require_versions
 from protocol.store import ScoreLog, digest_of
 from protocol.tasks import Draw, Task, draw_rows, fit_seed
 
-__all__ = ["LabelledData", "evaluate", "scaled"]
+__all__ = ["LabelledData", "evaluate", "evaluate_on", "scaled"]
 
-# Versions that cannot change a score.
-IDLE_VERSIONS = {"python"}
+
+Entry = tuple[Sequence[Contender], Sequence[Task]]
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,17 @@ class Cell:
 
 
 def _cells(
-    contenders: Sequence[Contender],
-    tasks: Sequence[Task],
+    entries: Sequence[Entry],
     n_labels: Sequence[int],
     data: LabelledData,
     seed: int,
+    law: str,
 ) -> Iterator[Cell]:
     """Every cell, those of one contender on one task together: they are one call."""
-    used = {name: v for name, v in versions().items() if name not in IDLE_VERSIONS}
-    for task in tasks:
+    used = deciding_versions()
+    for contenders, task in ((who, task) for who, tasks in entries for task in tasks):
         random_state = fit_seed(task, seed=seed)
-        draws = {n: draw_rows(data.y_train, task, n, seed=seed) for n in n_labels}
+        draws = {n: draw_rows(data.y_train, task, n, seed=seed, law=law) for n in n_labels}
         rows = {n: data_digest(draw.rows) for n, draw in draws.items()}
         for contender in contenders:
             for n in n_labels:
@@ -100,13 +101,18 @@ def _cells(
 
 def _score(
     number: int,
-    estimator: BaseEstimator,
-    X: np.ndarray,
+    used: dict[str, str],
+    random_state: int,
     y: np.ndarray,
     splits: list[tuple[np.ndarray, np.ndarray]],
+    make: Callable[[int], BaseEstimator],
+    X: np.ndarray,
 ) -> tuple[int, list[float]]:
     """Test accuracies of one estimator on one task, one for each split; runs in a worker."""
-    scores = cross_val_score(estimator, X, y, cv=splits, scoring="accuracy", error_score="raise")
+    require_versions(used)
+    scores = cross_val_score(
+        make(random_state), X, y, cv=splits, scoring="accuracy", error_score="raise"
+    )
     return number, scores.tolist()
 
 
@@ -122,17 +128,44 @@ def evaluate(
     title: str = "evaluation",
     quiet: bool = False,
 ) -> list[dict[str, Any]]:
-    """Test accuracy of every contender on every task at every N.
+    """:func:`evaluate_on` this machine: every contender on every task, by `n_jobs` processes."""
+    return evaluate_on(
+        Loky(n_jobs),
+        [(contenders, tasks)],
+        n_labels,
+        data=data,
+        log=log,
+        seed=seed,
+        title=title,
+        quiet=quiet,
+    )
+
+
+def evaluate_on(
+    engine: Engine,
+    entries: Sequence[Entry],
+    n_labels: Sequence[int],
+    *,
+    data: LabelledData,
+    log: ScoreLog,
+    seed: int,
+    law: str = "uniform",
+    title: str = "evaluation",
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """Test accuracy of contenders on tasks at every N.
 
     A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
-    rows) pair for each N. The calls are spread over the jobs, each worker with one thread, so
-    that small networks do not fight over the cores. A score goes into the log as soon as its
+    rows) pair for each N. The calls are spread over the engine's workers, each with one thread,
+    so that small networks do not fight over the cores. A score goes into the log as soon as its
     call returns; what is in the log already is not computed again.
 
     Parameters
     ----------
-    contenders : sequence of Contender
-    tasks : sequence of Task
+    engine : Engine
+        Where the calls are made; entered already.
+    entries : sequence of (sequence of Contender, sequence of Task)
+        All contenders of a pair on all its tasks.
     n_labels : sequence of int
         Values of N.
     data : LabelledData
@@ -141,8 +174,8 @@ def evaluate(
         Where scores are looked up and kept.
     seed : int
         What the draws and the fits follow from.
-    n_jobs : int, default=1
-        Number of processes, as joblib counts them.
+    law : str, default="uniform"
+        How the rows of a binary task are drawn.
     title : str
         Beginning of the progress bar.
     quiet : bool, default=False
@@ -153,36 +186,36 @@ def evaluate(
     list of dict
         One record a cell: key, method, run, task, values, n_labels, accuracy (0 to 1).
     """
-    cells = list(_cells(contenders, tasks, n_labels, data, seed))
+    cells = list(_cells(entries, n_labels, data, seed, law))
     done = log.read()
     missing = [cell for cell in cells if cell.key not in done]
     groups = [list(group) for _, group in groupby(missing, lambda c: (c.task, c.contender.name))]
     y = data.y
-    labels = {task: task.apply(y) for task in tasks}
+    labels = {task: task.apply(y) for _, tasks in entries for task in tasks}
     test = np.arange(len(data.y_train), len(y))
-    # One thread a worker: also what makes a score the same for every number of jobs above one.
-    with (
-        joblib.parallel_config(backend="loky", inner_max_num_threads=1),
-        tqdm(
-            desc=title,
-            total=len(cells),
-            initial=len(cells) - len(missing),
-            unit="fit",
-            disable=quiet,
-        ) as bar,
-    ):
-        calls = (
-            joblib.delayed(_score)(
+    used = deciding_versions()
+    # The rows and theta0, which is in what `make` makes, are megabytes, and the same for many.
+    calls = (
+        Call(
+            (
                 number,
-                group[0].contender.make(group[0].random_state),
-                group[0].contender.X,
+                used,
+                group[0].random_state,
                 labels[group[0].task],
                 [(cell.draw.rows, test) for cell in group],
-            )
-            for number, group in enumerate(groups)
+            ),
+            shared=(group[0].contender.make, group[0].contender.X),
         )
-        # Unordered: a score must reach the log when it is ready, not when its turn comes.
-        for number, scores in joblib.Parallel(n_jobs, return_as="generator_unordered")(calls):
+        for number, group in enumerate(groups)
+    )
+    with tqdm(
+        desc=title,
+        total=len(cells),
+        initial=len(cells) - len(missing),
+        unit="fit",
+        disable=quiet,
+    ) as bar:
+        for number, scores in engine.results(_score, calls):
             for cell, accuracy in zip(groups[number], scores, strict=True):
                 done[cell.key] = cell.record(accuracy)
                 log.append(done[cell.key])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,27 @@ from protocol.provenance import versions
 from protocol.store import digest_of, write_atomically
 from sklearn_mmdinit import Coherence, Theta0
 
-__all__ = ["Pretrained", "data_digest", "fit_key", "learn", "read_kept", "theta0_digest"]
+__all__ = [
+    "Pretrained",
+    "data_digest",
+    "find",
+    "fit_key",
+    "keep",
+    "learn",
+    "learn_at",
+    "read_kept",
+    "theta0_digest",
+    "theta0_path",
+]
 
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
 # Parameters that came later, at values that change nothing: what was kept before is still found.
 LATER_PARAMETERS = [("jacobian_at", "pre_activation")]
+
+# What was spent on a theta0, in its file beside it.
+SPENT = ("seconds", "cpu_seconds")
 
 # Passes over small data are short, and a file of some megabytes after each would take longer.
 SECONDS_BETWEEN_WRITES = 30.0
@@ -152,6 +166,39 @@ def _passes_wanted(initializer: BaseEstimator, fitted: Any) -> float:
     return math.inf if decided is None else float(decided["max_iter"])
 
 
+def theta0_path(initializer: BaseEstimator, *, name: str, folder: Path, X_digest: str) -> Path:
+    """Where a theta0 is kept; the parameters as for :func:`learn`."""
+    slug = name.replace("/", "-")
+    return folder / f"{slug}-{fit_key(initializer, X_digest)}.joblib"
+
+
+def _read(initializer: BaseEstimator, path: Path) -> tuple[Any, dict[str, float]]:
+    """What an initializer has become so far, and the seconds spent on it."""
+    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer)}
+    # How loud a file's first run was must not decide how loud this one is.
+    fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
+    return fitted, {name: kept.get(name, 0.0) for name in SPENT}
+
+
+def _is_done(initializer: BaseEstimator, fitted: Any) -> bool:
+    return getattr(fitted, "n_iter_", 0) >= _passes_wanted(initializer, fitted)
+
+
+def find(initializer: BaseEstimator, path: Path) -> Pretrained | None:
+    """The theta0 kept at a path; None while passes are missing."""
+    fitted, spent = _read(initializer, path)
+    if not _is_done(initializer, fitted):
+        return None
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), **spent, path=path, reused=True)
+
+
+def keep(theta0: Pretrained, path: Path) -> Pretrained:
+    """Write down at another path what was learned elsewhere."""
+    spent = {name: getattr(theta0, name) for name in SPENT}
+    _write(path, {"initializer": theta0.initializer, **spent})
+    return replace(theta0, path=path)
+
+
 def learn(
     initializer: BaseEstimator, X: np.ndarray, *, name: str, folder: Path, X_digest: str
 ) -> Pretrained:
@@ -171,16 +218,17 @@ def learn(
     X_digest : str
         ``data_digest(X)``.
     """
-    slug = name.replace("/", "-")
-    path = folder / f"{slug}-{fit_key(initializer, X_digest)}.joblib"
-    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer)}
-    # How loud a file's first run was must not decide how loud this one is.
-    fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
-    spent = {name: kept.get(name, 0.0) for name in ("seconds", "cpu_seconds")}
+    path = theta0_path(initializer, name=name, folder=folder, X_digest=X_digest)
+    return learn_at(path, initializer, X)
+
+
+def learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
+    """:func:`learn` with the file's path known."""
+    fitted, spent = _read(initializer, path)
     written, unwritten = time.perf_counter(), False
-    reused = getattr(fitted, "n_iter_", 0) >= _passes_wanted(initializer, fitted)
+    reused = _is_done(initializer, fitted)
     try:
-        while getattr(fitted, "n_iter_", 0) < _passes_wanted(initializer, fitted):
+        while not _is_done(initializer, fitted):
             started, cpu = time.perf_counter(), time.process_time()
             fitted.partial_fit(X)
             ended, unwritten = time.perf_counter(), True

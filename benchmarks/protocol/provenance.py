@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import torch
 
 import sklearn_mmdinit
 
-__all__ = ["hardware", "provenance", "versions"]
+__all__ = ["deciding_versions", "hardware", "provenance", "require_versions", "versions"]
+
+# Versions that cannot change a score.
+IDLE_VERSIONS = {"python"}
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "joblib")
 
@@ -27,6 +31,24 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def deciding_versions() -> dict[str, str]:
+    """The versions that can change a score."""
+    return {name: found for name, found in versions().items() if name not in IDLE_VERSIONS}
+
+
+@cache
+def _own_versions() -> dict[str, str]:
+    return deciding_versions()
+
+
+def require_versions(used: dict[str, str]) -> None:
+    """Raise a RuntimeError where a worker has other versions than those a score is kept under."""
+    own = _own_versions()
+    other = [f"{name} {own[name]} and not {used[name]}" for name in used if own[name] != used[name]]
+    if other:
+        raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
 
 
 def _cpu_name() -> str:

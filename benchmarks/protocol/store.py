@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last: matplotlib and others choose the format by it.
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
+    # On a folder that machines share the number of a process is not enough.
+    part = path.with_name(f".part-{platform.node()}-{os.getpid()}-{path.name}")
     try:
         write(part)
         os.replace(part, path)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
+    "DRAWS",
     "Draw",
     "Task",
     "diagnostics_seed",
@@ -40,6 +41,7 @@ PURPOSES = {
     "diagnostics": 5,
     "balanced_rows": 6,
     "self_training": 7,
+    "balanced_task_rows": 8,
 }
 
 
@@ -125,11 +127,11 @@ def ten_way_tasks(n_classes: int, n_draws: int, *, run: int) -> list[Task]:
     return [Task(run, index, tuple(range(n_classes))) for index in range(n_draws)]
 
 
-def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
+def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int, law: str = "uniform") -> Draw:
     """The labelled rows of a task, none twice.
 
-    They are 10 N to train on and 2 N to validate with, or exactly N of each class, and none to
-    validate with, where the task keeps the classes apart.
+    A binary task has 10 N to train on and 2 N to validate with. Where the task keeps the classes
+    apart they are exactly N of each class, and none to validate with.
 
     Parameters
     ----------
@@ -140,14 +142,19 @@ def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int) -> Draw:
     n_labels : int
         N.
     seed : int
-        The rows follow from (seed, task.run, task.index, N) alone.
+        The rows follow from (seed, task.run, task.index, N) and the law alone.
+    law : str, default="uniform"
+        A key of DRAWS: how the rows of a binary task are drawn.
 
     Raises
     ------
     ValueError
-        If the training set has too few rows, or one label alone under the task.
+        If there is no such law, or the training set has too few rows, or one label alone under
+        the task.
     """
-    draw = _draw_uniformly if task.n_labels == 2 else _draw_of_each_class
+    if law not in DRAWS:
+        raise ValueError(f"unknown law {law!r} of drawing rows; valid ones are {', '.join(DRAWS)}")
+    draw = DRAWS[law] if task.n_labels == 2 else _draw_of_each_class
     return draw(y, task, n_labels, seed)
 
 
@@ -165,6 +172,40 @@ def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> 
     ]
     # Mixed, so that no reader of the rows in their order meets one class after the other.
     return Draw(rng.permutation(np.concatenate(chosen)), np.empty(0, dtype=np.int64))
+
+
+def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+    """N rows of each class to train on, and 2 N in all to validate with.
+
+    Of the validation rows every class has as many as any other, or one more where 2 N is no
+    multiple of the number of classes; which ones have it is drawn too.
+    """
+    counts = np.bincount(y, minlength=len(task.values))
+    n_classes = len(counts)
+    if n_classes != TRAIN_ROWS_PER_N:
+        raise ValueError(
+            f"a balanced draw has N rows of each of {TRAIN_ROWS_PER_N} classes; the images have "
+            f"{n_classes}"
+        )
+    each, over = divmod(VALIDATION_ROWS_PER_N * n_labels, n_classes)
+    n_most = n_labels + each + (over > 0)
+    if n_labels < 1 or n_most > counts.min():
+        raise ValueError(
+            f"N = {n_labels} takes up to {n_most} labelled rows of a class; the rarest one has "
+            f"{counts.min()} rows in the training set, and N must be 1 or more"
+        )
+    rng = np.random.default_rng(_stream(seed, "balanced_task_rows", task.run, task.index, n_labels))
+    more = np.isin(np.arange(n_classes), rng.choice(n_classes, size=over, replace=False))
+    chosen = [
+        rng.choice(np.flatnonzero(y == c), size=n_labels + each + more[c], replace=False)
+        for c in range(n_classes)
+    ]
+    # Mixed, so that no reader of the rows in their order meets one class after the other.
+    train, validation = (
+        rng.permutation(np.concatenate(parts))
+        for parts in ([rows[:n_labels] for rows in chosen], [rows[n_labels:] for rows in chosen])
+    )
+    return Draw(train, validation)
 
 
 def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
@@ -191,6 +232,10 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw
         train, validation = rows[:n_train], rows[n_train:]
         if labels[train].min() != labels[train].max():
             return Draw(train, validation)
+
+
+DRAWS = {"uniform": _draw_uniformly, "balanced": _draw_balanced}
+"""How the labelled rows of a binary task may be drawn."""
 
 
 def shuffled_rows(n: int, purpose: str, *key: int, seed: int) -> np.ndarray:

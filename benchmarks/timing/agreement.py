@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from scipy import stats
 
+from engines.threads import threads
 from sklearn_mmdinit import MMDInitializer, Theta0
 from sklearn_mmdinit.diagnostics import prediction_samples
-from timing.clock import threads
 from timing.library_step import library_loss
 from timing.textbook import (
     Setting,

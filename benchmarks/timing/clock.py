@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 
-__all__ = ["in_turns", "ratio", "synchronize", "threads", "timed"]
-
-
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Let PyTorch and NumPy use so many threads for a while."""
-    before = torch.get_num_threads()
-    with threadpool_limits(n):
-        torch.set_num_threads(n)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+__all__ = ["in_turns", "ratio", "synchronize", "timed"]
 
 
 def synchronize(device: str | torch.device = "cpu") -> None:

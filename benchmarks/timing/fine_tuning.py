@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit, cross_val_score
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 
+from engines.threads import threads
 from sklearn_mmdinit import MLPClassifier
 from timing.agreement import DisagreementError, random_rows
-from timing.clock import in_turns, ratio, threads, timed
+from timing.clock import in_turns, ratio, timed
 
 __all__ = ["check_training", "labelled_rows", "measure_cross_validation", "measure_fits"]
 

@@ -24,9 +24,10 @@ PACKAGE = "sklearn_mmdinit"
 # imports a command.
 ROOMS = {
     "data": set(),
+    "engines": set(),
     "rivals": set(),
-    "protocol": {"data", "rivals"},
-    "timing": {"protocol"},
+    "protocol": {"data", "engines", "rivals"},
+    "timing": {"engines", "protocol"},
     "reporting": {"protocol"},
 }
 

@@ -9,6 +9,7 @@ import torch
 
 import readme_tables
 import speed
+from engines.threads import threads
 from reporting.speed_tables import SPEED_TABLES, build_speed_table
 from timing import agreement, fine_tuning, scaling
 from timing.agreement import (
@@ -19,7 +20,7 @@ from timing.agreement import (
     random_rows,
     random_theta0,
 )
-from timing.clock import in_turns, ratio, threads
+from timing.clock import in_turns, ratio
 from timing.floor import Product, products_of_step, products_runner, total_flops
 from timing.library_step import PARTS, step_parts
 from timing.memory_probe import MemoryUse

@@ -134,6 +134,76 @@ def test_later_runs_are_the_same_whichever_is_the_first():
     assert few.items() <= all_of_them.items()
 
 
+# Balanced rows
+
+
+@pytest.mark.parametrize("n_labels", [1, 3, 5, 7, 40])
+def test_a_balanced_draw_has_n_rows_of_each_class_and_as_even_a_rest_as_can_be(n_labels):
+    y = np.arange(1000) % 10
+    for index in range(20):
+        task = Task(0, index, LOPSIDED.values)
+        draw = draw_rows(y, task, n_labels, seed=0, law="balanced")
+        assert np.array_equal(np.bincount(y[draw.train], minlength=10), [n_labels] * 10)
+        rest = np.bincount(y[draw.validation], minlength=10)
+        assert rest.sum() == len(draw.validation) == 2 * n_labels
+        assert rest.max() - rest.min() <= 1
+        assert len(set(draw.rows)) == 12 * n_labels
+        assert set(task.apply(y)[draw.train]) == {0, 1}
+
+
+def test_balanced_rows_are_uniform_within_a_class_and_the_odd_ones_among_classes():
+    y = np.arange(80) % 10  # eight rows of each class
+    n_draws, n_labels = 3000, 2
+    train, validation, place = np.zeros(80), np.zeros(80), np.zeros(10)
+    for index in range(n_draws):
+        draw = draw_rows(y, Task(0, index, LOPSIDED.values), n_labels, seed=1, law="balanced")
+        train[draw.train] += 1
+        validation[draw.validation] += 1
+        place += draw.train[0] % 10 == np.arange(10)
+    # A row is chosen with probability 2 / 8 to train with, and with 4 / 80 to validate with; each
+    # class is the first one in a tenth of the draws. Five standard deviations.
+    for counts, p in ((train, 0.25), (validation, 0.05), (place, 0.1)):
+        assert np.abs(counts / n_draws - p).max() < 5 * np.sqrt(p * (1 - p) / n_draws)
+
+
+def test_balanced_rows_follow_from_their_key_alone_and_are_no_others():
+    y = np.arange(1000) % 10
+    task, other = random_tasks(10, 2, seed=0, run=0)
+    rows = draw_rows(y, task, 5, seed=0, law="balanced").rows
+    assert np.array_equal(rows, draw_rows(y, task, 5, seed=0, law="balanced").rows)
+    ten_way = draw_rows(y, ten_way_tasks(10, 1, run=0)[0], 5, seed=0)
+    for drawn in (
+        draw_rows(y, other, 5, seed=0, law="balanced"),
+        draw_rows(y, task, 5, seed=1, law="balanced"),
+        draw_rows(y, task, 5, seed=0),
+        draw_rows(y, task, 5, seed=0, law="uniform"),
+        ten_way,
+    ):
+        assert not np.array_equal(rows[:50], drawn.train)
+    uniform = draw_rows(y, task, 5, seed=0, law="uniform").rows
+    assert np.array_equal(draw_rows(y, task, 5, seed=0).rows, uniform)
+
+
+@pytest.mark.parametrize(
+    ("y", "n_labels", "law", "message"),
+    [
+        (np.arange(1000) % 10, 0, "balanced", "N = 0 takes.*N must be 1 or more"),
+        (np.arange(1000) % 10, 84, "balanced", "N = 84 takes up to 101 .*rarest one has 100 rows"),
+        (np.arange(1000) % 12, 5, "balanced", "N rows of each of 10 classes; the images have 12"),
+        (np.arange(1000) % 10, 5, "even", "unknown law 'even'.*valid ones are uniform, balanced"),
+    ],
+)
+def test_a_balanced_draw_that_cannot_be_had_is_refused(y, n_labels, law, message):
+    with pytest.raises(ValueError, match=message):
+        draw_rows(y, LOPSIDED, n_labels, seed=0, law=law)
+
+
+def test_83_rows_of_each_class_can_be_drawn_from_100():
+    y = np.arange(1000) % 10
+    draw = draw_rows(y, LOPSIDED, 83, seed=0, law="balanced")
+    assert np.bincount(y[draw.rows]).max() <= 100
+
+
 # The task with all classes
 
 
@@ -169,6 +239,7 @@ def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
         "diagnostics": 5,
         "balanced_rows": 6,
         "self_training": 7,
+        "balanced_task_rows": 8,
     }
 
 

@@ -9,6 +9,7 @@ from protocol import evaluation, pretrained
 from protocol.methods import PAPER_METHODS
 from protocol.rival_classifiers import CLASSIFIERS
 from protocol.store import ScoreLog
+from protocol.task_plan import plan_of
 from reporting.task_tables import unpack_scores
 
 TINY = [
@@ -137,9 +138,25 @@ def test_the_task_with_all_classes(tmp_path, capsys):
     assert "(82.42" not in capsys.readouterr().out  # the paper's figures are of binary tasks
 
 
+def test_balanced_draws_have_results_of_their_own(tmp_path):
+    only = ("--methods", "*/fcn/scratch", "--n-labels", "5")
+    assert _run(tmp_path, *only) == 0
+    uniform = _scores(tmp_path)
+    assert _run(tmp_path, *only, "--draw", "balanced") == 0
+    assert _scores(tmp_path) == uniform  # its file is another one
+    results = json.loads((tmp_path / "digits_tasks_balanced.json").read_text())
+    assert results["settings"]["draw"] == "balanced"
+    balanced = {
+        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
+        for s in unpack_scores(results["scores"])
+    }
+    assert balanced.keys() == uniform.keys()
+    assert balanced != uniform
+
+
 def test_the_presets():
     def plan(*argv):
-        return mnist_tasks._plan(mnist_tasks._parser().parse_args(argv))
+        return plan_of(mnist_tasks._parser().parse_args(argv))
 
     assert plan("--preset", "paper").methods == PAPER_METHODS
     assert plan("--preset", "paper").coherent_passes is None
@@ -164,6 +181,9 @@ def test_another_seed_has_other_scores(tmp_path):
         (("--n-labels", "500"), "N = 500 takes 6000 labelled rows; the training set has 1297"),
         (("--tasks", "2000"), "n_tasks = 2000: 10 classes have between 1 and 1022"),
         (("--classes", "10", "--n-labels", "500"), "N = 500 labelled rows of each class"),
+        (("--classes", "10", "--draw", "balanced"), "--draw balanced is for binary tasks"),
+        (("--draw", "balanced", "--n-labels", "500"), "N = 500 takes up to 600 labelled rows of a"),
+        (("--address", "tcp://a:1"), "--address tcp://a:1: loky has this machine's processes"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message):

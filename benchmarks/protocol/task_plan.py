@@ -1,0 +1,83 @@
+"""What ``mnist_tasks.py`` is asked to measure: its presets, and what the command line changes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+
+from protocol.methods import FEATURES, FEATURES_THETA0, NAMES, PAPER_METHODS, select_names
+from protocol.rivals import select_rivals
+
+__all__ = ["PRESETS", "TEN_WAY_DRAWS", "Plan", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured.
+
+    ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
+    those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
+    binary task are drawn.
+    """
+
+    methods: tuple[str, ...]
+    n_labels: tuple[int, ...]
+    tasks: int
+    runs: int
+    epochs: int
+    n_perturbations: int
+    coherent_passes: int | None = None
+    first_run: int = 0
+    classes: int = 2
+    draw: str = "uniform"
+    rivals: tuple[str, ...] = ()
+
+
+QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
+
+# The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper.
+PRESETS = {
+    "quick": Plan(QUICK_METHODS, (5, 10), 20, 1, 2, 64, coherent_passes=4),
+    "paper": Plan(PAPER_METHODS, (5, 10, 20, 40), 20, 4, 5, 256),
+}
+
+# Draws of labelled rows where there is one task, which has all classes.
+TEN_WAY_DRAWS = 10
+
+# MNIST's passes have 1,875 steps, those of the 1,297 digits 40: so many passes stand for one.
+PASSES_FOR_ONE = {"mnist": 1, "fashion-mnist": 1, "digits": 20}
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The preset with what the command line changes.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method or rival, or a way to draw the rows of binary tasks where there
+        are none.
+    """
+    if options.classes != 2 and options.draw != "uniform":
+        raise ValueError(
+            f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
+            "are N labelled rows of each class in any case"
+        )
+    plan = PRESETS[options.preset]
+    longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
+    plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
+    plan = replace(plan, rivals=tuple(select_rivals(options.rivals)))
+    plan = replace(plan, epochs=plan.epochs * longer)
+    if quick is not None:
+        plan = replace(plan, coherent_passes=quick * longer)
+    if plan.classes != 2:
+        plan = replace(plan, tasks=TEN_WAY_DRAWS)
+    given = {
+        "n_labels": tuple(sorted(set(options.n_labels))) if options.n_labels else None,
+        "methods": tuple(select_names(options.methods, NAMES)) if options.methods else None,
+        "tasks": options.tasks,
+        "runs": options.runs,
+        "epochs": options.epochs,
+        "coherent_passes": options.coherent_epochs,
+        "n_perturbations": options.n_perturbations,
+    }
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
