@@ -27,6 +27,9 @@ RUNS = SPREADS["runs"]
 
 Scores = list[dict[str, Any]]
 
+Cell = dict[tuple[int, int], float]
+"""Accuracies (%) by (run, task)."""
+
 
 def scores_of_paper(results: dict[str, Any] | None) -> Scores:
     """The scores of a file that may stand beside the paper's; none of any other."""
@@ -89,10 +92,8 @@ def _ours_against_all(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
     ]
 
 
-def _paired(scores: Scores, above: tuple[str, int], below: tuple[str, int]) -> Gain | None:
-    """Difference of two cells (method, N) on the tasks that both have; None without any."""
-    table = accuracies_of(scores)
-    one, other = table.get(above, {}), table.get(below, {})
+def _paired(one: Cell, other: Cell) -> Gain | None:
+    """Difference on the tasks that both cells have; None without any."""
     pairs = [pair for pair in one if pair in other]
     return paired_gain([one[p] - other[p] for p in pairs]) if pairs else None
 
@@ -105,12 +106,12 @@ def _verdict(gain: Gain) -> str:
 
 def claims_table(scores: Scores, init: str) -> Table:
     """Ours against each other network, task by task, and whether the paper's claim holds."""
-    ours = f"{init}/fcn/ours"
+    ours, table = f"{init}/fcn/ours", accuracies_of(scores)
     rows = []
     for other in _networks(init):
         texts = []
         for place, n in enumerate(N_LABELS):
-            gain = _paired(scores, (ours, n), (other, n))
+            gain = _paired(table.get((ours, n), {}), table.get((other, n), {}))
             paper = ACCURACY[ours][place][0] - ACCURACY[other][place][0]
             texts.append(
                 "-" if gain is None else f"{_verdict(gain)}: {gain_text(gain)} ({paper:+.2f})"

@@ -86,7 +86,7 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
         n_classes: int = 2,
         corruption: str = "masking",
-        corruption_level: float = 0.5,
+        corruption_level: float = 0.75,
         learning_rate_init: float = 1e-3,
         batch_size: int = 128,
         max_iter: int = 20,

@@ -187,6 +187,7 @@ SMALL = {
     "max_iter": 4,
     "batch_size": 32,
     "learning_rate_init": 3e-3,
+    "corruption_level": 0.5,
 }
 
 
