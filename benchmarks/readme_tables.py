@@ -14,8 +14,8 @@ of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``ste
 ``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did;
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
 and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
-lines of ``REPORT.md``, made of all results there are. Run it after a new result (some seconds), and
-after ``report.py``::
+lines of ``REPORT.md``, made of all results there are, and ``ranking`` a table of every method in
+them. Run it after a new result (some seconds), and after ``report.py``::
 
     python benchmarks/readme_tables.py
 
@@ -41,6 +41,7 @@ from reporting.coherence_tables import points_of_results as coherence_results
 from reporting.degeneracy_tables import DEGENERACY_TABLES
 from reporting.diagnostics_tables import diagnostics_table
 from reporting.library import Library
+from reporting.rivals_report import ranking_table, scores_by_row
 from reporting.scale_tables import scale_and_weight_table
 from reporting.speed_tables import SPEED_TABLES, build_speed_table
 from reporting.summary import summary_lines
@@ -97,7 +98,14 @@ def _report_summary(folder: Path) -> str:
     return "\n".join(f"- {line}" for line in summary_lines(Library(folder)))
 
 
-DIGESTS: dict[str, Callable[[Path], str]] = {"report_summary": _report_summary}
+def _ranking(folder: Path) -> str:
+    return as_markdown(ranking_table(scores_by_row(Library(folder))))
+
+
+DIGESTS: dict[str, Callable[[Path], str]] = {
+    "report_summary": _report_summary,
+    "ranking": _ranking,
+}
 """From the folder of results to Markdown made of several of its files, by kind."""
 
 

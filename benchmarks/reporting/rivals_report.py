@@ -16,7 +16,7 @@ from reporting.main_tables import scores_of_paper
 from reporting.table import Table
 from reporting.task_tables import accuracies_of, gain_text, paired_gain
 
-__all__ = ["rivals_sentences", "rivals_table", "scores_by_row"]
+__all__ = ["ranking_table", "rivals_sentences", "rivals_table", "scores_by_row"]
 
 # Tasks, labelled images and seeds are the same in all of them; a later file has the last word.
 FILES = (TABLES_XAVIER.file, COHERENCE.file, RIVAL_RUNS.file)
@@ -47,10 +47,8 @@ def _cell_text(cells: Cells, row: str, n_labels: int) -> str:
     if not own:
         return "-"
     text = f"{np.mean(list(own.values())):.2f}"
-    pairs = [pair for pair in own if pair in base]
-    if row != SCRATCH.name and pairs:
-        text += f", {gain_text(paired_gain([own[p] - base[p] for p in pairs]))}"
-    return text
+    gain = "-" if row == SCRATCH.name else _gain(own, base)
+    return text if gain == "-" else f"{text}, {gain}"
 
 
 def _runs(cells: Cells, row: str) -> int:
@@ -73,6 +71,38 @@ def rivals_table(cells: Cells) -> Table:
         "labelled images (points) with its 95% interval"
     )
     return Table(title, ["method", "runs", *(f"N = {n}" for n in sizes)], rows)
+
+
+def ranking_table(cells: Cells) -> Table:
+    """Accuracy of each row, the best one first, and what it adds to scratch at the fewest labels.
+
+    The difference is paired, so that rows of unequal numbers of runs can be compared.
+    """
+    sizes = _sizes(cells)
+    means = {
+        row: [float(np.mean(list(cells[row, n].values()))) for n in sizes]
+        for row in ROWS
+        if sizes and all((row, n) in cells for n in sizes)
+    }
+    ranked = sorted(means, key=lambda row: -float(np.mean(means[row])))
+    base = {n: cells.get((SCRATCH.name, n), {}) for n in sizes[:1]}
+    rows = [
+        [
+            row.removeprefix("rival/"),
+            str(_runs(cells, row)),
+            *(f"{mean:.2f}" for mean in means[row]),
+            *("-" if row == SCRATCH.name else _gain(cells[row, n], base[n]) for n in base),
+        ]
+        for row in ranked
+    ]
+    head = ["method", "runs", *(f"N = {n}" for n in sizes)]
+    title = "Test accuracy (%), mean over 20 tasks a run, and the paired difference from scratch"
+    return Table(title, [*head, *(f"over scratch, N = {n}" for n in base)], rows)
+
+
+def _gain(own: Mapping[tuple[int, int], float], base: Mapping[tuple[int, int], float]) -> str:
+    pairs = [pair for pair in own if pair in base]
+    return gain_text(paired_gain([own[p] - base[p] for p in pairs])) if pairs else "-"
 
 
 def _best(cells: Cells, rows: Sequence[str], n_labels: int) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import readme_tables
@@ -26,7 +27,12 @@ from reporting.library import Library
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
 from reporting.paper import ACCURACY
 from reporting.reproduction import reproduction_report
-from reporting.rivals_report import rivals_sentences, rivals_table, scores_by_row
+from reporting.rivals_report import (
+    ranking_table,
+    rivals_sentences,
+    rivals_table,
+    scores_by_row,
+)
 from reporting.summary import summary_lines
 from reporting.table import as_markdown
 from results_stand_in import (
@@ -210,6 +216,19 @@ def test_a_rival_of_other_runs_is_compared_on_the_runs_that_both_have(tmp_path):
     library = write_all(tmp_path, {"mnist-coherence.json": early, "mnist-rivals.json": late})
     rows = {row[0]: row for row in rivals_table(scores_by_row(library)).rows}
     assert rows["rival/lsuv"][1:3] == ["1", "90.50, +15.00 [+15.00, +15.00]"]
+
+
+def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, part, empty):
+    table = ranking_table(scores_by_row(whole))
+    means = [np.mean([float(cell) for cell in row[2:6]]) for row in table.rows]
+    assert means == sorted(means, reverse=True)
+    rows = {row[0]: row for row in table.rows}
+    assert len(rows) == len(table.rows) == len(RIVALS) + 4
+    assert rows["xavier/fcn/scratch"][-1] == "-"
+    assert rows["lsuv"][1:] == ["4", *["84.50"] * 4, "+9.00 [+9.00, +9.00]"]
+    # Paired: of a row with one run, only that run of scratch counts.
+    assert {row[1] for row in ranking_table(scores_by_row(part)).rows} == {"1", "4"}
+    assert ranking_table(scores_by_row(empty)).rows == []
 
 
 # What is expected
