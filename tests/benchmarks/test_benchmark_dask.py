@@ -11,34 +11,20 @@ from dataclasses import dataclass
 import pytest
 
 import mnist_tasks
-from arrivals import Parcel, Unreadable, failing, where
+from engine_helpers import N_FITS, TINY, Parcel, Unreadable, failing, figures, where
 from engines.engine import Call, EngineLostError
 from engines.threads import threads
 from protocol import evaluation
 from protocol.store import ScoreLog
-from reporting.task_tables import unpack_scores
 
 distributed = pytest.importorskip("distributed", reason="needs the extra dask")
 from engines import dask_cluster  # noqa: E402
 from engines.dask_cluster import Dask  # noqa: E402
 
-TINY = [
-    *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
-    *("--epochs", "1", "--n-perturbations", "4", "--n-labels", "5", "10"),
-    *("--methods", "xavier/fcn/ours", "*/fcn/scratch", "--quiet"),
-]
-N_FITS = 3 * 3 * 2
-
 
 def _run(output, *more):
     with threads(1):  # what a worker has; another number may round otherwise
         return mnist_tasks.main([*TINY, "--output", str(output), *more])
-
-
-def _figures(output):
-    """Every score, and what stands for every theta0 byte for byte."""
-    results = json.loads((output / "digits_tasks.json").read_text())
-    return unpack_scores(results["scores"]), [theta0["digest"] for theta0 in results["theta0"]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,7 +38,7 @@ def no_picture():
 def on_loky(tmp_path_factory):
     output = tmp_path_factory.mktemp("loky")
     assert _run(output, "--jobs", "1") == 0
-    return _figures(output)
+    return figures(output)
 
 
 @dataclass
@@ -129,7 +115,7 @@ def after_two_scores(monkeypatch):
 
 def test_a_cluster_of_the_command_s_own_gives_the_figures_of_loky(tmp_path, on_loky):
     assert _run(tmp_path, "--backend", "dask", "--jobs", "2") == 0
-    assert _figures(tmp_path) == on_loky
+    assert figures(tmp_path) == on_loky
     results = json.loads((tmp_path / "digits_tasks.json").read_text())
     assert results["backend"] == {"name": "dask", "machines": 1, "workers": 2}
 
@@ -182,7 +168,7 @@ def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_sc
     assert _run(tmp_path, "--backend", "dask", "--address", cluster.address) == 0
     assert cluster.workers[0].wait() == -signal.SIGKILL
     assert len(kept) == len(set(kept)) == N_FITS
-    assert _figures(tmp_path) == on_loky
+    assert figures(tmp_path) == on_loky
 
 
 def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
@@ -210,4 +196,4 @@ def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
         assert _run(tmp_path, *backend) == 0
     assert sum(fits) == N_FITS - before
     assert len(kept) == len(set(kept)) == N_FITS
-    assert _figures(tmp_path) == on_loky
+    assert figures(tmp_path) == on_loky

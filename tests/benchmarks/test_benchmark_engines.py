@@ -12,7 +12,7 @@ from joblib.parallel import get_active_backend
 from sklearn.base import clone
 
 import mnist_tasks
-from arrivals import where
+from engine_helpers import where
 from engines.choice import ENGINES, engine_of
 from engines.engine import Call, work
 from engines.loky import Loky

@@ -1,8 +1,24 @@
-"""Something to share with workers that leaves a line where it arrives."""
+"""What tests of engines share: a small command, and cells that tell where they ran."""
 
+import json
 import os
 import time
 from pathlib import Path
+
+from reporting.task_tables import unpack_scores
+
+TINY = [
+    *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
+    *("--epochs", "1", "--n-perturbations", "4", "--n-labels", "5", "10"),
+    *("--methods", "xavier/fcn/ours", "*/fcn/scratch", "--quiet"),
+]
+N_FITS = 3 * 3 * 2
+
+
+def figures(output):
+    """Every score, and what stands for every theta0 byte for byte."""
+    results = json.loads((output / "digits_tasks.json").read_text())
+    return unpack_scores(results["scores"]), [theta0["digest"] for theta0 in results["theta0"]]
 
 
 class Parcel:
