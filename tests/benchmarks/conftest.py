@@ -11,6 +11,9 @@ from data.idx_files import IdxFile, encode_idx
 from data.image_sets import FASHION_MNIST, MNIST
 from idx_stand_in import raises
 
+# A script for a process of its own, which needs the extra ray.
+collect_ignore = ["ray_script.py"]
+
 
 def _stand_in(images, seed, monkeypatch):
     """Raw files of a small set of images; its digests and shapes become the known ones."""
