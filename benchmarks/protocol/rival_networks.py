@@ -44,8 +44,9 @@ AUTOENCODER: dict[str, Any] = {
 
 # A round fits the network anew on all rows that have a label by then: with 5,000 rows and three
 # rounds that is four trainings of a thousand steps at most, some 20 seconds of one core; 60,000
-# rows and scikit-learn's ten rounds would be half an hour for every score.
-SELF_TRAINING: dict[str, Any] = {"threshold": 0.95, "max_iter": 3}
+# rows and scikit-learn's ten rounds would be half an hour for every score. The threshold is chosen
+# on four tasks of run 4 at N = 5. Mean gain over scratch at 0.8, 0.95 and 0.99: +0.9, -0.1, -0.1.
+SELF_TRAINING: dict[str, Any] = {"threshold": 0.8, "max_iter": 3}
 SELF_TRAINING_ROWS = 5000
 
 

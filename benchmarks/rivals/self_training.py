@@ -27,14 +27,14 @@ class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Unfitted. Every round fits it anew from the same start.
     X_unlabelled : ndarray, shape (n_unlabelled, n_features)
         Rows to put pseudo-labels on.
-    threshold : float, default=0.95
+    threshold : float, default=0.8
         Probability from which a prediction becomes a pseudo-label.
     max_iter : int, default=3
         Rounds of pseudo-labels. With 0 this is the network itself.
     """
 
     def __init__(
-        self, network: Any, X_unlabelled: Any, threshold: float = 0.95, max_iter: int = 3
+        self, network: Any, X_unlabelled: Any, threshold: float = 0.8, max_iter: int = 3
     ) -> None:
         self.network = network
         self.X_unlabelled = X_unlabelled
