@@ -23,7 +23,8 @@ ARROWS = {
     "_network": set(),
     "_graph": set(),
     "_sampling": {"_compute", "_network"},
-    "_objective": {"_compute", "_network", "_sampling"},
+    "_modules": {"_compute", "_network", "_sampling"},
+    "_objective": {"_compute", "_modules", "_network", "_sampling"},
     "_pretraining": {"_compute", "_graph", "_network"},
     "_fine_tuning": {"_compute", "_network"},
     "diagnostics": {"_compute", "_network", "_objective", "_sampling"},
@@ -51,6 +52,7 @@ HANDED_ON = {
     "_coherence",
     "_mlp_classifier",
     "_mmd_initializer",
+    "_modules",
     "_network",
     "_random_label_initializer",
     "diagnostics",
@@ -71,7 +73,9 @@ HOMES = {
 ONLY_THIRD_PARTY = {
     "_compute": {"numpy", "torch"},
     "_network": {"numpy", "safetensors", "torch"},
+    "_modules": {"numpy", "torch"},
     "_network.architecture": set(),
+    "_network.module_architecture": set(),
     "_network.theta0": {"numpy"},
     "_objective": {"torch"},
     "_sampling": {"torch"},
@@ -322,7 +326,10 @@ def function():
     }
     # Against a file that is here to stay.
     inside, outside = imports_of("_network.theta0", source_of("_network.theta0"))
-    assert inside == {("_network.architecture", "Architecture")}
+    assert inside == {
+        ("_network.architecture", "Architecture"),
+        ("_network.module_architecture", "ModuleArchitecture"),
+    }
     assert outside == {"numpy"}
 
 

@@ -7,6 +7,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 from .device import torch_device
 from .parts import concatenated
 from .random_streams import StepRandom, permutation, walk_generator
+from .recomputation import recomputed
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
 
@@ -17,6 +18,7 @@ __all__ = [
     "concatenated",
     "fresh",
     "permutation",
+    "recomputed",
     "share",
     "team",
     "torch_device",

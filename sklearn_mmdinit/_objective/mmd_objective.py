@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .._compute import StepRandom, Workspace
+from .._modules import ModuleNetwork
 from .._network import MLP
 from .._sampling import Perturbation, perturbed_logits
 from .degeneracy import degeneracy
@@ -53,7 +54,9 @@ class MMDObjective:
         """Rows that go through a network in a step on a mini-batch of so many."""
         return self.perturbation.n_networks * n_rows
 
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+    def __call__(
+        self, module: MLP | ModuleNetwork, X: torch.Tensor, random: StepRandom
+    ) -> torch.Tensor:
         """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
         n_classes = module.architecture.n_classes
         U = random.simplex(self.n_uniform_samples, n_classes)
