@@ -2,6 +2,7 @@
 
 from . import diagnostics, display, theory
 from ._coherence import Coherence
+from ._in_place import mmd_init_
 from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
 from ._modules import register_layer
@@ -21,6 +22,7 @@ __all__ = [
     "diagnostics",
     "display",
     "load_theta0",
+    "mmd_init_",
     "register_layer",
     "save_theta0",
     "theory",

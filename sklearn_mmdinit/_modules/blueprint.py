@@ -62,6 +62,11 @@ class ModuleBlueprint:
         """The weights that the module comes with."""
         return Theta0(self.architecture, arrays_of(self.source.build()))
 
+    def hidden_width(self, theta0: Theta0) -> int:
+        """Inputs of the last linear layer."""
+        width: int = theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
+        return width
+
     def module(self, theta0: Theta0) -> nn.Module:
         """A module of its own that starts at theta0, in the mode that it comes in."""
         module = self.source.build()
@@ -125,7 +130,7 @@ def blueprint_of(
     ValueError
         If the module does not return logits, has no such layer, or cannot be perturbed.
     """
-    module = source.build().float()
+    module = source.build().float().cpu()
     description = ModuleArchitecture(
         module=qualified_name(module),
         parameters=tuple((name, repr(value)) for name, value in source.parameters.items()),

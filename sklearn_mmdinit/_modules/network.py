@@ -60,9 +60,10 @@ class ModuleNetwork:
         """
         name = self.architecture.last_layer
         if not name:
+            linear = [n for n, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
             raise ValueError(
-                f"the last linear layer of {self.architecture.module} is not known: name it in "
-                "hidden_layer"
+                f"the last linear layer of {self.architecture.module} is not known, since none "
+                f"returns the logits as they are: name it in hidden_layer, one of {linear}"
             )
         seen: list[torch.Tensor] = []
         last = self.module.get_submodule(name)

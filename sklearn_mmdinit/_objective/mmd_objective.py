@@ -32,7 +32,8 @@ class MMDObjective:
     degeneracy_weight, detachment_weight : float
         The paper's lambda and xi.
     estimator, reference : str
-        As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`.
+        As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`; the reference "auto" is
+        "closed_form" where there are two classes.
     workspace : Workspace, default=None
         Buffers to reuse from one mini-batch to the next.
     uniformity_weight : float, default=1.0
@@ -58,12 +59,14 @@ class MMDObjective:
         self, module: MLP | ModuleNetwork, X: torch.Tensor, random: StepRandom
     ) -> torch.Tensor:
         """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
-        n_classes = module.architecture.n_classes
+        n_classes, reference = module.architecture.n_classes, self.reference
+        if reference == "auto":
+            reference = "closed_form" if n_classes == 2 else "sampled"
         U = random.simplex(self.n_uniform_samples, n_classes)
         logits = perturbed_logits(module, X, self.perturbation, random, self.workspace)
         P = logits.softmax(dim=-1)
         terms = (
-            uniformity(P, U, self.estimator, self.reference),
+            uniformity(P, U, self.estimator, reference),
             degeneracy(P),
             detachment(module, X),
         )

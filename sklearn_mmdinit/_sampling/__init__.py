@@ -4,7 +4,7 @@
 own forward and backward pass. Predictions of all K networks come from ``perturbed_logits``.
 """
 
-from .choice import SAMPLERS, gram_is_cheaper
+from .choice import SAMPLERS, gram_is_cheaper, layers_by_gram
 from .law import Perturbation, bias_std, weight_std
 from .networks import perturbed_logits
 from .semidefinite import inverse_factor, semidefinite_cholesky
@@ -15,6 +15,7 @@ __all__ = [
     "bias_std",
     "gram_is_cheaper",
     "inverse_factor",
+    "layers_by_gram",
     "perturbed_logits",
     "semidefinite_cholesky",
     "weight_std",
