@@ -67,8 +67,6 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be an instance of nn.Module, got {module!r}")
-    if "module" in params:
-        raise TypeError("mmd_init_ takes the module as its first argument")
     initializer = MMDInitializer(module=module, **params)
     if isinstance(data, Dataset | DataLoader):
         _fit_stream(initializer, data, "batch_size" in params)

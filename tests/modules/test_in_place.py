@@ -185,7 +185,7 @@ def test_whole_numbers():
     [
         ((ConvNet, rows()), {}, TypeError, "an instance of nn.Module, got <class"),
         ((Routed(), rows()), {}, ValueError, "'body.router'"),
-        ((nn.Linear(6, 2), rows()), {"module": 3}, TypeError, "as its first argument"),
+        ((nn.Linear(6, 2), rows()), {"module": 3}, TypeError, "multiple values for .*'module'"),
         ((nn.Linear(6, 2), rows()), {"no_such": 3}, TypeError, "unexpected parameter 'no_such'"),
         ((nn.Linear(6, 2), rows()), {"activation": "tanh"}, ValueError, "describes a perceptron"),
         (

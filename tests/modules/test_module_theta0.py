@@ -103,7 +103,7 @@ def test_a_missing_array_is_named(digits, path):
         module=ConvNet(2, 3), n_perturbations=2, max_iter=0, batch_size=16, random_state=0
     ).fit(digits[0])
     save_theta0(path, init)
-    with pytest.raises(ValueError, match="no array 'norm1.bias', which the module"):
+    with pytest.raises(ValueError, match=r"no array 'norm1\.bias', which the module"):
         load_theta0(path, ConvNet(2, 3, batch_norm=True))
 
 
