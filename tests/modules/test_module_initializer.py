@@ -70,8 +70,8 @@ CASES = {
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES.items())
 def test_every_network_learns_on_digits(name, n_classes, X):
-    params = {"n_perturbations": 24, "batch_size": 32, "learning_rate_init": 4e-3, "keep": "last"}
-    init = small(network(name, n_classes), max_iter=15, **params).fit(X)
+    params = {"n_perturbations": 16, "batch_size": 32, "learning_rate_init": 4e-3, "keep": "last"}
+    init = small(network(name, n_classes), max_iter=14, **params).fit(X)
     fresh = small(network(name, n_classes), max_iter=0, **params).fit(X)
     assert init.score(X) > fresh.score(X) + 0.05
     assert init.best_loss_ < init.loss_curve_[0]
