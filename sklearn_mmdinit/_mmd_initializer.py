@@ -98,7 +98,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     sampler : {"auto", "direct", "gram", "functional"}, default="auto"
         How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
-        one for each layer. ``"functional"``, slower, serves any module, and is what "auto"
+        one for each layer, and a layer of a module without a form by gram is direct.
+        ``"functional"``, slower, serves any module, and is what "auto"
         takes where layers of a module are not known (:func:`register_layer`).
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004.
@@ -170,7 +171,9 @@ class MMDInitializer(NestedParameters, BaseInitializer):
 
     See Also
     --------
+    mmd_init_ : The same for a module, in place.
     Coherence : The fourth term and its parameters.
+    register_layer : Makes a type of layer known.
     RandomLabelInitializer : The paper's baseline.
     MLPClassifier : Fine-tunes from theta0.
 

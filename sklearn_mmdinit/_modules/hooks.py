@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -100,18 +101,43 @@ def layer_named(module: nn.Module) -> Iterator[Callable[[], str]]:
             handle.remove()
 
 
-@contextmanager
-def step_by_step() -> Iterator[None]:
-    """Close PyTorch's shorter way through attention for a while.
+class _Switched:
+    """A setting that all threads share: the first one in switches it, the last one out back."""
 
-    There are no hooks on that way.
-    """
+    def __init__(self, switch: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._switch = switch
+        self._lock, self._inside = threading.Lock(), 0
+        self._stack = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._inside == 0:
+                self._stack.enter_context(self._switch())
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._stack.close()
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
     before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+# Attention without PyTorch's shorter way through a layer, on which there are no hooks.
+step_by_step = _Switched(_without_fast_path)
+
+_by_plain_operations = _Switched(lambda: sdpa_kernel(SDPBackend.MATH))
 
 
 @contextmanager
@@ -120,7 +146,7 @@ def unfused() -> Iterator[None]:
 
     Its fused kernels have no second derivative, and no form under :func:`torch.func.vmap`.
     """
-    with step_by_step(), sdpa_kernel(SDPBackend.MATH):
+    with step_by_step(), _by_plain_operations():
         yield
 
 

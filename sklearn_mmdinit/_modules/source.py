@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 __all__ = ["ModuleSource", "check_source"]
+
+# Threads share the generator that a class draws its weights from.
+_ALONE = threading.Lock()
 
 
 def check_source(module: Any, parameters: Mapping[str, Any]) -> None:
@@ -68,7 +72,7 @@ class ModuleSource:
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            with torch.random.fork_rng(devices=used):
+            with _ALONE, torch.random.fork_rng(devices=used):
                 torch.manual_seed(self.seed)
                 built = self.module(**self.parameters)
         for name, value in (*built.named_parameters(), *built.named_buffers()):

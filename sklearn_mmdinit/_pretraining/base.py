@@ -127,7 +127,8 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         ----------
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
-            map larger than memory is read a window at a time.
+            map larger than memory is read a window at a time. A module may take rows of
+            another shape.
         y : object, default=None
             Ignored, present by convention.
 
