@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from ._coherence import coherence_of
 from ._mmd_initializer import MMDInitializer
 from ._network import put_arrays_
-from ._pretraining import LoaderFeed, examples_of
+from ._pretraining import examples_of
 
 __all__ = ["mmd_init_"]
 
@@ -94,11 +94,7 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
         first = next((examples_of(item) for item in loader), None)
         if first is None:
             raise ValueError(f"{type(data).__name__} hands out no examples")
-        first = initializer._validated(first, reset=True)
-        blueprint, state = initializer._begun(first)
-        feed = LoaderFeed(loader, len(first), blueprint.examples)
-        max_iter = initializer._resolved(len(first)).max_iter
-        initializer._run(blueprint, state, first, max_iter, feed)
+        initializer._fit_loader(loader, first)
 
 
 def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:

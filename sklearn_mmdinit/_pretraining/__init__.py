@@ -8,7 +8,7 @@ from .base import BaseInitializer
 from .batches import Batches, WalkBatches, steps_at_a_time
 from .blueprint import Blueprint
 from .checks import check_choice, check_factors, check_finite, check_gain, check_positive, is_auto
-from .feeds import Feed, LoaderFeed, RowFeed, examples_of
+from .feeds import Feed, RowFeed, examples_of
 from .gain import gain_of_first_step
 from .rows import examples_checked
 from .schedule import KEEP, LEARNING_RATES, Schedule
@@ -21,7 +21,6 @@ __all__ = [
     "Batches",
     "Blueprint",
     "Feed",
-    "LoaderFeed",
     "Objective",
     "RowFeed",
     "Schedule",

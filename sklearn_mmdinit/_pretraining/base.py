@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
+from torch.utils.data import DataLoader
 
 from .._compute import StepRandom, torch_device
 from .._network import Architecture, Theta0, tag, without_gain
 from .batches import Batches, RowBatches
 from .blueprint import Blueprint, PerceptronBlueprint
 from .checks import check_choice, check_common
-from .feeds import Feed, RowFeed
+from .feeds import Feed, LoaderFeed, RowFeed
 from .loop import run_passes
 from .rows import rows_checked
 from .schedule import Schedule
@@ -309,6 +310,13 @@ class BaseInitializer(_Hidden, auto_wrap_output_keys=None):  # type: ignore[call
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         blueprint = self._new_blueprint(X, seed)
         return blueprint, PretrainingState(seed, blueprint.fresh())
+
+    def _fit_loader(self, loader: DataLoader[Any], first: np.ndarray) -> Self:
+        """Fit on the mini-batches of a DataLoader, of which the first one is known."""
+        first = self._validated(first, reset=True)
+        blueprint, state = self._begun(first)
+        feed = LoaderFeed(loader, len(first), blueprint.examples)
+        return self._run(blueprint, state, first, self._resolved(len(first)).max_iter, feed)
 
     def _run(
         self,

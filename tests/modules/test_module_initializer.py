@@ -122,6 +122,21 @@ def test_a_sequence_learns_what_its_perceptron_learns(X):
 TERMS = ("loss", "uniformity", "degeneracy", "detachment")
 
 
+# Means of the terms over the first eight steps.
+FIGURES = {
+    "perceptron": (1.51842, 0.53766, 0.39339, 0.82340),
+    "convnet+bn": (1.28090, 0.48859, 0.43446, 0.61852),
+    "transformer": (1.53577, 0.47212, 0.45499, 0.88166),
+    "transformer+multihead": (1.38114, 0.36204, 0.44593, 0.84073),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_stay(name, X):
+    record = small(network(name, 3), window=8).fit(X).history_[0]
+    np.testing.assert_allclose([record[term] for term in TERMS], FIGURES[name], rtol=1e-3)
+
+
 # Sources
 
 
