@@ -2,9 +2,11 @@
 
 from . import diagnostics, display, theory
 from ._coherence import Coherence
+from ._in_place import mmd_init_
 from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
-from ._network import Architecture, Theta0, load_theta0, save_theta0
+from ._modules import register_layer
+from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
 from ._random_label_initializer import RandomLabelInitializer
 
 __version__ = "0.1.0"
@@ -14,11 +16,14 @@ __all__ = [
     "Coherence",
     "MLPClassifier",
     "MMDInitializer",
+    "ModuleArchitecture",
     "RandomLabelInitializer",
     "Theta0",
     "diagnostics",
     "display",
     "load_theta0",
+    "mmd_init_",
+    "register_layer",
     "save_theta0",
     "theory",
 ]

@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
-from ._graph import ALGORITHMS, neighbor_graph
+from ._graph import ALGORITHMS, Walk, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
-__all__ = ["Coherence", "check_coherence", "coherence_of", "graph_key", "graph_of"]
+__all__ = ["Coherence", "check_coherence", "coherence_of", "walk_on"]
 
 _OF_THE_GRAPH = ("n_neighbors", "n_components", "shared_neighbor_power", "graph", "algorithm")
 
@@ -120,7 +120,7 @@ class Coherence(BaseEstimator):
         self.n_jobs = n_jobs
 
 
-def check_coherence(coherence: Coherence, hidden_layer_sizes: Any) -> None:
+def check_coherence(coherence: Coherence) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_finite(coherence, "weight", zero=False)
     check_finite(coherence, "separation", "shared_neighbor_power")
@@ -132,11 +132,23 @@ def check_coherence(coherence: Coherence, hidden_layer_sizes: Any) -> None:
     if coherence.n_components is not None:
         check_positive(coherence, "n_components")
     check_choice("algorithm", coherence.algorithm, ALGORITHMS)
-    if np.size(hidden_layer_sizes) == 0:
-        raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
 
 
-def graph_key(coherence: Coherence, X: np.ndarray) -> str | None:
+def walk_on(coherence: Coherence, X: np.ndarray, walks: dict[str, Walk], verbose: int) -> Walk:
+    """Walks on the graph of rows X (n, n_features), kept in `walks` for the next time."""
+    key = _graph_key(coherence, X)
+    walk = walks.get(key) if key else None
+    if walk is None:
+        walk = Walk.on(_graph_of(coherence, X, verbose))
+        if key:
+            # Two: rows that are learned from, and others that are scored in between.
+            for old in [*walks][:-1]:
+                del walks[old]
+            walks[key] = walk
+    return walk
+
+
+def _graph_key(coherence: Coherence, X: np.ndarray) -> str | None:
     """What stands for the graph of rows X; None where that cannot be said."""
     own = [getattr(coherence, name) for name in _OF_THE_GRAPH]
     try:
@@ -146,7 +158,7 @@ def graph_key(coherence: Coherence, X: np.ndarray) -> str | None:
     return key
 
 
-def graph_of(coherence: Coherence, X: np.ndarray, verbose: int) -> csr_array:
+def _graph_of(coherence: Coherence, X: np.ndarray, verbose: int) -> csr_array:
     """The graph of rows X (n, n_features), of shape (n, n)."""
     return neighbor_graph(
         X,

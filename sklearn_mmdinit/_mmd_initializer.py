@@ -9,31 +9,32 @@ from typing import Any, Self
 
 import numpy as np
 
-from ._auto import FIRST_STEP, auto_values
-from ._coherence import Coherence, coherence_of, graph_key, graph_of
-from ._compute import Workspace, permutation
-from ._graph import Walk
+from ._auto import auto_gain, auto_values
+from ._coherence import coherence_of, walk_on
+from ._compute import Workspace
 from ._mmd_parameters import check_numbers, check_parameters, has_paper_terms
+from ._module_parameters import check_module, chosen_samplers, input_shape, module_blueprint
+from ._nested_parameters import NestedParameters
 from ._network import Theta0, with_gain
 from ._objective import CoherentObjective, MMDObjective
 from ._pretraining import (
     BaseInitializer,
     Batches,
+    Blueprint,
+    Feed,
     Objective,
+    RowFeed,
     Schedule,
     WalkBatches,
-    gain_of_first_step,
-    is_auto,
+    examples_checked,
+    steps_at_a_time,
 )
 from ._sampling import Perturbation
 
 __all__ = ["MMDInitializer"]
 
-# Rows over which a gain is chosen.
-_GAIN_ROWS = 2048
 
-
-class MMDInitializer(BaseInitializer):
+class MMDInitializer(NestedParameters, BaseInitializer):
     r"""Learn a network's initial weights from unlabelled data.
 
     Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
@@ -52,6 +53,14 @@ class MMDInitializer(BaseInitializer):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
+    module : None, nn.Module or subclass of it, default=None
+        The network, which returns logits: an instance, of which copies are made and which gives
+        the weights to start from, or a class, called with ``module__<name>`` parameters. X may
+        have any shape that it takes; `n_classes`, where it is not 2, must be its own, and
+        parameters that describe a perceptron stay at their defaults. None: a perceptron.
+    hidden_layer : str, default=None
+        Name of the linear layer in the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the one that returns the logits.
     n_classes : int, default=2
         Number of classes of the tasks to come, the paper's d.
     activation : {"relu", "tanh", "gelu"}, default="relu"
@@ -90,10 +99,12 @@ class MMDInitializer(BaseInitializer):
         Means over uniform samples as in the paper, or exact expectations, which removes
         their noise; the latter for two classes only. "auto": "sampled"; with coherence
         "closed_form" for two classes.
-    sampler : {"auto", "direct", "gram"}, default="auto"
+    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
         How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
-        one for each layer.
+        one for each layer, and a layer of a module without a form by gram is direct.
+        ``"functional"``, slower, serves any module, and is what "auto"
+        takes where layers of a module are not known (:func:`register_layer`).
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004.
     learning_rate : {"auto", "constant", "cosine"}, default="auto"
@@ -114,7 +125,8 @@ class MMDInitializer(BaseInitializer):
     gain : float, sequence of float or "auto", default="auto"
         What each hidden layer's weights are multiplied by at the end, one number for all or
         one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only. Fine-tuning with a fixed
+        the same function. For ReLU without batch normalisation only, or an ``nn.Sequential`` of
+        layers that hand on a scale; 1 for other modules. Fine-tuning with a fixed
         learning rate moves larger weights less and answers faster. "auto": 1; with coherence
         such that the first step of fine-tuning can move a logit by 0.75.
     tol : float, default=None
@@ -130,6 +142,8 @@ class MMDInitializer(BaseInitializer):
         Of initial weights, order of rows, perturbations and uniform samples.
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
+    **module__params : dict
+        ``module__<name>``: what the class in `module` is called with.
 
     Attributes
     ----------
@@ -148,6 +162,10 @@ class MMDInitializer(BaseInitializer):
         Factor of each hidden layer's weights in ``theta0_``.
     auto_params_ : dict
         What each parameter of "auto" stood for; the gain is ``gain_``.
+    samplers_ : dict of str to str
+        How each layer is drawn, by its name; under "functional" each parameter.
+    why_functional_ : str
+        Why a module has the functional sampler; empty where it has not.
     n_iter_ : int
         Passes over X begun.
     n_features_in_ : int
@@ -157,7 +175,9 @@ class MMDInitializer(BaseInitializer):
 
     See Also
     --------
+    mmd_init_ : The same for a module, in place.
     Coherence : The fourth term and its parameters.
+    register_layer : Makes a type of layer known.
     RandomLabelInitializer : The paper's baseline.
     MLPClassifier : Fine-tunes from theta0.
 
@@ -183,6 +203,8 @@ class MMDInitializer(BaseInitializer):
         self,
         hidden_layer_sizes: Any = (392, 392, 392),
         *,
+        module: Any = None,
+        hidden_layer: str | None = None,
         n_classes: int = 2,
         activation: str = "relu",
         batch_norm: bool = False,
@@ -211,8 +233,11 @@ class MMDInitializer(BaseInitializer):
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
+        **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.module = module
+        self.hidden_layer = hidden_layer
         self.n_classes = n_classes
         self.activation = activation
         self.batch_norm = batch_norm
@@ -241,31 +266,31 @@ class MMDInitializer(BaseInitializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the coherence among them.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by name. ``coherence__<name>`` where the coherence is "auto" puts a
-            ``Coherence()`` in its place first.
-
-        Returns
-        -------
-        self : MMDInitializer
-            This one.
-        """
-        nested = any(name.startswith("coherence__") for name in params)
-        if nested and is_auto(params.get("coherence", self.coherence)):
-            params["coherence"] = Coherence()
-        super().set_params(**params)
-        return self
+        self._set_module_parameters(module__params)
 
     def _check_params(self) -> None:
         check_numbers(self)
         super()._check_params()
         check_parameters(self)
+        check_module(self)
+
+    def _rows(self, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
+        shape = None if reset else input_shape(self._blueprint)
+        if shape is None and not (reset and self.module is not None):
+            return super()._rows(X, reset=reset, **checks)
+        return examples_checked(self, X, reset=reset, shape=shape, **checks)
+
+    def _new_blueprint(self, X: np.ndarray, seed: int) -> Blueprint:
+        if self.module is None:
+            return super()._new_blueprint(X, seed)
+        return module_blueprint(self, X, seed)
+
+    def _feed(self, X: np.ndarray, seed: int, blueprint: Blueprint) -> Feed:
+        if self.module is None:
+            return super()._feed(X, seed, blueprint)
+        batches = self._batches(X, seed)
+        most = steps_at_a_time(batches.n_rows, X[0].size)
+        return RowFeed(X, batches, seed, blueprint.examples, most)
 
     def _resolved(self, n_rows: int | None = None) -> Self:
         resolved = copy(self)
@@ -297,37 +322,20 @@ class MMDInitializer(BaseInitializer):
         coherence = coherence_of(self.coherence, len(X))
         if coherence is None:
             return super()._batches(X, seed)
-        size = min(coherence.batch_size, len(X))
-        return WalkBatches(size, self._walk_on(coherence, X), coherence.walk_length, seed)
-
-    def _walk_on(self, coherence: Coherence, X: np.ndarray) -> Walk:
-        """Walks on the graph of X, kept for the next pass over the same rows."""
-        key = graph_key(coherence, X)
-        walks: dict[str, Walk] = getattr(self, "_walks", {})
-        walk = walks.get(key) if key else None
-        if walk is None:
-            walk = Walk.on(graph_of(coherence, X, self.verbose))
-            if key:
-                # Two: rows that are learned from, and others that are scored in between.
-                self._walks = dict([*walks.items()][-1:]) | {key: walk}
-        return walk
+        self._walks: dict[str, Any] = getattr(self, "_walks", {})
+        walk = walk_on(coherence, X.reshape(len(X), -1), self._walks, self.verbose)
+        return WalkBatches(min(coherence.batch_size, len(X)), walk, coherence.walk_length, seed)
 
     def _schedule(self) -> Schedule:
         plain = super()._schedule()
         return replace(plain, learning_rate=self.learning_rate, keep=self.keep)
 
-    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int) -> Theta0:
-        coherence = coherence_of(self.coherence, len(X))
-        self.auto_params_ = auto_values(self, len(X))
-        n_hidden = len(theta0.architecture.hidden_layer_sizes)
-        if not is_auto(self.gain):
-            factors = np.broadcast_to(np.asarray(self.gain, dtype=float), n_hidden).tolist()
-        elif coherence is None:
-            factors = [1.0] * n_hidden
-        else:
-            rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
-            factors = gain_of_first_step(theta0, X[rows], step=FIRST_STEP)
-        self.gain_ = tuple(factors)
+    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int, blueprint: Blueprint) -> Theta0:
+        self.auto_params_ = auto_values(self, len(X), theta0.architecture.n_classes)
+        self.gain_ = auto_gain(self, theta0, X, seed, blueprint)
+        n_rows = min(self.batch_size, len(X))
+        self.samplers_ = chosen_samplers(blueprint, theta0, self.sampler, n_rows)
+        self.why_functional_ = getattr(blueprint, "why_functional", "")
         return with_gain(theta0, self.gain_)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from sklearn.utils import check_scalar
 
 from ._coherence import check_coherence, coherence_of
@@ -13,6 +14,9 @@ from ._pretraining import KEEP, LEARNING_RATES, check_choice, check_finite, chec
 from ._sampling import SAMPLERS
 
 __all__ = ["check_numbers", "check_parameters", "has_paper_terms"]
+
+# The last one is for what a perceptron has not: layers of types that are not known.
+MODULE_SAMPLERS = (*SAMPLERS, "functional")
 
 _PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
@@ -33,9 +37,10 @@ def check_parameters(estimator: Any) -> None:
     """Raise an error that names the first parameter of MMDInitializer's own that is not valid."""
     check_choice("mmd_estimator", estimator.mmd_estimator, ESTIMATORS)
     check_choice("reference", estimator.reference, ("auto", *REFERENCES))
-    check_choice("sampler", estimator.sampler, SAMPLERS)
     check_choice("jacobian_at", estimator.jacobian_at, JACOBIANS)
-    if estimator.reference == "closed_form" and estimator.n_classes != 2:
+    perceptron = estimator.module is None
+    check_choice("sampler", estimator.sampler, SAMPLERS if perceptron else MODULE_SAMPLERS)
+    if perceptron and estimator.reference == "closed_form" and estimator.n_classes != 2:
         raise ValueError(
             "reference='closed_form' is known for n_classes=2 only, got "
             f"n_classes={estimator.n_classes}; use reference='sampled'"
@@ -48,12 +53,15 @@ def check_parameters(estimator: Any) -> None:
     check_finite(estimator, *_PAPER_WEIGHTS)
     check_choice("learning_rate", estimator.learning_rate, ("auto", *LEARNING_RATES))
     check_choice("keep", estimator.keep, ("auto", *KEEP))
-    check_gain(
-        estimator.gain, estimator.hidden_layer_sizes, estimator.activation, estimator.batch_norm
-    )
+    if perceptron:
+        check_gain(
+            estimator.gain, estimator.hidden_layer_sizes, estimator.activation, estimator.batch_norm
+        )
     coherence = coherence_of(estimator.coherence)
     if coherence is not None:
-        check_coherence(coherence, estimator.hidden_layer_sizes)
+        check_coherence(coherence)
+        if np.size(estimator.hidden_layer_sizes) == 0:
+            raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
     elif not has_paper_terms(estimator):
         raise ValueError(
             f"one of {', '.join(_PAPER_WEIGHTS)} must be above 0 where there is no coherence"

@@ -2,25 +2,26 @@
 
 Every function takes a fitted initializer, a fitted ``MLPClassifier`` (where it started) or a
 :class:`~sklearn_mmdinit.Theta0`, and looks at theta0 before its gain, as pre-training left it:
-perturbations of a fixed size mean something else for larger weights. The defaults are the paper's:
-128 random mini-batches of 32 rows and 256 perturbed networks.
+perturbations of a fixed size mean something else for larger weights. Of a module's theta0 it has to
+be the initializer, which knows the module. The defaults are the paper's: 128 random mini-batches of
+32 rows and 256 perturbed networks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils import check_random_state, check_scalar
 
-from ._compute import StepRandom, team
-from ._network import MLP, Theta0, module_from_theta0, without_gain
+from ._compute import StepRandom
+from ._network import ModuleArchitecture
 from ._objective import coherence_kernel as kernel_of
 from ._sampling import Perturbation, perturbed_logits
+from ._subject import Subject, pretrained_theta0
 
 __all__ = [
     "coherence_kernel",
@@ -28,15 +29,6 @@ __all__ = [
     "degenerate_softmax_ratio",
     "prediction_samples",
 ]
-
-
-def _theta0(source: Any) -> Theta0:
-    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
-    if not isinstance(theta0, Theta0):
-        raise ValueError(
-            f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
-        )
-    return without_gain(theta0)
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
@@ -54,27 +46,9 @@ def _check_counts(**counts: int) -> None:
         check_scalar(count, name, Integral, min_val=1)
 
 
-def _rows(X: Any, theta0: Theta0) -> np.ndarray:
-    X = check_array(X, dtype=[np.float32, np.float64])
-    n_features = theta0.architecture.n_features
-    if X.shape[1] != n_features:
-        raise ValueError(f"X has {X.shape[1]} features, theta0 expects {n_features}")
-    return np.asarray(X)
-
-
-def _batches(
-    X: np.ndarray, n_batches: int, batch_size: int, random: np.random.RandomState
-) -> Iterator[torch.Tensor]:
-    for _ in range(n_batches):
-        rows = random.choice(len(X), size=min(batch_size, len(X)), replace=False)
-        yield torch.from_numpy(X[rows].astype(np.float32))
-
-
-def _seeded(module_source: Theta0, random_state: Any) -> tuple[MLP, Any, StepRandom]:
+def _seeded(random_state: Any) -> tuple[np.random.RandomState, StepRandom]:
     random = check_random_state(random_state)
-    seed = int(random.randint(np.iinfo(np.int32).max))
-    # Training mode: with batch normalisation the objective looks at mini-batch statistics.
-    return module_from_theta0(module_source).train(), random, StepRandom(seed)
+    return random, StepRandom(int(random.randint(np.iinfo(np.int32).max)))
 
 
 def degenerate_softmax_ratio(
@@ -93,7 +67,7 @@ def degenerate_softmax_ratio(
     ----------
     source : initializer, MLPClassifier or Theta0
         Whose theta0 is perturbed.
-    X : array-like of shape (n_samples, n_features)
+    X : array-like of shape (n_samples, ...)
         Rows to draw mini-batches from.
     perturbation_scale : float, default=None
         The paper's s; None takes the initializer's own, or sqrt(0.5) where there is none.
@@ -127,17 +101,17 @@ def degenerate_softmax_ratio(
     >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
     (3,)
     """
-    theta0 = _theta0(source)
-    X = _rows(X, theta0)
+    subject = Subject.of(source)
+    X = subject.rows(X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
-    module, rows, random = _seeded(theta0, random_state)
-    n_classes = theta0.architecture.n_classes
+    rows, random = _seeded(random_state)
+    n_classes = subject.n_classes
     perturbation = Perturbation(n_perturbations, scale)
     ratios = []
-    with torch.no_grad(), team(module.architecture.widths, n_perturbations * batch_size):
-        for step, batch in enumerate(_batches(X, n_batches, batch_size, rows)):
-            logits = perturbed_logits(module, batch, perturbation, random.at(step))
+    with torch.no_grad(), subject.threads(n_perturbations * batch_size):
+        for step, batch in enumerate(subject.batches(X, n_batches, batch_size, rows)):
+            logits = perturbed_logits(subject.network, batch, perturbation, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
             ratios.append(float((used.sum(-1) < n_classes).double().mean()))
     return np.asarray(ratios)
@@ -157,7 +131,7 @@ def dead_neuron_ratio(
     ----------
     source : initializer, MLPClassifier or Theta0
         Whose theta0 is looked at, unperturbed.
-    X : array-like of shape (n_samples, n_features)
+    X : array-like of shape (n_samples, ...)
         Rows to draw mini-batches from.
     n_batches : int, default=128
         Mini-batches.
@@ -174,8 +148,8 @@ def dead_neuron_ratio(
     Raises
     ------
     ValueError
-        If the activation is not ReLU: other units do not die. If `source` holds no theta0, or
-        X does not fit it, or a count is not positive.
+        If the activation is not ReLU: other units do not die; if theta0 is of a module, `source`
+        holds none, X does not fit it, or a count is not positive.
 
     Examples
     --------
@@ -187,19 +161,24 @@ def dead_neuron_ratio(
     >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
     (3, 2)
     """
-    theta0 = _theta0(source)
-    X = _rows(X, theta0)
-    if theta0.architecture.activation != "relu":
+    architecture = pretrained_theta0(source).architecture
+    if isinstance(architecture, ModuleArchitecture):
         raise ValueError(
-            "fully dead neurons are defined for activation='relu', got "
-            f"{theta0.architecture.activation!r}"
+            "fully dead neurons are counted in a multi-layer perceptron, and theta0 is of the "
+            f"module {architecture.module}"
         )
+    if architecture.activation != "relu":
+        raise ValueError(
+            f"fully dead neurons are defined for activation='relu', got {architecture.activation!r}"
+        )
+    subject = Subject.of(source)
+    X = subject.rows(X)
     _check_counts(n_batches=n_batches, batch_size=batch_size)
-    module, rows, _ = _seeded(theta0, random_state)
+    rows, _ = _seeded(random_state)
     ratios = []
     with torch.no_grad():
-        for batch in _batches(X, n_batches, batch_size, rows):
-            alive = [(H > 0).any(dim=0) for H in module.hidden_layers(batch)]
+        for batch in subject.batches(X, n_batches, batch_size, rows):
+            alive = [(H > 0).any(dim=0) for H in subject.network.hidden_layers(batch)]
             ratios.append([float((~layer).double().mean()) for layer in alive])
     return np.asarray(ratios).reshape(n_batches, -1)
 
@@ -221,7 +200,7 @@ def prediction_samples(
     ----------
     source : initializer, MLPClassifier or Theta0
         Whose theta0 is perturbed.
-    X : array-like of shape (n_samples, n_features)
+    X : array-like of shape (n_samples, ...)
         Inputs, taken as one mini-batch.
     perturbation_scale : float, default=None
         The paper's s; None takes the initializer's own, or sqrt(0.5) where there is none.
@@ -250,14 +229,14 @@ def prediction_samples(
     >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
     (10, 4, 2)
     """
-    theta0 = _theta0(source)
-    X = _rows(X, theta0)
+    subject = Subject.of(source)
+    X = subject.rows(X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations)
-    module, _, random = _seeded(theta0, random_state)
+    _, random = _seeded(random_state)
+    perturbation = Perturbation(n_perturbations, scale)
     with torch.no_grad():
-        batch = torch.from_numpy(X.astype(np.float32))
-        logits = perturbed_logits(module, batch, Perturbation(n_perturbations, scale), random)
+        logits = perturbed_logits(subject.network, subject.examples(X), perturbation, random)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
 
@@ -273,7 +252,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     ----------
     source : initializer, MLPClassifier or Theta0
         Whose theta0 is looked at.
-    X : array-like of shape (n_samples, n_features)
+    X : array-like of shape (n_samples, ...)
         Inputs; the result has n_samples squared entries.
 
     Returns
@@ -301,10 +280,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     >>> coherence_kernel(init, X[:3]).shape
     (3, 3)
     """
-    theta0 = _theta0(source)
-    X = _rows(X, theta0)
-    module = module_from_theta0(theta0).eval()
-    with torch.no_grad():
-        H = module.hidden(torch.from_numpy(X.astype(np.float32)))
-        kernel: np.ndarray = kernel_of(H, theta0.architecture.n_classes).numpy()
+    subject = Subject.of(source)
+    H = subject.hidden(subject.rows(X))
+    kernel: np.ndarray = kernel_of(H, subject.n_classes).numpy()
     return kernel

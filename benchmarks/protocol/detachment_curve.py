@@ -17,7 +17,7 @@ from protocol.store import digest_of
 from protocol.study import Cell
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0_measures import BATCH_SIZE
-from sklearn_mmdinit import Theta0, load_theta0
+from sklearn_mmdinit import Architecture, Theta0, load_theta0
 from sklearn_mmdinit.theory import perturbation_std
 
 __all__ = ["DetachmentCurve", "log_spaced_steps", "perturbed"]
@@ -49,6 +49,11 @@ def log_spaced_steps(last: int, a_decade: int = 6) -> list[int]:
     return sorted({*(round(10 ** (i / a_decade)) for i in range(n)), last})
 
 
+def _std(theta0: Theta0, *scale: float) -> np.ndarray:
+    assert isinstance(theta0.architecture, Architecture)  # as all theta0 here are
+    return perturbation_std(theta0.architecture, *scale)
+
+
 def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> Theta0:
     """Theta0 plus a perturbation of the paper's standard deviations.
 
@@ -61,7 +66,7 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     perturbation_scale : float
         The paper's s.
     """
-    epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
+    epsilon = noise * _std(theta0, perturbation_scale)
     arrays, start = {}, 0
     for layer in range(theta0.architecture.n_layers):
         for name in (f"linears.{layer}.weight", f"linears.{layer}.bias"):
@@ -145,7 +150,7 @@ class DetachmentCurve:
 
     def _measure(self, step: int) -> dict[str, Any]:
         theta0 = load_theta0(self._checkpoints[step].path) if step else self.bench.fresh()
-        m = perturbation_std(theta0.architecture).size
+        m = _std(theta0).size
         rng = np.random.default_rng(diagnostics_seed(seed=self.bench.options.seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(self.n_draws)]
         return {

@@ -39,7 +39,11 @@ __all__ = [
 IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
 # Parameters that came later, at values that change nothing: what was kept before is still found.
-LATER_PARAMETERS = [("jacobian_at", "pre_activation")]
+LATER_PARAMETERS = [
+    ("jacobian_at", "pre_activation"),
+    ("module", None),
+    ("hidden_layer", None),
+]
 
 # What was spent on a theta0, in its file beside it.
 SPENT = ("seconds", "cpu_seconds")

@@ -8,6 +8,7 @@ from .device import torch_device
 from .float32 import as_float32, check_float32
 from .parts import concatenated
 from .random_streams import StepRandom, permutation, walk_generator
+from .recomputation import recomputed
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
 
@@ -20,6 +21,7 @@ __all__ = [
     "concatenated",
     "fresh",
     "permutation",
+    "recomputed",
     "share",
     "team",
     "torch_device",

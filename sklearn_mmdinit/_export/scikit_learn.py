@@ -61,9 +61,15 @@ def sklearn_mlp(
     Raises
     ------
     ValueError
-        If scikit-learn has no such activation, or the classes are not as many as logits.
+        If theta0 is of a module, scikit-learn has no such activation, or the classes are not
+        as many as logits.
     """
     architecture = theta0.architecture
+    if not isinstance(architecture, Architecture):
+        raise ValueError(
+            "scikit-learn has multi-layer perceptrons only, and this theta0 is of the module "
+            f"{architecture.module}; use to_module()"
+        )
     own = _own_params(architecture)
     if taken := sorted(params.keys() & own.keys()):
         raise ValueError(
@@ -140,7 +146,7 @@ class ToSklearn:
         ------
         ValueError
             If scikit-learn has no such activation, which is so of "gelu", or the classes are
-            not as many as logits.
+            not as many as logits, or theta0 is of a module.
         """
         check_is_fitted(self, "theta0_")
         n_classes = self.theta0_.architecture.n_classes

@@ -1,7 +1,7 @@
 """What a network is, and its initial parameters theta0.
 
-A shape (``Architecture``), the perceptron of that shape, its activations and random weights,
-and theta0 as NumPy arrays: alone, in a file, or carried by an array through a Pipeline.
+A shape (``Architecture``) and the perceptron of it, its activations and random weights, or the
+description of a module; theta0 as NumPy arrays: alone, in a file, or carried by an array.
 """
 
 from .activations import ACTIVATIONS
@@ -10,6 +10,8 @@ from .files import load_theta0, save_theta0
 from .gain import has_gain, scales_freely, with_gain, without_gain
 from .inits import INITS, random_theta0
 from .mlp import BATCH_NORM_EPS, MLP, module_from_theta0, theta0_from_module
+from .module_architecture import ModuleArchitecture, digest_of
+from .module_state import arrays_of, put_arrays_, qualified_name
 from .tagged import tag, tag_is_lost, theta0_of
 from .theta0 import Theta0
 
@@ -19,10 +21,15 @@ __all__ = [
     "INITS",
     "MLP",
     "Architecture",
+    "ModuleArchitecture",
     "Theta0",
+    "arrays_of",
+    "digest_of",
     "has_gain",
     "load_theta0",
     "module_from_theta0",
+    "put_arrays_",
+    "qualified_name",
     "random_theta0",
     "save_theta0",
     "scales_freely",

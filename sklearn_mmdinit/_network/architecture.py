@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +44,11 @@ class Architecture:
         """Number of linear layers, the paper's L."""
         return len(self.widths) - 1
 
+    @property
+    def scaled_layers(self) -> tuple[str, ...]:
+        """Names of the layers that a gain acts on, the last one included."""
+        return tuple(f"linears.{layer}" for layer in range(self.n_layers))
+
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every array of the network, PyTorch's orientation."""
         shapes: dict[str, tuple[int, ...]] = {}
@@ -55,6 +61,19 @@ class Architecture:
                 for name in ("weight", "bias", "running_mean", "running_var"):
                     shapes[f"norms.{layer}.{name}"] = (width,)
         return shapes
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise a ValueError unless arrays have the names and shapes of the network's."""
+        expected = self.array_shapes()
+        if missing := sorted(expected.keys() - shapes.keys()):
+            raise ValueError(
+                f"arrays are missing: {missing}; a network with {self} has {sorted(expected)}"
+            )
+        if unknown := sorted(shapes.keys() - expected.keys()):
+            raise ValueError(f"unknown arrays: {unknown}; valid names are {sorted(expected)}")
+        for name, shape in expected.items():
+            if (found := shapes[name]) != shape:
+                raise ValueError(f"array {name!r} has shape {found}, expected {shape}")
 
     def to_json(self) -> str:
         """The architecture as a JSON object, the inverse of :meth:`from_json`."""

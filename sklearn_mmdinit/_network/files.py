@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+from torch import nn
 
 from .architecture import Architecture
+from .module_architecture import ModuleArchitecture
+from .module_state import start_module_
 from .theta0 import Theta0
 
 __all__ = ["load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
 # safetensors keeps string metadata only, so the architecture goes in as JSON.
-_KEY = "sklearn_mmdinit.architecture"
+_KEYS: dict[str, type[Architecture] | type[ModuleArchitecture]] = {
+    "sklearn_mmdinit.architecture": Architecture,
+    "sklearn_mmdinit.module": ModuleArchitecture,
+}
 _GAIN_KEY = "sklearn_mmdinit.gain"
 
 
@@ -44,6 +50,12 @@ def _as_theta0(source: Any) -> Theta0:
         "only a Theta0 or a fitted estimator with theta0_ can be saved, got "
         f"{type(source).__name__}; fit it first if it is an initializer"
     )
+
+
+def _single(array: Any) -> np.ndarray:
+    """An array as it is kept: numbers in float32, counters and masks in their own type."""
+    kept = np.asarray(array, order="C")
+    return kept.astype(np.float32, copy=False) if kept.dtype.kind == "f" else kept
 
 
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
@@ -87,10 +99,9 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     target = _checked_path(path)
     theta0 = _as_theta0(source)
     # safetensors writes the memory as it lies: a transposed view would be scrambled.
-    arrays = {
-        name: np.ascontiguousarray(array, dtype=np.float32) for name, array in theta0.arrays.items()
-    }
-    metadata = {_KEY: theta0.architecture.to_json()}
+    arrays = {name: _single(array) for name, array in theta0.arrays.items()}
+    (key,) = (key for key, kind in _KEYS.items() if isinstance(theta0.architecture, kind))
+    metadata = {key: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
     data = save(arrays, metadata=metadata)
@@ -106,25 +117,29 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
         partial.unlink(missing_ok=True)
 
 
-def load_theta0(path: str | os.PathLike[str]) -> Theta0:
+def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
     """Read theta0 from a safetensors file.
 
     Parameters
     ----------
     path : str or path-like
         A file that :func:`save_theta0` wrote.
+    module : nn.Module, default=None
+        A module to start at theta0, in place: of the class and with the arrays that the file
+        was written for. None: only read.
 
     Returns
     -------
     Theta0
-        Arrays of float32 and their architecture.
+        Arrays and the architecture that they belong to.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is damaged, holds no architecture, or arrays that do not fit it.
+        If the file is damaged, holds no architecture, or arrays that do not fit it or the
+        module; the module is unchanged then.
 
     See Also
     --------
@@ -140,16 +155,20 @@ def load_theta0(path: str | os.PathLike[str]) -> Theta0:
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         # The last three: an element type that NumPy does not have.
         raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
-    if _KEY not in metadata:
+    key = next((key for key in _KEYS if key in metadata), None)
+    if key is None:
         raise ValueError(
             f"{str(path)!r} does not say which network its arrays belong to: the metadata "
-            f"has no {_KEY!r} but {sorted(metadata)}; write such files with save_theta0"
+            f"has none of {list(_KEYS)} but {sorted(metadata)}; write such files with save_theta0"
         )
     try:
-        return Theta0(
-            Architecture.from_json(metadata[_KEY]),
-            {name: np.asarray(array, dtype=np.float32) for name, array in arrays.items()},
+        theta0 = Theta0(
+            _KEYS[key].from_json(metadata[key]),
+            {name: _single(array) for name, array in arrays.items()},
             tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]"))),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error
+    if module is not None:
+        start_module_(module, theta0)
+    return theta0

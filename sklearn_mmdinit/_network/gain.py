@@ -9,12 +9,13 @@ the last layer answer in fewer steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from .activations import ACTIVATIONS
 from .architecture import Architecture
+from .module_architecture import ModuleArchitecture
 from .theta0 import Theta0
 
 __all__ = ["has_gain", "scales_freely", "with_gain", "without_gain"]
@@ -28,8 +29,10 @@ def scales_freely(activation: str, batch_norm: bool) -> bool:
     return ACTIVATIONS[activation].homogeneous and not batch_norm
 
 
-def has_gain(architecture: Architecture) -> bool:
-    """Whether a network of this shape :func:`scales_freely`."""
+def has_gain(architecture: Architecture | ModuleArchitecture) -> bool:
+    """Whether hidden weights of such a network can be scaled without changing the function."""
+    if isinstance(architecture, ModuleArchitecture):
+        return bool(architecture.chain)
     return scales_freely(architecture.activation, architecture.batch_norm)
 
 
@@ -64,7 +67,7 @@ def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
     >>> [weights.tolist() for weights in with_gain(theta0, [4.0]).coefs]
     [[[4.0]], [[0.25, 0.25]]]
     """
-    n_hidden = len(theta0.architecture.hidden_layer_sizes)
+    n_hidden = max(len(theta0.architecture.scaled_layers) - 1, 0)
     if len(factors) != n_hidden:
         raise ValueError(f"gain={tuple(factors)} must have {n_hidden} factors, one a hidden layer")
     if all(factor == 1.0 for factor in factors):
@@ -76,7 +79,7 @@ def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
         )
     before = theta0.gain or (1.0,) * n_hidden
     gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
-    return Theta0(theta0.architecture, _scaled(theta0.arrays, factors), gain)
+    return Theta0(theta0.architecture, _scaled(theta0, factors), gain)
 
 
 def without_gain(theta0: Theta0) -> Theta0:
@@ -84,17 +87,18 @@ def without_gain(theta0: Theta0) -> Theta0:
     if not theta0.gain:
         return theta0
     factors = [1.0 / factor for factor in theta0.gain]
-    return Theta0(theta0.architecture, _scaled(theta0.arrays, factors))
+    return Theta0(theta0.architecture, _scaled(theta0, factors))
 
 
-def _scaled(arrays: Mapping[str, np.ndarray], factors: Sequence[float]) -> dict[str, np.ndarray]:
+def _scaled(theta0: Theta0, factors: Sequence[float]) -> dict[str, np.ndarray]:
     scales, total = {}, 1.0
-    for layer, factor in enumerate(factors):
+    *hidden, last = theta0.architecture.scaled_layers
+    for layer, factor in zip(hidden, factors, strict=True):
         total *= factor
-        scales[f"linears.{layer}.weight"] = factor
-        scales[f"linears.{layer}.bias"] = total
-    scales[f"linears.{len(factors)}.weight"] = 1.0 / total
+        scales[f"{layer}.weight"] = factor
+        scales[f"{layer}.bias"] = total
+    scales[f"{last}.weight"] = 1.0 / total
     return {
         name: (array * scales[name]).astype(array.dtype) if name in scales else array
-        for name, array in arrays.items()
+        for name, array in theta0.arrays.items()
     }

@@ -81,7 +81,18 @@ def theta0_from_module(module: MLP) -> Theta0:
 
 
 def module_from_theta0(theta0: Theta0, device: str | torch.device = "cpu") -> MLP:
-    """A fresh module that starts at theta0; the arrays are copied."""
+    """A fresh module that starts at theta0; the arrays are copied.
+
+    Raises
+    ------
+    ValueError
+        If theta0 is of no multi-layer perceptron.
+    """
+    if not isinstance(theta0.architecture, Architecture):
+        raise ValueError(
+            f"theta0 is of the module {theta0.architecture.module}, not of a multi-layer "
+            "perceptron; to_module() of its initializer starts there"
+        )
     module = MLP(theta0.architecture)
     # copy: the arrays may be read-only memory maps in a worker process.
     state = {name: torch.tensor(array) for name, array in theta0.arrays.items()}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .architecture import Architecture
+from .module_architecture import ModuleArchitecture
 
 __all__ = ["Theta0"]
 
@@ -21,10 +22,11 @@ class Theta0:
 
     Parameters
     ----------
-    architecture : Architecture
+    architecture : Architecture or ModuleArchitecture
         The network.
-    arrays : dict of str to ndarray of float32
-        One array for each name of ``architecture.array_shapes()``.
+    arrays : dict of str to ndarray
+        One array of float32 for each name of ``architecture.array_shapes()``; of a module, what
+        its ``state_dict`` holds, buffers of other types included.
     gain : tuple of float, default=()
         By what each hidden layer's weights were multiplied after pre-training, the function
         being the same; empty: by nothing.
@@ -36,34 +38,33 @@ class Theta0:
         not finite, or the gain has another length than there are hidden layers.
     """
 
-    architecture: Architecture
+    architecture: Architecture | ModuleArchitecture
     arrays: dict[str, np.ndarray]
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        shapes = self.architecture.array_shapes()
-        if missing := sorted(shapes.keys() - self.arrays.keys()):
-            raise ValueError(
-                f"arrays are missing: {missing}; a network with {self.architecture} "
-                f"has {sorted(shapes)}"
-            )
-        if unknown := sorted(self.arrays.keys() - shapes.keys()):
-            raise ValueError(f"unknown arrays: {unknown}; valid names are {sorted(shapes)}")
-        n_hidden = len(self.architecture.hidden_layer_sizes)
+        self.architecture.check({name: np.shape(array) for name, array in self.arrays.items()})
+        n_hidden = max(len(self.architecture.scaled_layers) - 1, 0)
         if self.gain and len(self.gain) != n_hidden:
             raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
-        for name, shape in shapes.items():
-            if (found := np.shape(self.arrays[name])) != shape:
-                raise ValueError(f"array {name!r} has shape {found}, expected {shape}")
-            if not np.isfinite(self.arrays[name]).all():
+        for name, array in self.arrays.items():
+            if not np.isfinite(array).all():
                 raise ValueError(f"array {name!r} holds NaN or infinity")
 
     @property
     def coefs(self) -> list[np.ndarray]:
         """Weights, one array of shape (n_in, n_out) a layer: scikit-learn's orientation."""
-        return [self.arrays[f"linears.{i}.weight"].T for i in range(self.architecture.n_layers)]
+        return [self.arrays[f"{layer}.weight"].T for layer in self._linear_layers()]
 
     @property
     def intercepts(self) -> list[np.ndarray]:
         """Biases, one array of shape (n_out,) a layer."""
-        return [self.arrays[f"linears.{i}.bias"] for i in range(self.architecture.n_layers)]
+        return [self.arrays[f"{layer}.bias"] for layer in self._linear_layers()]
+
+    def _linear_layers(self) -> tuple[str, ...]:
+        if isinstance(self.architecture, ModuleArchitecture):
+            raise AttributeError(
+                "only a multi-layer perceptron has coefs and intercepts; this theta0 is of the "
+                f"module {self.architecture.module}, with the arrays {sorted(self.arrays)}"
+            )
+        return self.architecture.scaled_layers

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
 
 import torch
 
 from .._compute import StepRandom, concatenated
+from .._modules import ModuleNetwork
 from .._network import ACTIVATIONS, MLP
 from .coherence import coherence
 from .mmd_objective import MMDObjective
@@ -52,14 +55,16 @@ class CoherentObjective:
         few = min(self.n_rows, n_rows)
         return n_rows + (0 if self.paper is None else self.paper.rows_a_step(few))
 
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+    def __call__(
+        self, module: MLP | ModuleNetwork, X: torch.Tensor, random: StepRandom
+    ) -> torch.Tensor:
         """The terms named by ``term_names``; the first is the loss.
 
         Parameters
         ----------
-        module : MLP
+        module : MLP or ModuleNetwork
             The network at theta0.
-        X : Tensor of shape (2 n, n_features)
+        X : Tensor of shape (2 n, ...)
             The starts of n walks, then their ends in the same order.
         random : StepRandom
             Source of the paper's draws.
@@ -76,7 +81,8 @@ class CoherentObjective:
         return torch.cat(((terms[0] + self.weight * own)[None], terms[1:], own[None]))
 
 
-def _hidden(module: MLP, X: torch.Tensor) -> torch.Tensor:
+@singledispatch
+def _hidden(module: Any, X: torch.Tensor) -> torch.Tensor:
     """Last hidden activations, a part of the rows on each thread."""
     if module.architecture.batch_norm or X.device.type != "cpu":
         # Batch normalisation needs all rows at once.
@@ -93,3 +99,9 @@ def _hidden(module: MLP, X: torch.Tensor) -> torch.Tensor:
         return H
 
     return concatenated(part, len(parts), tensors)
+
+
+@_hidden.register(ModuleNetwork)
+def _module_hidden(module: ModuleNetwork, X: torch.Tensor) -> torch.Tensor:
+    """Last hidden activations of any module: all rows at once."""
+    return module.hidden(X)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import singledispatch
+from typing import Any, cast
 
 import torch
 
+from .._modules import ModuleNetwork
 from .._network import ACTIVATIONS, MLP
+from .jacobian import TINY, module_jacobian_norms
 
 __all__ = ["JACOBIANS", "detachment", "jacobian_norms"]
 
 # What the Jacobian of a hidden layer is with respect to.
 JACOBIANS = ("pre_activation", "activation")
 
-# Added to squared norms under a root, whose slope at 0 is infinite.
-_TINY = 1e-12
 
-
-def jacobian_norms(module: MLP, X: torch.Tensor, at: str = "pre_activation") -> torch.Tensor:
+@singledispatch
+def jacobian_norms(module: Any, X: torch.Tensor, at: str = "pre_activation") -> torch.Tensor:
     """Norms of the rows of the Jacobians of the logits, unperturbed.
 
     Under batch normalisation the pre-activation is the activation's input, and the
-    statistics of the mini-batch count as constants.
+    statistics of the mini-batch count as constants. This is the closed form for a perceptron.
 
     Parameters
     ----------
@@ -62,20 +63,25 @@ def jacobian_norms(module: MLP, X: torch.Tensor, at: str = "pre_activation") -> 
     return torch.stack(norms[::-1], dim=-1)
 
 
+jacobian_norms.register(ModuleNetwork, module_jacobian_norms)
+
+
 def _row_norms(rows: torch.Tensor) -> torch.Tensor:
-    return rows.square().sum(-1).add(_TINY).sqrt()
+    return rows.square().sum(-1).add(TINY).sqrt()
 
 
-def detachment(module: MLP, X: torch.Tensor, at: str = "pre_activation") -> torch.Tensor:
+def detachment(
+    module: MLP | ModuleNetwork, X: torch.Tensor, at: str = "pre_activation"
+) -> torch.Tensor:
     r"""L_iod: how far Jacobian rows are from unit norm at the worst layer.
 
     :math:`E_x [\frac 1 d \sum_i \max_l (1 - \|J_i^{(l:L)}(x_l)\|)^2]`.
 
     Parameters
     ----------
-    module : MLP
+    module : MLP or ModuleNetwork
         The network at theta0.
-    X : Tensor of shape (B, n_features)
+    X : Tensor of shape (B, ...)
         Mini-batch.
     at : {"pre_activation", "activation"}, default="pre_activation"
         As in :func:`jacobian_norms`.

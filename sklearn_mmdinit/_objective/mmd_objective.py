@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .._compute import StepRandom, Workspace
+from .._modules import ModuleNetwork
 from .._network import MLP
 from .._sampling import Perturbation, perturbed_logits
 from .degeneracy import degeneracy
@@ -31,7 +32,8 @@ class MMDObjective:
     degeneracy_weight, detachment_weight : float
         The paper's lambda and xi.
     estimator, reference : str
-        As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`.
+        As in :func:`sklearn_mmdinit._objective.uniformity.uniformity`; the reference "auto" is
+        "closed_form" where there are two classes.
     workspace : Workspace, default=None
         Buffers to reuse from one mini-batch to the next.
     uniformity_weight : float, default=1.0
@@ -56,14 +58,18 @@ class MMDObjective:
         """Rows that go through a network in a step on a mini-batch of so many."""
         return self.perturbation.n_networks * n_rows
 
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+    def __call__(
+        self, module: MLP | ModuleNetwork, X: torch.Tensor, random: StepRandom
+    ) -> torch.Tensor:
         """The terms named by ``term_names``, a tensor of shape (4,); the first is the loss."""
-        n_classes = module.architecture.n_classes
+        n_classes, reference = module.architecture.n_classes, self.reference
+        if reference == "auto":
+            reference = "closed_form" if n_classes == 2 else "sampled"
         U = random.simplex(self.n_uniform_samples, n_classes)
         logits = perturbed_logits(module, X, self.perturbation, random, self.workspace)
         P = logits.softmax(dim=-1)
         terms = (
-            uniformity(P, U, self.estimator, self.reference),
+            uniformity(P, U, self.estimator, reference),
             degeneracy(P),
             detachment(module, X, self.jacobian_at),
         )

@@ -5,9 +5,12 @@ callable that returns loss terms, such as those of the room of objectives.
 """
 
 from .base import BaseInitializer
-from .batches import Batches, WalkBatches
-from .checks import check_choice, check_finite, check_gain, check_positive, is_auto
+from .batches import Batches, WalkBatches, steps_at_a_time
+from .blueprint import Blueprint
+from .checks import check_choice, check_factors, check_finite, check_gain, check_positive, is_auto
+from .feeds import Feed, RowFeed, examples_of
 from .gain import gain_of_first_step
+from .rows import examples_checked
 from .schedule import KEEP, LEARNING_RATES, Schedule
 from .steps import Objective
 
@@ -16,13 +19,20 @@ __all__ = [
     "LEARNING_RATES",
     "BaseInitializer",
     "Batches",
+    "Blueprint",
+    "Feed",
     "Objective",
+    "RowFeed",
     "Schedule",
     "WalkBatches",
     "check_choice",
+    "check_factors",
     "check_finite",
     "check_gain",
     "check_positive",
+    "examples_checked",
+    "examples_of",
     "gain_of_first_step",
     "is_auto",
+    "steps_at_a_time",
 ]

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+from torch.utils.data import DataLoader
 
-from .._compute import StepRandom, as_float32, check_float32, team, torch_device
+from .._compute import StepRandom, check_float32, torch_device
 from .._export import ToSklearn
-from .._network import (
-    ACTIVATIONS,
-    INITS,
-    Architecture,
-    Theta0,
-    module_from_theta0,
-    tag,
-    without_gain,
-)
+from .._network import Architecture, Theta0, tag, without_gain
 from .batches import Batches, RowBatches
-from .checks import check_choice, check_finite, check_positive
+from .blueprint import Blueprint, PerceptronBlueprint
+from .checks import check_choice, check_common
+from .feeds import Feed, LoaderFeed, RowFeed
 from .loop import run_passes
+from .rows import rows_checked
 from .schedule import Schedule
-from .state import PretrainingState, initial_state
+from .state import PretrainingState
 from .steps import Objective
 
 __all__ = ["BaseInitializer"]
@@ -38,24 +34,13 @@ OUTPUTS = ("passthrough", "hidden")
 _FIRST_SCORE_STEP = 1 << 31
 
 
-def _is_width(size: Any) -> bool:
-    whole = isinstance(size, int | np.integer) and not isinstance(size, bool | np.bool_)
-    return whole and size >= 1
-
-
 class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """The feature map: scikit-learn puts what it returns into the container of set_output."""
 
     def transform(self, X: Any) -> np.ndarray:
-        module = module_from_theta0(self.theta0_, torch_device(self.device)).eval()
-        with torch.no_grad():
-            rows = torch.tensor(as_float32(_checked(self, X)))
-            hidden: np.ndarray = module.hidden(rows.to(torch_device(self.device))).cpu().numpy()
-        return hidden
-
-
-def _checked(estimator: Any, X: Any) -> np.ndarray:
-    return np.asarray(validate_data(estimator, X, reset=False, dtype="numeric"))
+        rows = self._rows(X, reset=False, dtype="numeric")
+        check_float32(rows)
+        return self._blueprint.hidden(self.theta0_, rows, torch_device(self.device))
 
 
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
@@ -106,16 +91,30 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         """The rows of each step."""
         return RowBatches(min(self.batch_size, len(X)))
 
+    def _rows(self, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
+        """The rows of X, checked."""
+        return rows_checked(self, X, reset=reset, **checks)
+
+    def _new_blueprint(self, X: np.ndarray, seed: int) -> Blueprint:
+        """How networks for rows like these are made."""
+        architecture = Architecture(
+            n_features=self.n_features_in_,
+            hidden_layer_sizes=tuple(int(w) for w in np.atleast_1d(self.hidden_layer_sizes)),
+            n_classes=int(self.n_classes),
+            activation=self.activation,
+            batch_norm=bool(self.batch_norm),
+        )
+        return PerceptronBlueprint(architecture, self.init, seed)
+
+    def _feed(self, X: np.ndarray, seed: int, blueprint: Blueprint) -> Feed:
+        """The mini-batches of the passes over rows."""
+        return RowFeed(X, self._batches(X, seed), seed, blueprint.examples)
+
     def _schedule(self) -> Schedule:
         """Learning rates, windows, early stop."""
-        return Schedule(
-            self.learning_rate_init,
-            self.window,
-            self.tol,
-            self.n_iter_no_change,
-        )
+        return Schedule(self.learning_rate_init, self.window, self.tol, self.n_iter_no_change)
 
-    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int) -> Theta0:
+    def _finished(self, theta0: Theta0, X: np.ndarray, seed: int, blueprint: Blueprint) -> Theta0:
         """What pre-training has learned, made ready to start from."""
         return theta0
 
@@ -126,7 +125,8 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         ----------
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
-            map larger than memory is read a window at a time.
+            map larger than memory is read a window at a time. A module may take rows of
+            another shape.
         y : object, default=None
             Ignored, present by convention.
 
@@ -141,7 +141,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
             If X or a parameter is not valid, or the loss is not finite in the first window.
         """
         X = self._validated(X, reset=True)
-        return self._run(self._fresh_state(), X, self._resolved(len(X)).max_iter)
+        return self._run(*self._begun(X), X, self._resolved(len(X)).max_iter)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more pass.
@@ -168,10 +168,10 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            return self._run(self._fresh_state(), X, 1)
+            return self._run(*self._begun(X), X, 1)
         # A copy, so that a pass that fails or is interrupted leaves no trace.
         state = replace(self._state, history=list(self._state.history))
-        return self._run(state, X, 1)
+        return self._run(self._blueprint, state, X, 1)
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -194,7 +194,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
-        return tag(_checked(self, X), self.theta0_)
+        return tag(self._rows(X, reset=False, dtype="numeric"), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` it.
@@ -229,7 +229,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         if self.output == "hidden":
             check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
-            width = self.theta0_.coefs[-1].shape[0]
+            width = self._blueprint.hidden_width(self.theta0_)
             return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
         names: np.ndarray = super().get_feature_names_out(input_features)
         return names
@@ -254,82 +254,93 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         X = self._validated(X, reset=False)
         device = torch_device(self.device)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
-        module = module_from_theta0(without_gain(self.theta0_), device).train()
+        network = self._blueprint.network(without_gain(self.theta0_), device)
         objective, random = self._objective(), StepRandom(self._state.seed, device)
         batches = self._batches(X, self._state.seed)
         n_batches = len(X) // batches.size
         total = 0.0
-        rows_a_step = objective.rows_a_step(batches.n_rows)
-        with torch.no_grad(), team(module.architecture.widths, rows_a_step):
+        with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
                 rows = batches.rows(own, _FIRST_SCORE_STEP + i)[0]
-                batch = torch.from_numpy(X[rows].astype(np.float32)).to(device)
-                total += float(objective(module, batch, random.at(_FIRST_SCORE_STEP + i))[0])
+                batch = self._blueprint.examples(X[rows]).to(device)
+                total += float(objective(network, batch, random.at(_FIRST_SCORE_STEP + i))[0])
         return -total / n_batches
+
+    def to_module(self) -> nn.Module:
+        """A fresh PyTorch module that starts at theta0.
+
+        Called without arguments it gives a new one each time, so that it can stand for a class:
+        ``skorch.NeuralNetClassifier(init.to_module)``.
+
+        Returns
+        -------
+        module : nn.Module
+            On the CPU; it returns logits.
+        """
+        check_is_fitted(self, "theta0_")
+        return self._blueprint.module(self.theta0_)
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weights (n_in, n_out) of each layer."""
+        return self.theta0_.coefs
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Biases (n_out,) of each layer."""
+        return self.theta0_.intercepts
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         self._resolved()._check_params()
         # Two rows: with one there is no mini-batch over which classes could be spread.
-        X = validate_data(
-            self, X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2
-        )
+        X = self._rows(X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2)
         check_float32(X)
-        return np.asarray(X)
+        return X
 
     def _check_params(self) -> None:
-        sizes = np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object))
-        if not all(_is_width(size) for size in sizes):
-            raise ValueError(
-                f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
-            )
-        check_scalar(self.n_classes, "n_classes", Integral, min_val=2)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("init", self.init, INITS)
+        check_common(self)
         check_choice("output", self.output, OUTPUTS)
-        if not isinstance(self.batch_norm, bool | np.bool_):
-            raise ValueError(f"batch_norm must be True or False, got {self.batch_norm!r}")
-        check_positive(self, "batch_size", "window", "n_iter_no_change")
-        if self.batch_norm and self.batch_size < 2:
-            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-        check_scalar(self.max_iter, "max_iter", Integral, min_val=0)
-        check_scalar(self.verbose, "verbose", Integral)
-        check_finite(self, "learning_rate_init", zero=False)
-        if self.tol is not None:
-            check_finite(self, "tol")
         torch_device(self.device)
         self._check_own_params()
 
-    def _fresh_state(self) -> PretrainingState:
-        architecture = Architecture(
-            n_features=self.n_features_in_,
-            hidden_layer_sizes=tuple(int(w) for w in np.atleast_1d(self.hidden_layer_sizes)),
-            n_classes=int(self.n_classes),
-            activation=self.activation,
-            batch_norm=bool(self.batch_norm),
-        )
+    def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
+        """How networks are made, and fresh random weights."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        return initial_state(architecture, self.init, seed)
+        blueprint = self._new_blueprint(X, seed)
+        return blueprint, PretrainingState(seed, blueprint.fresh())
 
-    def _run(self, state: PretrainingState, X: np.ndarray, n_passes: int) -> Self:
+    def _fit_loader(self, loader: DataLoader[Any], first: np.ndarray) -> Self:
+        """Fit on the mini-batches of a DataLoader, of which the first one is known."""
+        first = self._validated(first, reset=True)
+        blueprint, state = self._begun(first)
+        feed = LoaderFeed(loader, len(first), blueprint.examples)
+        return self._run(blueprint, state, first, self._resolved(len(first)).max_iter, feed)
+
+    def _run(
+        self,
+        blueprint: Blueprint,
+        state: PretrainingState,
+        X: np.ndarray,
+        n_passes: int,
+        feed: Feed | None = None,
+    ) -> Self:
         settings = self._resolved(len(X))
         objective, schedule = self._objective(), settings._schedule()
         state.begin(objective.term_names, settings.max_iter)
         run_passes(
             state,
-            X,
+            feed or self._feed(X, state.seed, blueprint),
+            blueprint,
             objective,
-            self._batches(X, state.seed),
             schedule,
             n_passes,
             torch_device(self.device),
             self.verbose,
         )
         # Nothing is kept of a pass whose result cannot be.
-        self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed)
-        self._state = state
-        self.coefs_ = self.theta0_.coefs
-        self.intercepts_ = self.theta0_.intercepts
+        self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed, blueprint)
+        self._state, self._blueprint = state, blueprint
         self.history_ = state.records(objective.term_names)
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)

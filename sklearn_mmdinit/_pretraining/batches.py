@@ -10,10 +10,15 @@ import numpy as np
 from .._compute import walk_generator
 from .._graph import Walk
 
-__all__ = ["Batches", "RowBatches", "WalkBatches"]
+__all__ = ["Batches", "RowBatches", "WalkBatches", "steps_at_a_time"]
 
 # Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
 _NUMBERS_AT_A_TIME = 1 << 24
+
+
+def steps_at_a_time(n_rows: int, n_features: int) -> int:
+    """Steps whose mini-batches of so many rows take little memory together."""
+    return max(_NUMBERS_AT_A_TIME // (n_rows * n_features), 1)
 
 
 class Batches(Protocol):
@@ -96,7 +101,7 @@ class WalkBatches:
 
     def n_steps(self, n_features: int) -> int | None:
         """As many as take little memory."""
-        return max(_NUMBERS_AT_A_TIME // (self.n_rows * n_features), 1)
+        return steps_at_a_time(self.n_rows, n_features)
 
     def rows(self, order: np.ndarray, first_step: int) -> np.ndarray:
         """Numbers (n_steps, 2 size) of the rows of each mini-batch, the starts first."""

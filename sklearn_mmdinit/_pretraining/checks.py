@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_scalar
 
-from .._network import ACTIVATIONS, scales_freely
+from .._network import ACTIVATIONS, INITS, scales_freely
 
-__all__ = ["check_choice", "check_finite", "check_gain", "check_positive", "is_auto"]
+__all__ = [
+    "check_choice",
+    "check_common",
+    "check_factors",
+    "check_finite",
+    "check_gain",
+    "check_positive",
+    "is_auto",
+]
 
 
 def check_choice(name: str, value: Any, valid: Any) -> None:
@@ -43,11 +51,35 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: bool) -> None:
-    """Raise unless a gain is "auto", or positive numbers that the network can have."""
-    if is_auto(gain):
-        return
-    n_hidden = len(np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)))
+def _is_width(size: Any) -> bool:
+    whole = isinstance(size, int | np.integer) and not isinstance(size, bool | np.bool_)
+    return whole and size >= 1
+
+
+def check_common(estimator: Any) -> None:
+    """Raise an error that names the first parameter, of those that all have, that is not valid."""
+    sizes = np.atleast_1d(np.asarray(estimator.hidden_layer_sizes, dtype=object))
+    if not all(_is_width(size) for size in sizes):
+        raise ValueError(
+            f"hidden_layer_sizes must be positive integers, got {estimator.hidden_layer_sizes!r}"
+        )
+    check_scalar(estimator.n_classes, "n_classes", Integral, min_val=2)
+    check_choice("activation", estimator.activation, ACTIVATIONS)
+    check_choice("init", estimator.init, INITS)
+    if not isinstance(estimator.batch_norm, bool | np.bool_):
+        raise ValueError(f"batch_norm must be True or False, got {estimator.batch_norm!r}")
+    check_positive(estimator, "batch_size", "window", "n_iter_no_change")
+    if estimator.batch_norm and estimator.batch_size < 2:
+        raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+    check_scalar(estimator.max_iter, "max_iter", Integral, min_val=0)
+    check_scalar(estimator.verbose, "verbose", Integral)
+    check_finite(estimator, "learning_rate_init", zero=False)
+    if estimator.tol is not None:
+        check_finite(estimator, "tol")
+
+
+def check_factors(gain: Any, n_hidden: int) -> bool:
+    """Raise unless a gain is positive numbers for so many layers; whether it changes a weight."""
     factors = np.asarray(gain, dtype=object)
     numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
     right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
@@ -56,7 +88,15 @@ def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: 
             f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
             f"layers, got {gain!r}"
         )
-    changes = any(factor != 1 for factor in numbers)
+    return any(factor != 1 for factor in numbers)
+
+
+def check_gain(gain: Any, hidden_layer_sizes: Any, activation: str, batch_norm: bool) -> None:
+    """Raise unless a gain is "auto", or positive numbers that the network can have."""
+    if is_auto(gain):
+        return
+    n_hidden = len(np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)))
+    changes = check_factors(gain, n_hidden)
     if changes and not scales_freely(activation, batch_norm):
         valid = sorted(name for name in ACTIVATIONS if scales_freely(name, False))
         raise ValueError(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from .._network import Theta0, has_gain, module_from_theta0
+from .._network import Theta0, has_gain
+from .blueprint import Blueprint
 
 __all__ = ["gain_of_first_step"]
 
 
 def gain_of_first_step(
-    theta0: Theta0, X: np.ndarray, *, step: float, learning_rate: float = 1e-3
+    theta0: Theta0,
+    blueprint: Blueprint,
+    X: np.ndarray,
+    *,
+    step: float,
+    learning_rate: float = 1e-3,
 ) -> tuple[float, ...]:
     r"""Factors of the hidden weights by which a first step of Adam moves a logit far enough.
 
@@ -23,7 +29,9 @@ def gain_of_first_step(
     ----------
     theta0 : Theta0
         As pre-training left it.
-    X : ndarray of shape (n, n_features)
+    blueprint : Blueprint
+        Of its network.
+    X : ndarray of shape (n, ...)
         Rows over which the mean is taken.
     step : float
         How far a logit is to move, in nats.
@@ -37,13 +45,11 @@ def gain_of_first_step(
         on: with other activations, with batch normalisation, without hidden layers, or where
         all activations are 0.
     """
-    n_hidden = len(theta0.architecture.hidden_layer_sizes)
+    n_hidden = max(len(theta0.architecture.scaled_layers) - 1, 0)
     ones = (1.0,) * n_hidden
     if n_hidden == 0 or not has_gain(theta0.architecture):
         return ones
-    module = module_from_theta0(theta0).eval()
-    with torch.no_grad():
-        H = module.hidden(torch.from_numpy(X.astype(np.float32)))
+    H = torch.from_numpy(blueprint.hidden(theta0, X, "cpu"))
     moved = learning_rate * float(H.abs().sum(dim=1).mean())
     if moved == 0.0:
         return ones

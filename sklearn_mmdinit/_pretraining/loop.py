@@ -6,7 +6,6 @@ Between passes everything lives in a :class:`PretrainingState`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from .._compute import StepRandom, permutation, team
-from .._network import MLP, module_from_theta0, theta0_from_module
-from .batches import Batches
+from .._compute import StepRandom
+from .blueprint import Blueprint, Network
+from .feeds import Feed
 from .recording import steps_on
 from .schedule import Schedule
 from .state import PretrainingState
@@ -27,27 +26,26 @@ __all__ = ["run_passes"]
 
 def run_passes(
     state: PretrainingState,
-    X: np.ndarray,
+    feed: Feed,
+    blueprint: Blueprint,
     objective: Objective,
-    batches: Batches,
     schedule: Schedule,
     n_passes: int,
     device: str | torch.device,
     verbose: int = 0,
 ) -> PretrainingState:
-    """Train for a number of passes over X, in place.
+    """Train for a number of passes over the rows, in place.
 
     Parameters
     ----------
     state : PretrainingState
         Where to start; updated and returned.
-    X : ndarray of shape (n, n_features)
-        Unlabelled rows; a memory map is read a window at a time. Each pass visits the rows in
-        a new random order and leaves out the last n modulo the batches' size of it.
+    feed : Feed
+        The mini-batches of each pass.
+    blueprint : Blueprint
+        Makes the network.
     objective : Objective
         What to minimise.
-    batches : Batches
-        The rows of each step; their size is at most n.
     schedule : Schedule
         Learning rate, window, early stop.
     n_passes : int
@@ -62,64 +60,50 @@ def run_passes(
     PretrainingState
         The same object.
     """
-    steps_a_pass = len(X) // batches.size
-    module = module_from_theta0(state.current, device).train()
-    optimizer = _adam(module, schedule, state)
+    network = blueprint.network(state.current, device)
+    optimizer = _adam(network, schedule, state)
     random = StepRandom(state.seed, device)
-    steps = steps_on(torch.device(device), module, objective, optimizer, random)
+    steps = steps_on(torch.device(device), network, objective, optimizer, random)
     stopped = False
     with (
-        team(module.architecture.widths, objective.rows_a_step(batches.n_rows)),
-        _progress(n_passes * steps_a_pass, verbose) as bar,
+        blueprint.threads(objective.rows_a_step(feed.n_rows)),
+        _progress(n_passes, feed.steps_a_pass, verbose) as bar,
     ):
         for _ in range(n_passes):
-            order = permutation(state.seed, state.n_passes, len(X))
-            order = order[: steps_a_pass * batches.size].reshape(steps_a_pass, batches.size)
             state.n_passes += 1
-            most = batches.n_steps(X.shape[1])
-            for first, n_steps in _portions(steps_a_pass, state.step, schedule.window, most):
-                rows = batches.rows(order[first : first + n_steps].ravel(), state.step)
-                mini_batches = torch.from_numpy(X[rows].astype(np.float32)).to(device)
+            portions = feed.portions(state.n_passes - 1, state.step, schedule.window)
+            for first, mini_batches in portions:
+                n_steps = len(mini_batches)
                 rates = schedule.rates(
                     state.n_passes - 1,
                     state.n_planned,
                     range(first, first + n_steps),
-                    steps_a_pass,
+                    feed.steps_a_pass,
                 )
-                sums = steps.run(mini_batches, state.step, bar.update, rates)
-                if not (np.isfinite(sums[0]) and _is_finite(module)):
+                sums = steps.run(mini_batches.to(device), state.step, bar.update, rates)
+                if not (np.isfinite(sums[0]) and _is_finite(network)):
                     return _diverged(state, schedule, n_steps)
                 state.step += n_steps
                 state.window_steps += n_steps
                 state.window_sum = sums + (0.0 if state.window_sum is None else state.window_sum)
                 if state.step % schedule.window == 0:
-                    stopped = _close_window(state, module, objective, schedule, bar)
+                    stopped = _close_window(state, blueprint, network, objective, schedule, bar)
                     if stopped:
                         break
             if stopped:
                 break
-    state.current = theta0_from_module(module)
-    state.moments = _moments(module, optimizer)
+    state.current = blueprint.theta0(network)
+    state.moments = _moments(network, optimizer)
     return state
 
 
-def _portions(
-    steps_a_pass: int, step: int, window: int, most: int | None
-) -> Iterator[tuple[int, int]]:
-    """First step and number of steps of portions of a pass, up to the end of each window.
-
-    Windows may span passes; `step` is how many steps there were before this one.
-    """
-    first = 0
-    while first < steps_a_pass:
-        n_steps = min(window - (step + first) % window, steps_a_pass - first)
-        n_steps = min(n_steps, n_steps if most is None else most)
-        yield first, n_steps
-        first += n_steps
-
-
 def _close_window(
-    state: PretrainingState, module: MLP, objective: Objective, schedule: Schedule, bar: Any
+    state: PretrainingState,
+    blueprint: Blueprint,
+    network: Network,
+    objective: Objective,
+    schedule: Schedule,
+    bar: Any,
 ) -> bool:
     """Record the window that ended, keep the parameters if it is the best; whether to stop."""
     assert state.window_sum is not None
@@ -131,16 +115,16 @@ def _close_window(
     bar.set_postfix({name: f"{value:.4f}" for name, value in record.items()})
     improvement = state.best_loss - loss
     if improvement > 0:
-        state.best_loss, state.best = loss, theta0_from_module(module)
+        state.best_loss, state.best = loss, blueprint.theta0(network)
     if schedule.tol is None:
         return False
     state.stale_windows = 0 if improvement > schedule.tol else state.stale_windows + 1
     return state.stale_windows >= schedule.n_iter_no_change
 
 
-def _is_finite(module: MLP) -> bool:
+def _is_finite(network: Network) -> bool:
     # A gradient can be NaN where the loss is not; one look a window.
-    return all(bool(parameter.isfinite().all()) for parameter in module.parameters())
+    return all(bool(parameter.isfinite().all()) for parameter in network.parameters())
 
 
 def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> PretrainingState:
@@ -158,17 +142,17 @@ def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> Pret
     return state
 
 
-def _adam(module: MLP, schedule: Schedule, state: PretrainingState) -> torch.optim.Adam:
-    """Adam over a module, with the moments the last pass left."""
-    device = next(module.parameters()).device
+def _adam(network: Network, schedule: Schedule, state: PretrainingState) -> torch.optim.Adam:
+    """Adam over a network, with the moments the last pass left."""
+    device = next(network.parameters()).device
     on_gpu = device.type == "cuda"
     rate: Any = schedule.learning_rate_init
     if on_gpu and schedule.learning_rate != "constant":
         # A recorded step reads from memory what may change.
         rate = torch.tensor(float(rate), dtype=torch.float32, device=device)
     # capturable: the count of steps is on the device too.
-    optimizer = torch.optim.Adam(module.parameters(), lr=rate, fused=True, capturable=on_gpu)
-    for name, parameter in module.named_parameters():
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=on_gpu)
+    for name, parameter in network.named_parameters():
         if name in state.moments:
             first, second = (torch.tensor(m).to(parameter.device) for m in state.moments[name])
             optimizer.state[parameter] = {
@@ -179,7 +163,9 @@ def _adam(module: MLP, schedule: Schedule, state: PretrainingState) -> torch.opt
     return optimizer
 
 
-def _moments(module: MLP, optimizer: torch.optim.Adam) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _moments(
+    network: Network, optimizer: torch.optim.Adam
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     def array(moment: torch.Tensor) -> np.ndarray:
         return moment.detach().cpu().numpy().copy()
 
@@ -188,10 +174,11 @@ def _moments(module: MLP, optimizer: torch.optim.Adam) -> dict[str, tuple[np.nda
             array(optimizer.state[parameter]["exp_avg"]),
             array(optimizer.state[parameter]["exp_avg_sq"]),
         )
-        for name, parameter in module.named_parameters()
+        for name, parameter in network.named_parameters()
         if parameter in optimizer.state
     }
 
 
-def _progress(n_steps: int, verbose: int) -> Any:
+def _progress(n_passes: int, steps_a_pass: int | None, verbose: int) -> Any:
+    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass
     return tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -39,7 +39,7 @@ class RecordedSteps(Steps):
 
     def __init__(
         self,
-        module: MLP,
+        module: Any,
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         random: StepRandom,
@@ -117,12 +117,13 @@ class CUDARecorder:
 
 def steps_on(
     device: torch.device,
-    module: MLP,
+    module: Any,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     random: StepRandom,
 ) -> Steps:
     """Steps as they are best taken on a device."""
-    if device.type == "cuda":
+    # What else than a perceptron does may wait for a value, which cannot be recorded.
+    if device.type == "cuda" and isinstance(module, MLP):
         return RecordedSteps(module, objective, optimizer, random, CUDARecorder(random))
     return Steps(module, objective, optimizer, random)

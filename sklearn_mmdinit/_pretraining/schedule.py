@@ -50,7 +50,7 @@ class Schedule:
     keep: str = "best"
 
     def rates(
-        self, pass_number: int, n_passes: int, steps: range, steps_a_pass: int
+        self, pass_number: int, n_passes: int, steps: range, steps_a_pass: int | None
     ) -> list[float] | None:
         """Learning rates of some steps of a pass; None: no change.
 
@@ -62,11 +62,21 @@ class Schedule:
             Passes over which the learning rate falls; beyond them it stays.
         steps : range
             Numbers of the steps, from 0.
-        steps_a_pass : int
-            Steps there are.
+        steps_a_pass : int or None
+            Steps there are; None: they are not known.
+
+        Raises
+        ------
+        ValueError
+            If it falls, and its end is not known.
         """
         share = LEARNING_RATES[self.learning_rate]
         if share is None:
             return None
+        if steps_a_pass is None:
+            raise ValueError(
+                f"learning_rate={self.learning_rate!r} needs to know the steps of a pass, and the "
+                "DataLoader does not say them: use learning_rate='constant'"
+            )
         done = ((pass_number + step / steps_a_pass) / n_passes for step in steps)
         return [self.learning_rate_init * share(min(part, 1.0)) for part in done]

@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
-from .._network import Architecture, Theta0, random_theta0
+from .._network import Theta0
 
-__all__ = ["PretrainingState", "initial_state"]
+__all__ = ["PretrainingState"]
 
 
 @dataclass
@@ -66,11 +65,3 @@ class PretrainingState:
         Or the last ones, with ``keep="last"``.
         """
         return self.current if self.best is None or keep == "last" else self.best
-
-
-def initial_state(architecture: Architecture, init: str, seed: int) -> PretrainingState:
-    """The state before the first step: fresh random weights."""
-    # A generator of its own: weights must not share numbers with the perturbations.
-    sequence = np.random.SeedSequence(seed, spawn_key=(2,))
-    generator = torch.Generator().manual_seed(int(sequence.generate_state(1)[0]))
-    return PretrainingState(seed, random_theta0(architecture, init, generator))

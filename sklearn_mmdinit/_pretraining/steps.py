@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from .._compute import StepRandom
-from .._network import MLP
 
 __all__ = ["Objective", "Steps"]
 
@@ -25,7 +24,7 @@ class Objective(Protocol):
     def rows_a_step(self, n_rows: int) -> int:
         """Rows that go through a network in a step on a mini-batch of so many."""
 
-    def __call__(self, module: MLP, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
+    def __call__(self, module: Any, X: torch.Tensor, random: StepRandom) -> torch.Tensor:
         """Terms, a tensor of shape (len(term_names),)."""
 
 
@@ -34,7 +33,7 @@ class Steps:
 
     Parameters
     ----------
-    module : MLP
+    module : MLP or ModuleNetwork
         The network to train.
     objective : Objective
         What to minimise.
@@ -46,7 +45,7 @@ class Steps:
 
     def __init__(
         self,
-        module: MLP,
+        module: Any,
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         random: StepRandom,
@@ -68,7 +67,7 @@ class Steps:
 
         Parameters
         ----------
-        batches : Tensor of shape (n_steps, B, n_features)
+        batches : Tensor of shape (n_steps, B, ...)
             On the device.
         first_step : int
             Number of the first step: the draws follow from it.

@@ -4,8 +4,19 @@
 own forward and backward pass. Predictions of all K networks come from ``perturbed_logits``.
 """
 
-from .choice import SAMPLERS
-from .law import Perturbation
+from .choice import SAMPLERS, gram_is_cheaper, layers_by_gram
+from .law import Perturbation, bias_std, weight_std
 from .networks import perturbed_logits
+from .semidefinite import inverse_factor, semidefinite_cholesky
 
-__all__ = ["SAMPLERS", "Perturbation", "perturbed_logits"]
+__all__ = [
+    "SAMPLERS",
+    "Perturbation",
+    "bias_std",
+    "gram_is_cheaper",
+    "inverse_factor",
+    "layers_by_gram",
+    "perturbed_logits",
+    "semidefinite_cholesky",
+    "weight_std",
+]

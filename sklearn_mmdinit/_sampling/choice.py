@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["SAMPLERS", "layers_by_gram"]
+__all__ = ["SAMPLERS", "gram_is_cheaper", "layers_by_gram"]
 
 SAMPLERS = ("auto", "direct", "gram")
 
@@ -34,12 +34,12 @@ def layers_by_gram(widths: Sequence[int], n_rows: int, sampler: str) -> tuple[bo
     if sampler != "auto":
         return (sampler == "gram",) * (len(widths) - 1)
     return tuple(
-        _gram_is_cheaper(n_rows, n_in, n_out, first=layer == 0)
+        gram_is_cheaper(n_rows, n_in, n_out, first=layer == 0)
         for layer, (n_in, n_out) in enumerate(pairwise(widths))
     )
 
 
-def _gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
+def gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
     """Whether a copy of a layer costs less by gram, in draws of a normal."""
     direct = n_out * (n_in + 1)
     gram = n_out * n_rows

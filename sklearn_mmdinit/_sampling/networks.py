@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -28,8 +30,9 @@ __all__ = ["perturbed_logits"]
 _NUMBERS_A_PART = 1 << 18
 
 
+@singledispatch
 def perturbed_logits(
-    module: MLP,
+    module: Any,
     X: torch.Tensor,
     perturbation: Perturbation,
     random: StepRandom,
@@ -43,7 +46,8 @@ def perturbed_logits(
     Parameters
     ----------
     module : MLP
-        The network at theta0; gradients flow to its parameters.
+        The network at theta0; gradients flow to its parameters. Networks of another kind
+        register a form of their own.
     X : Tensor of shape (B, n_features)
         Mini-batch.
     perturbation : Perturbation

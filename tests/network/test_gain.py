@@ -13,7 +13,13 @@ from sklearn_mmdinit._network import (
     with_gain,
     without_gain,
 )
-from sklearn_mmdinit._pretraining import gain_of_first_step
+from sklearn_mmdinit._pretraining.blueprint import PerceptronBlueprint
+from sklearn_mmdinit._pretraining.gain import gain_of_first_step
+
+
+def first_step(theta0, X, **options):
+    blueprint = PerceptronBlueprint(theta0.architecture, "he", seed=0)
+    return gain_of_first_step(theta0, blueprint, X, **options)
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def test_a_gain_that_cannot_be_is_refused(theta0):
 @pytest.mark.parametrize("learning_rate", [1e-3, 1e-2])
 def test_the_rule_makes_the_first_step_of_adam_as_long_as_it_says(learning_rate, theta0):
     X = normal(200, 4).numpy()
-    factors = gain_of_first_step(theta0, X, step=5.0, learning_rate=learning_rate)
+    factors = first_step(theta0, X, step=5.0, learning_rate=learning_rate)
     assert len(set(factors)) == 1
     module = module_from_theta0(with_gain(theta0, factors))
     rows = torch.from_numpy(X.astype(np.float32))
@@ -83,9 +89,9 @@ def test_the_rule_makes_the_first_step_of_adam_as_long_as_it_says(learning_rate,
 
 def test_the_rule_does_not_depend_on_a_scale_that_the_network_had(theta0):
     X = normal(200, 4).numpy()
-    own = with_gain(theta0, gain_of_first_step(theta0, X, step=5.0))
+    own = with_gain(theta0, first_step(theta0, X, step=5.0))
     scaled = with_gain(theta0, (2.0, 2.0))
-    again = with_gain(scaled, gain_of_first_step(scaled, X, step=5.0))
+    again = with_gain(scaled, first_step(scaled, X, step=5.0))
     for name, array in own.arrays.items():
         np.testing.assert_allclose(again.arrays[name], array, rtol=1e-4)
 
@@ -94,8 +100,8 @@ def test_where_there_is_nothing_to_scale_all_factors_are_one():
     X = normal(20, 4).numpy()
     for options in ({"activation": "tanh"}, {"batch_norm": True}):
         theta0 = theta0_from_module(network(4, 6, 5, 2, **options).float())
-        assert gain_of_first_step(theta0, X, step=5.0) == (1.0, 1.0)
+        assert first_step(theta0, X, step=5.0) == (1.0, 1.0)
     dead = network(4, 6, 2).float()
     with torch.no_grad():
         dead.linear_layers[0].weight.zero_()
-    assert gain_of_first_step(theta0_from_module(dead), X, step=5.0) == (1.0,)
+    assert first_step(theta0_from_module(dead), X, step=5.0) == (1.0,)

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from sklearn_mmdinit._graph import Walk
 from sklearn_mmdinit._pretraining import Schedule, WalkBatches
 from sklearn_mmdinit._pretraining.batches import RowBatches
-from sklearn_mmdinit._pretraining.loop import _portions
+from sklearn_mmdinit._pretraining.feeds import _portions
 
 N = 40
 

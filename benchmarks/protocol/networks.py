@@ -1,0 +1,206 @@
+"""Small networks beyond the perceptron, for images of one channel: what ``module=`` is tested on.
+
+Each takes images of shape (n, 1, side, side) and returns logits (n, n_classes).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["MODULES", "ConvNet", "PatchTransformer", "ResidualNet", "flat_perceptron"]
+
+
+class ConvNet(nn.Module):
+    """Two convolutions, pooling, two linear layers.
+
+    Parameters
+    ----------
+    n_classes : int, default=2
+        Logits.
+    width : int, default=8
+        Channels of the first convolution, half those of the second.
+    batch_norm : bool, default=False
+        Batch normalisation after each convolution.
+    side : int, default=8
+        Pixels of a side, a multiple of 4.
+    """
+
+    def __init__(
+        self, n_classes: int = 2, width: int = 8, batch_norm: bool = False, side: int = 8
+    ) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, width, 3, padding=1)
+        self.conv2 = nn.Conv2d(width, 2 * width, 3, padding=1)
+        self.norm1 = nn.BatchNorm2d(width) if batch_norm else nn.Identity()
+        self.norm2 = nn.BatchNorm2d(2 * width) if batch_norm else nn.Identity()
+        self.drop = nn.Dropout(0.25)
+        self.fc1 = nn.Linear(2 * width * (side // 4) ** 2, 4 * width)
+        self.fc2 = nn.Linear(4 * width, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        x = nn.functional.max_pool2d(self.norm1(self.conv1(x)).relu(), 2)
+        x = nn.functional.max_pool2d(self.norm2(self.conv2(x)).relu(), 2)
+        x = self.drop(self.fc1(x.flatten(1)).relu())
+        logits: torch.Tensor = self.fc2(x)
+        return logits
+
+
+class ResidualNet(nn.Module):
+    """Residual blocks of two convolutions with batch normalisation, and a mean over pixels.
+
+    Parameters
+    ----------
+    n_classes : int, default=2
+        Logits.
+    width : int, default=8
+        Channels.
+    n_blocks : int, default=2
+        Blocks.
+    """
+
+    def __init__(self, n_classes: int = 2, width: int = 8, n_blocks: int = 2) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, width, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            )
+            for _ in range(n_blocks)
+        )
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        x = self.norm(self.stem(x)).relu_()
+        for block in self.blocks:
+            x = (x + block(x)).relu()
+        logits: torch.Tensor = self.head(x.mean((2, 3)))
+        return logits
+
+
+class _Attention(nn.Module):
+    """Self-attention from linear layers."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).view(n, tokens, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        attended: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
+        return attended
+
+
+class _TorchAttention(nn.Module):
+    """The same by PyTorch's own layer, which keeps its weights to itself."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, n_heads, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        attended: torch.Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return attended
+
+
+class PatchTransformer(nn.Module):
+    """A transformer on patches, with normalisation before each part, and a mean over patches.
+
+    Parameters
+    ----------
+    n_classes : int, default=2
+        Logits.
+    width : int, default=16
+        Of a token.
+    n_layers : int, default=2
+        Blocks of attention and of two linear layers.
+    n_heads : int, default=2
+        Of attention.
+    patch : int, default=4
+        Pixels of a side of a patch.
+    side : int, default=8
+        Pixels of a side.
+    multihead : bool, default=False
+        ``nn.MultiheadAttention`` in place of attention from linear layers.
+    """
+
+    def __init__(
+        self,
+        n_classes: int = 2,
+        width: int = 16,
+        n_layers: int = 2,
+        n_heads: int = 2,
+        patch: int = 4,
+        side: int = 8,
+        multihead: bool = False,
+    ) -> None:
+        super().__init__()
+        n_patches = (side // patch) ** 2
+        attention = _TorchAttention if multihead else _Attention
+        self.embed = nn.Conv2d(1, width, patch, stride=patch)
+        self.place = nn.Embedding(n_patches, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(width),
+                    "attention": attention(width, n_heads),
+                    "norm2": nn.LayerNorm(width),
+                    "up": nn.Linear(width, 2 * width),
+                    "down": nn.Linear(2 * width, width),
+                }
+            )
+            for _ in range(n_layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        x = self.embed(x).flatten(2).mT
+        places = torch.arange(x.shape[1], device=x.device)
+        x = x + self.place(places.expand(len(x), -1))
+        for block in self.blocks:
+            parts: Any = block
+            x = x + parts["attention"](parts["norm1"](x))
+            x = x + parts["down"](nn.functional.gelu(parts["up"](parts["norm2"](x))))
+        logits: torch.Tensor = self.head(self.norm(x).mean(1))
+        return logits
+
+
+def flat_perceptron(
+    n_classes: int = 2, width: int = 32, batch_norm: bool = False, side: int = 8
+) -> nn.Sequential:
+    """A perceptron of two hidden layers on flattened images, as an ``nn.Sequential``."""
+    parts: list[nn.Module] = [nn.Flatten()]
+    n_in = side * side
+    for _ in range(2):
+        parts += [nn.Linear(n_in, width)]
+        parts += [nn.BatchNorm1d(width)] if batch_norm else []
+        parts += [nn.ReLU()]
+        n_in = width
+    return nn.Sequential(*parts, nn.Linear(n_in, n_classes))
+
+
+# Name -> what makes the network for a number of classes.
+MODULES: dict[str, Any] = {
+    "perceptron": flat_perceptron,
+    "perceptron+bn": lambda n_classes: flat_perceptron(n_classes, batch_norm=True),
+    "convnet": ConvNet,
+    "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
+    "residual": ResidualNet,
+    "transformer": PatchTransformer,
+    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, multihead=True),
+}

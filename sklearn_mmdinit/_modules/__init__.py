@@ -1,0 +1,21 @@
+"""Any PyTorch module as a network: its layers found by a pass, its perturbed copies drawn.
+
+Each known layer adds its own noise to its output, through hooks that come and go; what hooks
+cannot see is drawn by ``torch.func.vmap``. ``register_layer`` makes a type known.
+"""
+
+from .blueprint import ModuleBlueprint, blueprint_of
+from .network import ModuleNetwork
+from .perturbed import samplers_of
+from .registry import register_layer
+from .source import ModuleSource, check_source
+
+__all__ = [
+    "ModuleBlueprint",
+    "ModuleNetwork",
+    "ModuleSource",
+    "blueprint_of",
+    "check_source",
+    "register_layer",
+    "samplers_of",
+]

@@ -1,0 +1,85 @@
+"""Where fresh copies of a user's module come from."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+__all__ = ["ModuleSource", "check_source"]
+
+# Threads share the generator that a class draws its weights from.
+_ALONE = threading.Lock()
+
+
+def check_source(module: Any, parameters: Mapping[str, Any]) -> None:
+    """Raise unless this is an instance, or a class and what it is called with.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    ValueError
+        If there are parameters for an instance.
+    """
+    if isinstance(module, nn.Module):
+        if parameters:
+            raise ValueError(
+                f"module__{min(parameters)} is for a class in module, got an instance of "
+                f"{type(module).__name__}"
+            )
+    elif not (inspect.isclass(module) and issubclass(module, nn.Module)):
+        raise TypeError(f"module must be an nn.Module, an instance or a class, got {module!r}")
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """A module to copy, or a class to call.
+
+    Parameters
+    ----------
+    module : nn.Module or subclass of it
+        An instance is never changed.
+    parameters : mapping of str to object, default={}
+        What the class is called with.
+    seed : int, default=0
+        Of the class's random weights.
+    """
+
+    module: Any
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def build(self) -> nn.Module:
+        """A module like all others from here, with the weights of the first one.
+
+        Raises
+        ------
+        TypeError
+            If the class cannot be called with the parameters.
+        ValueError
+            If it has parameters without a shape.
+        """
+        if isinstance(self.module, nn.Module):
+            built = copy.deepcopy(self.module)
+        else:
+            # A class may make its weights where it likes.
+            used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+            with _ALONE, torch.random.fork_rng(devices=used):
+                torch.manual_seed(self.seed)
+                built = self.module(**self.parameters)
+        for name, value in (*built.named_parameters(), *built.named_buffers()):
+            if is_lazy(value):
+                raise ValueError(
+                    f"{name!r} of the module {type(built).__name__} has no shape yet; call the "
+                    "module on a mini-batch first, and pass the instance"
+                )
+        built.zero_grad()
+        return built

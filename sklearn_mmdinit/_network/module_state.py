@@ -1,0 +1,71 @@
+"""The arrays of any module, and back into one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from .theta0 import Theta0
+
+__all__ = ["arrays_of", "put_arrays_", "qualified_name", "start_module_"]
+
+
+def qualified_name(module: nn.Module) -> str:
+    """The name of a module's class, with where it is from."""
+    kind = type(module)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """What a module's ``state_dict`` holds, floats as float32; copies, on the CPU."""
+    arrays = {}
+    for name, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor):  # a module may add what it likes
+            value = value.detach().cpu()
+            single = value.float() if value.is_floating_point() else value
+            arrays[name] = single.numpy().copy()
+    return arrays
+
+
+def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Copy arrays into a module, in place.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing or unknown, or an array has another shape; nothing is copied then.
+    """
+    state = module.state_dict()
+    shapes = {n: tuple(value.shape) for n, value in state.items() if hasattr(value, "shape")}
+    name = qualified_name(module)
+    if missing := sorted(shapes.keys() - arrays.keys()):
+        raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
+    if unknown := sorted(arrays.keys() - shapes.keys()):
+        raise ValueError(f"theta0 has an array {unknown[0]!r}, which the module {name} has not")
+    for key, shape in shapes.items():
+        if (found := np.shape(arrays[key])) != shape:
+            raise ValueError(
+                f"theta0's array {key!r} has shape {found}, but in the module {name} it has {shape}"
+            )
+    # copy: the arrays may be read-only memory maps in a worker process.
+    module.load_state_dict(
+        {key: torch.tensor(array) for key, array in arrays.items()}, strict=False
+    )
+
+
+def start_module_(module: nn.Module, theta0: Theta0) -> None:
+    """Let a module start at a theta0 of its class, in place.
+
+    Raises
+    ------
+    ValueError
+        If theta0 is of another class, or has other arrays; the module is unchanged then.
+    """
+    own = qualified_name(module)
+    theirs = getattr(theta0.architecture, "module", None)
+    if theirs is not None and own != theirs:
+        raise ValueError(f"theta0 is of the module {theirs}, not of {own}")
+    put_arrays_(module, theta0.arrays)

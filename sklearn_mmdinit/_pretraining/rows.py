@@ -1,0 +1,58 @@
+"""The rows that an initializer is given, checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+__all__ = ["examples_checked", "rows_checked"]
+
+
+def rows_checked(estimator: Any, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
+    """Rows (n, n_features) of a perceptron, as scikit-learn checks them."""
+    return np.asarray(validate_data(estimator, X, reset=reset, **checks))
+
+
+def examples_checked(
+    estimator: Any, X: Any, *, reset: bool, shape: tuple[int, ...] | None = None, **checks: Any
+) -> np.ndarray:
+    """Examples (n, ...) of a module, in whatever shape it takes them, as numbers of their type.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Learns ``n_features_in_``, the numbers of an example, and names of columns where there
+        are some.
+    X : array-like of shape (n, ...)
+        Examples.
+    reset : bool
+        Whether to learn, or to compare with what was learned.
+    shape : tuple of int, default=None
+        Of the examples before; None: any.
+    **checks : dict
+        For :func:`sklearn.utils.check_array`.
+
+    Raises
+    ------
+    ValueError
+        If they are no finite numbers, or of another shape.
+    """
+    checks.pop("dtype", None)
+    if np.ndim(X) == 2:
+        found = rows_checked(estimator, X, reset=reset, **checks)
+    else:
+        found = np.asarray(check_array(X, allow_nd=True, input_name="X", **checks))
+        if reset:
+            # Forgets names of columns that it may have had.
+            validate_data(estimator, found, reset=True, skip_check_array=True)
+            estimator.n_features_in_ = math.prod(found.shape[1:])
+    if shape is not None and found.shape[1:] != shape:
+        raise ValueError(
+            f"X has examples of shape {found.shape[1:]}, but {type(estimator).__name__} was "
+            f"fitted on examples of shape {shape}"
+        )
+    return found
