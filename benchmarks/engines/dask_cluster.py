@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import Any
 
+import distributed
 import joblib
 import torch
 from distributed import Client, LocalCluster
@@ -187,9 +188,17 @@ class Dask(Engine):
         try:
             yield from done
         except (CancelledError, CommClosedError) as error:
-            raise EngineLostError(f"the dask cluster is lost: {error}") from error
+            # Dask's own message is about one call; the reason is a word like
+            # "scheduler-connection-lost".
+            reason = getattr(error, "reason", error)
+            raise EngineLostError(f"the dask cluster is lost: {reason}") from error
 
     def describe(self) -> dict[str, Any]:
         machines = self._machines()
         workers = sum(map(len, machines.values()))
-        return {"name": "dask", "machines": len(machines), "workers": workers}
+        return {
+            "name": "dask",
+            "version": distributed.__version__,
+            "machines": len(machines),
+            "workers": workers,
+        }
