@@ -19,6 +19,7 @@ from engines.engine import Call, Engine, EngineLostError, EngineUnavailableError
 
 __all__ = ["Ray"]
 
+SECONDS_TO_CONNECT = 30.0
 SECONDS_BETWEEN_LOOKS = 2.0
 LOOKS_IN_VAIN = 5
 
@@ -100,8 +101,9 @@ class Ray(Engine):
         else:
             where = {"address": self.address}
         try:
+            self._knock()
             ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise EngineUnavailableError(
                 f"no ray head answers at {self.address}: {error}"
             ) from error
@@ -114,6 +116,12 @@ class Ray(Engine):
         self._shared.clear()
         if self._lost is None:
             ray.shutdown()
+
+    def _knock(self) -> None:
+        """Raise an OSError where nothing listens; ray would try for five minutes."""
+        host, _, port = (self.address or "").rpartition(":")
+        if host:  # not "auto", nor a cluster that is still to be started
+            socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
 
     def _places(self) -> list[tuple[str, int]]:
         """Where the head, and ray's own process on this machine, can be heard."""
