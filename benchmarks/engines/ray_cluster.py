@@ -12,10 +12,16 @@ from functools import cache
 from typing import Any
 
 import joblib
-import ray
-from ray.util.joblib.ray_backend import RayBackend  # what register_ray registers
 
 from engines.engine import Call, Engine, EngineLostError, EngineUnavailableError, one_by_one, work
+
+# Read as ray is imported. A thread of its pool that outlives a cluster would start another one;
+# and a benchmark tells nobody that it runs.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray.util.joblib.ray_backend import RayBackend
 
 __all__ = ["Ray"]
 
@@ -86,8 +92,6 @@ class Ray(Engine):
         # Its only word is that ray has no use for an argument of joblib's.
         logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.ERROR)
         if self.address is None:
-            # A benchmark tells nobody that it runs.
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             where: dict[str, Any] = {
                 "address": "local",
                 "num_cpus": self.n_jobs,
