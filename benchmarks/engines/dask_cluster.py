@@ -23,6 +23,20 @@ __all__ = ["Dask"]
 SECONDS_TO_CONNECT = 30
 
 
+def _failure(error: BaseException) -> EngineLostError:
+    """What to say of an error around a call."""
+    cause = error.__cause__ or error
+    hint = ""
+    if isinstance(cause, ImportError):
+        hint = (
+            "; the scheduler and the workers need the package and, on PYTHONPATH, the folder "
+            "benchmarks"
+        )
+    failure = EngineLostError(f"the dask cluster cannot make a call: {cause}{hint}")
+    failure.__cause__ = error
+    return failure
+
+
 class _Backend(DaskDistributedBackend):  # type: ignore[misc]
     """joblib's own, in which every call has an answer."""
 
@@ -35,13 +49,7 @@ class _Backend(DaskDistributedBackend):  # type: ignore[misc]
 
         def answer(done: Any) -> None:
             if error := done.exception():
-                lost = EngineLostError(
-                    f"the dask cluster cannot make a call: {error.__cause__ or error} (the "
-                    "scheduler and the workers need the package and, on PYTHONPATH, the folder "
-                    "benchmarks)"
-                )
-                lost.__cause__ = error
-                callback(lost)
+                callback(_failure(error))
 
         # joblib's own calls back with results alone. After an error around a call (workers that
         # die of it one after the other, a module they do not find) it would wait for ever.
