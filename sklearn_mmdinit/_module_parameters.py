@@ -17,7 +17,14 @@ from ._sampling import layers_by_gram
 __all__ = ["check_module", "chosen_samplers", "input_shape", "module_blueprint"]
 
 # Parameters that describe a perceptron.
-_OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init", "jacobian_at")
+_OF_A_PERCEPTRON = (
+    "hidden_layer_sizes",
+    "activation",
+    "batch_norm",
+    "init",
+    "jacobian_at",
+    "precision",
+)
 _DEFAULT_N_CLASSES = 2
 
 

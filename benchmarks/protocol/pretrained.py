@@ -43,6 +43,7 @@ LATER_PARAMETERS = [
     ("jacobian_at", "pre_activation"),
     ("module", None),
     ("hidden_layer", None),
+    ("precision", "float32"),
 ]
 
 # What was spent on a theta0, in its file beside it.
