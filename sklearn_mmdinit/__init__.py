@@ -6,6 +6,7 @@ from ._in_place import mmd_init_
 from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
 from ._modules import register_layer
+from ._net_classifier import NetClassifier
 from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
 from ._random_label_initializer import RandomLabelInitializer
 
@@ -17,6 +18,7 @@ __all__ = [
     "MLPClassifier",
     "MMDInitializer",
     "ModuleArchitecture",
+    "NetClassifier",
     "RandomLabelInitializer",
     "Theta0",
     "diagnostics",

@@ -9,15 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch.nn import CrossEntropyLoss
 
 from ._export import sklearn_mlp
-from ._fine_tuning import (
-    BaseNetClassifier,
-    Network,
-    Wanted,
-    check_choices,
-    fresh_theta0,
-    layer_sizes,
-)
-from ._network import ACTIVATIONS, INITS, Theta0, module_from_theta0, theta0_from_module
+from ._fine_tuning import BaseNetClassifier, WantedPerceptron, check_choices, layer_sizes
+from ._network import ACTIVATIONS, INITS, theta0_from_module
 
 __all__ = ["MLPClassifier"]
 
@@ -291,28 +284,18 @@ class MLPClassifier(BaseNetClassifier):
         check_choices(self, _CHOICES)
         super()._check_parameters()
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self, X: Any, seed: int) -> WantedPerceptron:
         names = getattr(self, "feature_names_in_", None)
         sizes = self.hidden_layer_sizes
-        return Wanted(
+        return WantedPerceptron(
             n_features=self.n_features_in_,
             n_classes=len(self.classes_),
             hidden_layer_sizes=None if sizes is None else layer_sizes(sizes),
             activation=self.activation,
             batch_norm=self.batch_norm,
             feature_names=None if names is None else tuple(names),
-        )
-
-    def _fresh_theta0(self, wanted: Wanted, seed: int) -> Theta0:
-        return fresh_theta0(wanted, self.init, seed)
-
-    def _network_at(self, theta0: Theta0) -> Network:
-        architecture = theta0.architecture
-        return Network(
-            module_from_theta0,
-            {"theta0": theta0},
-            batch_norm=architecture.batch_norm,
-            widths=architecture.widths,
+            init=self.init,
+            seed=seed,
         )
 
     @property

@@ -271,7 +271,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-        self._set_module_parameters(module__params)
+        self._set_module_keywords(module__params)
 
     def _check_params(self) -> None:
         check_numbers(self)
@@ -283,7 +283,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         shape = None if reset else input_shape(self._blueprint)
         if shape is None and not (reset and self.module is not None):
             return super()._rows(X, reset=reset, **checks)
-        return examples_checked(self, X, reset=reset, shape=shape, **checks)
+        return np.asarray(examples_checked(self, X, reset=reset, shape=shape, **checks))
 
     def _new_blueprint(self, X: np.ndarray, seed: int) -> Blueprint:
         if self.module is None:

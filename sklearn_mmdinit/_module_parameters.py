@@ -8,8 +8,14 @@ from typing import Any
 import numpy as np
 
 from ._coherence import coherence_of
-from ._modules import ModuleBlueprint, ModuleSource, blueprint_of, check_source, samplers_of
-from ._nested_parameters import PREFIX
+from ._modules import (
+    ModuleBlueprint,
+    ModuleSource,
+    blueprint_of,
+    check_source,
+    keywords_of,
+    samplers_of,
+)
 from ._network import Theta0
 from ._pretraining import Blueprint, check_factors, is_auto
 from ._sampling import layers_by_gram
@@ -38,17 +44,14 @@ def check_module(estimator: Any) -> None:
     ValueError
         If a parameter is for a perceptron and there is a module, or the other way round.
     """
-    own = _class_parameters(estimator)
+    check_source(estimator.module, keywords_of(vars(estimator)))
     if estimator.module is None:
-        if own:
-            raise ValueError(f"{PREFIX}{min(own)} needs a class in module, got module=None")
         if estimator.hidden_layer is not None:
             raise ValueError(
                 f"hidden_layer={estimator.hidden_layer!r} names a layer of a module, got "
                 "module=None"
             )
         return
-    check_source(estimator.module, own)
     defaults = inspect.signature(type(estimator).__init__).parameters
     for name in _OF_A_PERCEPTRON:
         value, default = getattr(estimator, name), defaults[name].default
@@ -70,7 +73,7 @@ def module_blueprint(estimator: Any, X: np.ndarray, seed: int) -> ModuleBlueprin
     # Weights must not share numbers with the perturbations, nor with rows and walks.
     sequence = np.random.SeedSequence(seed, spawn_key=(2,))
     source = ModuleSource(
-        estimator.module, _class_parameters(estimator), int(sequence.generate_state(1)[0])
+        estimator.module, keywords_of(vars(estimator)), int(sequence.generate_state(1)[0])
     )
     blueprint = blueprint_of(source, X, estimator.sampler, estimator.hidden_layer)
     _check_classes(estimator, blueprint)
@@ -95,11 +98,6 @@ def chosen_samplers(
     gram = layers_by_gram(architecture.widths, n_rows, sampler)
     names = zip(architecture.scaled_layers, gram, strict=True)
     return {name: "gram" if by_gram else "direct" for name, by_gram in names}
-
-
-def _class_parameters(estimator: Any) -> dict[str, Any]:
-    own = vars(estimator).items()
-    return {name.removeprefix(PREFIX): value for name, value in own if name.startswith(PREFIX)}
 
 
 def _check_classes(estimator: Any, blueprint: ModuleBlueprint) -> None:

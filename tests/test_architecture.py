@@ -27,18 +27,17 @@ ARROWS = {
     "_modules": {"_compute", "_network", "_sampling"},
     "_objective": {"_compute", "_modules", "_network", "_sampling"},
     "_pretraining": {"_compute", "_export", "_graph", "_network"},
-    "_fine_tuning": {"_compute", "_export", "_network"},
+    "_fine_tuning": {"_compute", "_export", "_modules", "_network"},
     "_subject": {"_compute", "_network"},
     "diagnostics": {"_compute", "_network", "_objective", "_sampling", "_subject"},
     "display": {"diagnostics"},
     "theory": {"_network"},
     "_coherence": {"_graph", "_pretraining"},
     "_auto": {"_coherence", "_compute", "_network", "_pretraining"},
-    "_nested_parameters": {"_coherence", "_pretraining"},
+    "_nested_parameters": {"_coherence", "_modules", "_pretraining"},
     "_module_parameters": {
         "_coherence",
         "_modules",
-        "_nested_parameters",
         "_network",
         "_pretraining",
         "_sampling",
@@ -59,6 +58,7 @@ ARROWS = {
     "_in_place": {"_coherence", "_mmd_initializer", "_network", "_pretraining"},
     "_random_label_initializer": {"_objective", "_pretraining"},
     "_mlp_classifier": {"_export", "_fine_tuning", "_network"},
+    "_net_classifier": {"_fine_tuning", "_modules", "_pretraining"},
 }
 # What the package itself hands on; nothing may import it from inside.
 HANDED_ON = {
@@ -67,6 +67,7 @@ HANDED_ON = {
     "_mlp_classifier",
     "_mmd_initializer",
     "_modules",
+    "_net_classifier",
     "_network",
     "_random_label_initializer",
     "diagnostics",

@@ -300,7 +300,7 @@ def features_pipeline(initializer: BaseEstimator) -> Pipeline:
 
 
 def features_contender(
-    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str
+    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str, name: str = FEATURES
 ) -> Contender:
     """:func:`features_pipeline`, which needs no validation rows and trains on all of a draw.
 
@@ -308,8 +308,10 @@ def features_contender(
     ----------
     X, initializer, theta0_digest :
         As for :func:`network_contender`.
+    name : str
+        Its row in the tables.
     """
     pipeline = features_pipeline(initializer)
     # The first step is theta0 itself.
     identity = {"pipeline": [repr(step) for step in pipeline[1:]], "theta0": theta0_digest}
-    return Contender(FEATURES, X, lambda random_state: pipeline, identity)
+    return Contender(name, X, lambda random_state: pipeline, identity)

@@ -133,7 +133,13 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
     """What "auto" stands for now, by a fit of an instant: rules change from commit to commit."""
     coherence = initializer.get_params()["coherence"]
     own = coherence if isinstance(coherence, Coherence) else Coherence()
-    probe = clone(initializer).set_params(
+    # What "auto" stands for is asked of a perceptron, whatever the network.
+    kept = {
+        name: value
+        for name, value in initializer.get_params(deep=False).items()
+        if not name.startswith("module") and name != "hidden_layer"
+    }
+    probe = type(initializer)(**kept).set_params(
         hidden_layer_sizes=(8,),
         gain="auto",
         coherence=clone(own).set_params(graph=None, memory=None),

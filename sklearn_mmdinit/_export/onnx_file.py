@@ -27,7 +27,7 @@ _PACKAGES = ("onnx", "onnxscript")
 
 
 def write_onnx(
-    path: str | os.PathLike[str], module: nn.Module, shape: tuple[int, ...], classes: np.ndarray
+    path: str | os.PathLike[str], module: nn.Module, example: np.ndarray, classes: np.ndarray
 ) -> None:
     """Write a module to an ONNX file, whole or not at all.
 
@@ -36,9 +36,9 @@ def write_onnx(
     path : str or path-like
         Where to write; must end in ``.onnx``. An existing file is replaced.
     module : nn.Module
-        Maps float32 rows to probabilities; on the CPU, in evaluation mode.
-    shape : tuple of int
-        Of one row.
+        Maps rows to probabilities; on the CPU, in evaluation mode.
+    example : ndarray of shape (1, ...)
+        A row, in the type that the module takes.
     classes : ndarray of shape (n_classes,)
         Labels, numbers or strings.
 
@@ -56,7 +56,7 @@ def write_onnx(
         raise ValueError(f"path must be that of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
-    data = onnx_bytes(module, shape, classes)
+    data = onnx_bytes(module, example, classes)
     # Beside its final place under another name, and then renamed.
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -69,14 +69,14 @@ def write_onnx(
         partial.unlink(missing_ok=True)
 
 
-def onnx_bytes(module: nn.Module, shape: tuple[int, ...], classes: np.ndarray) -> bytes:
+def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> bytes:
     """The contents of such a file."""
     if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
         raise ImportError(
             f"an ONNX file needs {' and '.join(missing)}: pip install 'sklearn-mmdinit[onnx]'"
         )
     # Two rows: with one the exporter would take its number for a constant.
-    rows = torch.zeros(2, *shape)
+    rows = torch.from_numpy(np.concatenate([example, example]))
     with _quietly():
         program: Any = torch.onnx.export(
             module,

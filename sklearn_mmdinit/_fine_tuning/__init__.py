@@ -5,16 +5,16 @@ validation rows, labels as indices, what ``warm_start_from`` may be, parameters 
 """
 
 from .classifier import BaseNetClassifier
-from .fresh_start import fresh_theta0
-from .net import Network
+from .module import WantedModule, as_inputs, source_of_initializer
 from .parameters import check_choices
-from .wanted import Wanted, layer_sizes
+from .perceptron import WantedPerceptron, layer_sizes
 
 __all__ = [
     "BaseNetClassifier",
-    "Network",
-    "Wanted",
+    "WantedModule",
+    "WantedPerceptron",
+    "as_inputs",
     "check_choices",
-    "fresh_theta0",
     "layer_sizes",
+    "source_of_initializer",
 ]

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._compute import torch_device
 from .._export import write_onnx
-from .._network import Theta0
 from .attributes import NetAttributes
 from .batches import Rows
 from .labels import given_classes, indices_of, is_labelled, learn_classes
-from .net import Network, Training, build_net, probabilities_module
+from .net import Training, build_net, probabilities_module
 from .parameters import RoutedParameters, check_parameters
 from .training_rows import TrainingRows
 from .wanted import Wanted
@@ -30,8 +29,9 @@ __all__ = ["BaseNetClassifier"]
 class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedParameters):
     """Fine-tunes a network from a theta0.
 
-    A subclass names its parameters in ``__init__``, says which network it trains in
-    ``_wanted``, ``_fresh_theta0`` and ``_network_at``, and in ``_X_CHECKS`` what X may be.
+    A subclass names its parameters in ``__init__`` and says in ``_wanted`` which network it
+    trains. ``_validated``, ``_inputs`` and ``_row_shape`` are for one that takes other rows than
+    those of features.
     """
 
     optimizer: Any
@@ -44,16 +44,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
     random_state: Any
     verbose: int
 
-    def _wanted(self) -> Wanted:
-        """What X, y and the parameters ask of the network."""
-        raise TypeError(f"{type(self).__name__} does not say which network it trains")
-
-    def _fresh_theta0(self, wanted: Wanted, seed: int) -> Theta0:
-        """Where training starts where nothing was learned."""
-        raise TypeError(f"{type(self).__name__} does not say which network it trains")
-
-    def _network_at(self, theta0: Theta0) -> Network:
-        """The network that starts at theta0."""
+    def _wanted(self, X: Any, seed: int) -> Wanted:
+        """The network that X, ``classes_`` and the parameters ask for; `seed`: of its weights."""
         raise TypeError(f"{type(self).__name__} does not say which network it trains")
 
     def _check_parameters(self) -> None:
@@ -101,12 +93,14 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         X_given = X
         self._check_parameters()
         X, y = self._validated(X, y, ensure_min_samples=2)
-        further = self._validated_unlabelled(X_unlabelled)
         labelled = is_labelled(y, self.unlabelled_label)
         self.classes_, indices = learn_classes(y[labelled])
         seeds = self._seeds()
+        wanted = self._wanted(X, seeds[2])
+        X = self._inputs(X)
+        further = self._validated_unlabelled(X_unlabelled)
         rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
-        training = self._begun(X_given, X, further, seeds)
+        training = self._begun(wanted, X_given, X, further, seeds)
         training.run(rows, self.max_iter)
         return self._keep(training)
 
@@ -155,8 +149,12 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         self.classes_ = given_classes(classes, known, self.unlabelled_label)
         labelled = is_labelled(y, self.unlabelled_label)
         indices = indices_of(y[labelled], self.classes_, "y", "classes")
+        if first:
+            seeds = self._seeds()
+            wanted = self._wanted(X, seeds[2])
+            X = self._inputs(X)
         rows = self._in_the_loss(X, indices, labelled, sample_weight)[0].to_train()
-        training = self._begun(X_given, X, (), self._seeds()) if first else self._training
+        training = self._begun(wanted, X_given, X, (), seeds) if first else self._training
         training.run(rows, n_epochs=1)
         return self._keep(training)
 
@@ -247,7 +245,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
             If ``path`` ends otherwise or is a folder.
         """
         check_is_fitted(self, "net_")
-        write_onnx(path, probabilities_module(self.net_), self._row_shape(), self.classes_)
+        example = self._inputs(np.zeros((1, *self._row_shape())))
+        write_onnx(path, probabilities_module(self.net_), example, self.classes_)
 
     def _row_shape(self) -> tuple[int, ...]:
         return (self.n_features_in_,)
@@ -260,11 +259,15 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         return list(map(int, draws))
 
     def _begun(
-        self, X_given: Any, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
+        self,
+        wanted: Wanted,
+        X_given: Any,
+        X: Any,
+        X_unlabelled: Sequence[Any],
+        seeds: Sequence[int],
     ) -> Training:
         """A net at theta0, not yet trained."""
-        _, batch_seed, weight_seed, initializer_seed = seeds
-        wanted = self._wanted()
+        _, batch_seed, _, initializer_seed = seeds
         start = resolve(
             self.warm_start_from,
             X_given,
@@ -275,8 +278,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
             memory=self.memory,
             seed=None if self.random_state is None else initializer_seed,
         )
-        theta0 = start.theta0 or self._fresh_theta0(wanted, weight_seed)
-        network = self._network_at(theta0)
+        theta0 = start.theta0 or wanted.fresh()
+        network = wanted.network(theta0)
         net = build_net(
             network,
             n_classes=len(self.classes_),

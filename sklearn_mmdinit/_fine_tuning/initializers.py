@@ -10,15 +10,19 @@ from sklearn.frozen import FrozenEstimator
 
 from .._network import Theta0
 
-__all__ = ["editable_copy", "is_fitted_initializer", "is_initializer"]
+__all__ = ["editable_copy", "is_fitted_initializer", "is_initializer", "unfrozen"]
 
 _ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
 
 
+def unfrozen(source: Any) -> Any:
+    """What a FrozenEstimator wraps; anything else is itself."""
+    return source.estimator if isinstance(source, FrozenEstimator) else source
+
+
 def is_initializer(source: Any) -> bool:
     """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
-    if isinstance(source, FrozenEstimator):
-        source = source.estimator
+    source = unfrozen(source)
     if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
         return False
     parameters = source.get_params(deep=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,10 +15,6 @@ __all__ = ["CheckedInputs"]
 
 class CheckedInputs(BaseEstimator):
     """An estimator whose X is checked and put into float32."""
-
-    # Further arguments of scikit-learn's check. Rows of features are all that a perceptron
-    # takes; a network for images would say {"allow_nd": True}.
-    _X_CHECKS: ClassVar[dict[str, Any]] = {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -35,12 +31,15 @@ class CheckedInputs(BaseEstimator):
                 *arrays,
                 accept_sparse="csr",
                 dtype=[np.float32, np.float64],
-                **self._X_CHECKS,
                 **checks,
             )
         if len(arrays) == 1:
             return as_float32(checked)
         return as_float32(checked[0]), checked[1]
+
+    def _inputs(self, X: Any) -> Any:
+        """Validated rows as the network takes them, once it is known."""
+        return as_float32(X)
 
     def _validated_unlabelled(self, X_unlabelled: Any) -> tuple[Any, ...]:
         """Further rows in float32: none, those of an array, or those of each of a tuple."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,12 +20,12 @@ from torch import nn
 from .._compute import worthwhile_threads
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
+from .network import Network
 from .randomness import Orders, PrivateRandomness
 from .warm_start import Start
 
 __all__ = [
     "ROUTED_PREFIXES",
-    "Network",
     "Training",
     "build_net",
     "check_skorch_params",
@@ -62,7 +61,6 @@ _OWNED = {
     "device": "device",
     "lr": "learning_rate_init",
     "max_epochs": "max_iter",
-    "module": "hidden_layer_sizes",
     "module__theta0": "warm_start_from",
     "optimizer": "optimizer",
     "train_split": "validation_split",
@@ -73,31 +71,6 @@ _OWNED = {
 _EVALUATION_BATCH = 4096
 
 _TINY = torch.finfo(torch.float32).tiny
-
-
-@dataclass(frozen=True)
-class Network:
-    """What a net needs to know of the network that it trains.
-
-    Parameters
-    ----------
-    module : callable
-        Makes the module, at the weights that training starts from.
-    arguments : dict
-        Its keyword arguments.
-    batch_norm : bool, default=False
-        Whether it cannot train on a batch of one row.
-    draws : bool, default=False
-        Whether it draws from PyTorch's global generators, as dropout does.
-    widths : tuple of int, optional
-        Of its layers where it is a perceptron, by which threads are chosen.
-    """
-
-    module: Callable[..., nn.Module]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    batch_norm: bool = False
-    draws: bool = False
-    widths: tuple[int, ...] | None = None
 
 
 class _Net(NeuralNetClassifier):
@@ -161,12 +134,17 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
     )
 
 
-def check_skorch_params(params: Mapping[str, Any]) -> None:
-    """Raise a ValueError if an argument for skorch is one that the classifier sets itself."""
-    if taken := sorted(params.keys() & _OWNED.keys()):
+def check_skorch_params(params: Mapping[str, Any], network: str) -> None:
+    """Raise a ValueError if an argument for skorch is one that the classifier sets itself.
+
+    `network` is the classifier's own parameter that says which module is trained.
+    """
+    owned = {name: network for name in params if name == "module" or name.startswith("module__")}
+    owned |= _OWNED
+    if taken := sorted(params.keys() & owned.keys()):
         raise ValueError(
             f"skorch_params may not hold {taken[0]!r}, which follows from the classifier's "
-            f"own {_OWNED[taken[0]]!r}"
+            f"own {owned[taken[0]]!r}"
         )
 
 
@@ -266,7 +244,7 @@ class Training:
         net = self.net
         if self._network.batch_norm and min(len(rows), net.batch_size) < 2:
             raise ValueError(
-                "batch_norm=True needs at least 2 training rows a batch, got "
+                "batch normalisation needs at least 2 training rows a batch, got "
                 f"{len(rows)} training rows and batch_size={net.batch_size}"
             )
         net.max_epochs = n_epochs

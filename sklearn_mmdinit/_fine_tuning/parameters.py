@@ -50,7 +50,8 @@ def check_parameters(estimator: Any) -> None:
     check_callbacks(estimator.callbacks)
     if not isinstance(estimator.skorch_params, dict | None):
         raise ValueError(f"skorch_params must be a dict or None, got {estimator.skorch_params!r}")
-    check_skorch_params(estimator.skorch_params or {})
+    network = "module" if hasattr(estimator, "module") else "hidden_layer_sizes"
+    check_skorch_params(estimator.skorch_params or {}, network)
     find_optimizer(estimator.optimizer)
     torch_device(estimator.device)
 

@@ -8,18 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
-from .._network import Architecture, Theta0, load_theta0, tag_is_lost, theta0_of
+from .._network import Theta0, load_theta0, tag_is_lost, theta0_of
 from .initializers import is_fitted_initializer, is_initializer
 from .unlabelled import rows_to_learn_from
-from .wanted import Wanted, layer_sizes
+from .wanted import Wanted
 
-__all__ = ["Start", "resolve", "theta0_from_arrays"]
+__all__ = ["Start", "resolve"]
 
 _VALID = (
     "None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), "
@@ -40,55 +39,6 @@ class Start:
     theta0: Theta0 | None = None
     initializer: Any = None
     learned_here: bool = False
-
-
-def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None) -> Theta0:
-    """The theta0 that a dict of named arrays holds.
-
-    Parameters
-    ----------
-    arrays : mapping of str to array-like
-        Names as in ``Architecture.array_shapes()``: ``linears.0.weight`` of shape
-        (n_out, n_in), ``linears.0.bias``, ... The widths are read from the shapes.
-    activation : str, optional
-        Arrays do not say it; "relu" by default.
-
-    Returns
-    -------
-    Theta0
-        The arrays, as float32.
-
-    Raises
-    ------
-    ValueError
-        If arrays are missing or do not fit each other.
-    """
-    # PyTorch counts batches beside the statistics; the counter is not learned.
-    named = {
-        name: np.asarray(array, dtype=np.float32)
-        for name, array in arrays.items()
-        if not str(name).endswith(".num_batches_tracked")
-    }
-    weights: list[np.ndarray] = []
-    while (name := f"linears.{len(weights)}.weight") in named:
-        weights.append(named[name])
-        if weights[-1].ndim != 2:
-            raise ValueError(
-                f"array {name!r} has shape {weights[-1].shape}, expected (n_out, n_in)"
-            )
-    if not weights:
-        raise ValueError(
-            "warm_start_from is a dict without 'linears.0.weight'; valid names are "
-            f"'linears.0.weight', 'linears.0.bias', 'linears.1.weight', ..., got {sorted(named)}"
-        )
-    architecture = Architecture(
-        n_features=weights[0].shape[1],
-        hidden_layer_sizes=tuple(weight.shape[0] for weight in weights[:-1]),
-        n_classes=weights[-1].shape[0],
-        activation=activation or "relu",
-        batch_norm=any(str(name).startswith("norms.") for name in named),
-    )
-    return Theta0(architecture, named)
 
 
 def resolve(
@@ -113,7 +63,7 @@ def resolve(
     X : ndarray or sparse array of shape (n_samples, ...)
         The same data, validated; what an unfitted initializer learns from.
     wanted : Wanted
-        Fields that the result must agree with.
+        The network that the result must fit.
     X_unlabelled : sequence of ndarray or sparse array, default=()
         Further rows that it learns from.
     refit : {"auto", True, False}, default="auto"
@@ -147,7 +97,7 @@ def resolve(
             stacklevel=4,
         )
     if start.theta0 is not None:
-        wanted.check(vars(start.theta0.architecture), "the theta0 to start from")
+        wanted.check(start.theta0)
     return start
 
 
@@ -210,7 +160,7 @@ def _from_file(path: Any, wanted: Wanted) -> Theta0:
 
 _AS_IT_IS: dict[type, Callable[[Any, Wanted], Theta0]] = {
     Theta0: lambda theta0, wanted: theta0,
-    Mapping: lambda arrays, wanted: theta0_from_arrays(arrays, wanted.activation),
+    Mapping: lambda arrays, wanted: wanted.from_arrays(arrays),
     str: _from_file,
     os.PathLike: _from_file,
 }
@@ -241,16 +191,9 @@ def _from_initializer(
         _check_feature_names(source, wanted)
         return Start(source.theta0_, source)
     # Before the long part: a mismatch that the parameters already show.
-    parameters = source.get_params(deep=False)
-    wanted.check(
-        {
-            "hidden_layer_sizes": layer_sizes(parameters["hidden_layer_sizes"]),
-            **{k: parameters[k] for k in ("n_classes", "activation", "batch_norm")},
-        },
-        f"the initializer {type(source).__name__}",
-    )
+    wanted.check_initializer(source)
     fresh = clone(source)
-    if seed is not None and parameters.get("random_state", seed) is None:
+    if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
         fresh.set_params(random_state=seed)
     initializer = check_memory(memory).cache(_fit)(fresh, rows_to_learn_from(*rows, source))
     return Start(initializer.theta0_, initializer, learned_here=True)

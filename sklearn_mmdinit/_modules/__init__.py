@@ -5,6 +5,8 @@ cannot see is drawn by ``torch.func.vmap``. ``register_layer`` makes a type know
 """
 
 from .blueprint import ModuleBlueprint, blueprint_of
+from .description import described, described_with_logits, takes_integers
+from .keywords import ModuleKeywords, keywords_of
 from .network import ModuleNetwork
 from .perturbed import samplers_of
 from .registry import register_layer
@@ -12,10 +14,15 @@ from .source import ModuleSource, check_source
 
 __all__ = [
     "ModuleBlueprint",
+    "ModuleKeywords",
     "ModuleNetwork",
     "ModuleSource",
     "blueprint_of",
     "check_source",
+    "described",
+    "described_with_logits",
+    "keywords_of",
     "register_layer",
     "samplers_of",
+    "takes_integers",
 ]

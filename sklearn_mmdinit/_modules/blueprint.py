@@ -10,15 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._network import (
-    ModuleArchitecture,
-    Theta0,
-    arrays_of,
-    digest_of,
-    put_arrays_,
-    qualified_name,
-)
-from .chain import chain_of
+from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, qualified_name
+from .description import as_examples, described, takes_integers
 from .hooks import pretraining_mode
 from .network import ModuleNetwork
 from .served import served
@@ -90,7 +83,7 @@ class ModuleBlueprint:
 
     def examples(self, X: np.ndarray) -> torch.Tensor:
         """Rows as the module takes them, on the CPU."""
-        return _examples(X, self.takes_integers)
+        return as_examples(X, self.takes_integers)
 
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Inputs of the last linear layer at theta0, (n, width)."""
@@ -131,17 +124,10 @@ def blueprint_of(
         If the module does not return logits, has no such layer, or cannot be perturbed.
     """
     module = source.build().float().cpu()
-    description = ModuleArchitecture(
-        module=qualified_name(module),
-        parameters=tuple((name, repr(value)) for name, value in source.parameters.items()),
-        input_shape=X.shape[1:],
-        n_classes=0,
-        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
-        chain=chain_of(module),
-    )
-    takes_integers = any(isinstance(part, nn.Embedding) for part in module.modules())
+    description = described(source, module, X.shape[1:])
+    integers = takes_integers(module)
     pretraining_mode(module)
-    examples = _examples(X[np.arange(_N_EXAMPLES) % len(X)], takes_integers)
+    examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
     found = trace(module, examples)
     last_layer = _last_layer(module, found, hidden_layer)
     if found.last < 0 and last_layer:
@@ -149,13 +135,7 @@ def blueprint_of(
         found = replace(found, last=len(order) - 1 - order[::-1].index(last_layer))
     architecture = replace(description, n_classes=found.n_classes, last_layer=last_layer)
     network = served(ModuleNetwork(module, architecture, found), examples, sampler)
-    return ModuleBlueprint(source, architecture, found, network.why_functional, takes_integers)
-
-
-def _examples(X: np.ndarray, takes_integers: bool) -> torch.Tensor:
-    whole = takes_integers and np.asarray(X).dtype.kind in "iu"
-    # A copy of its own: rows may be read-only memory maps.
-    return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
+    return ModuleBlueprint(source, architecture, found, network.why_functional, integers)
 
 
 def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from .keywords import PREFIX
+
 __all__ = ["ModuleSource", "check_source"]
 
 # Threads share the generator that a class draws its weights from.
@@ -20,19 +22,22 @@ _ALONE = threading.Lock()
 
 
 def check_source(module: Any, parameters: Mapping[str, Any]) -> None:
-    """Raise unless this is an instance, or a class and what it is called with.
+    """Raise unless this is an instance, a class and what it is called with, or None.
 
     Raises
     ------
     TypeError
         If it is neither.
     ValueError
-        If there are parameters for an instance.
+        If there are parameters, and no class.
     """
-    if isinstance(module, nn.Module):
+    if module is None:
+        if parameters:
+            raise ValueError(f"{PREFIX}{min(parameters)} needs a class in module, got module=None")
+    elif isinstance(module, nn.Module):
         if parameters:
             raise ValueError(
-                f"module__{min(parameters)} is for a class in module, got an instance of "
+                f"{PREFIX}{min(parameters)} is for a class in module, got an instance of "
                 f"{type(module).__name__}"
             )
     elif not (inspect.isclass(module) and issubclass(module, nn.Module)):

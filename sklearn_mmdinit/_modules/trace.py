@@ -11,6 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from .hooks import hooked, layer_named, names_of, step_by_step, untracked
+from .logits import check_logits
 from .registry import layer_type_of, parameter_stds
 
 __all__ = ["Call", "Trace", "sees", "trace"]
@@ -144,7 +145,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     with torch.enable_grad(), step_by_step(), untracked(module), hooked(hooks):
         with layer_named(module) as current, _Reads(current) as reads:
             logits = module(X)
-        _check_logits(module, logits, len(X))
+        check_logits(module, logits, len(X))
         away = _reached(logits, module, stds.keys())
     notes = [(layer, note) for layer in known]
     with torch.no_grad(), step_by_step(), untracked(module), hooked(notes):
@@ -168,19 +169,6 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
 def _is_perturbed(layer: nn.Module) -> bool:
     known = layer_type_of(layer)
     return known is not None and bool(known.stds(layer, 1.0))
-
-
-def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
-    name, found = type(module).__name__, type(logits).__name__
-    if isinstance(logits, torch.Tensor):
-        found = f"{str(logits.dtype).removeprefix('torch.')} of shape {tuple(logits.shape)}"
-        right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
-        if right and logits.is_floating_point():
-            return
-    raise ValueError(
-        f"the module {name} must return logits, floats of shape (n_samples, n_classes) with two "
-        f"classes or more; for {n_rows} examples it returned {found}"
-    )
 
 
 def _reached(logits: torch.Tensor, module: nn.Module, names: Any) -> tuple[str, ...]:

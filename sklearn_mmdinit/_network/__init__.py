@@ -11,7 +11,7 @@ from .gain import has_gain, scales_freely, with_gain, without_gain
 from .inits import INITS, random_theta0
 from .mlp import BATCH_NORM_EPS, MLP, module_from_theta0, theta0_from_module
 from .module_architecture import ModuleArchitecture, digest_of
-from .module_state import arrays_of, put_arrays_, qualified_name
+from .module_state import arrays_of, as_arrays, put_arrays_, qualified_name, start_module_
 from .tagged import tag, tag_is_lost, theta0_of
 from .theta0 import Theta0
 
@@ -24,6 +24,7 @@ __all__ = [
     "ModuleArchitecture",
     "Theta0",
     "arrays_of",
+    "as_arrays",
     "digest_of",
     "has_gain",
     "load_theta0",
@@ -33,6 +34,7 @@ __all__ = [
     "random_theta0",
     "save_theta0",
     "scales_freely",
+    "start_module_",
     "tag",
     "tag_is_lost",
     "theta0_from_module",

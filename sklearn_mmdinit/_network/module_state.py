@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from .theta0 import Theta0
 
-__all__ = ["arrays_of", "put_arrays_", "qualified_name", "start_module_"]
+__all__ = ["arrays_of", "as_arrays", "put_arrays_", "qualified_name", "start_module_"]
 
 
 def qualified_name(module: nn.Module) -> str:
@@ -19,15 +20,23 @@ def qualified_name(module: nn.Module) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def as_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Tensors or arrays by name as arrays of their own, floats as float32."""
+    arrays = {}
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu()
+            value = (value.float() if value.is_floating_point() else value).numpy()
+        array = np.array(value)
+        arrays[name] = array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+    return arrays
+
+
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
     """What a module's ``state_dict`` holds, floats as float32; copies, on the CPU."""
-    arrays = {}
-    for name, value in module.state_dict().items():
-        if isinstance(value, torch.Tensor):  # a module may add what it likes
-            value = value.detach().cpu()
-            single = value.float() if value.is_floating_point() else value
-            arrays[name] = single.numpy().copy()
-    return arrays
+    # A module may add what it likes.
+    state = module.state_dict().items()
+    return as_arrays({name: value for name, value in state if isinstance(value, torch.Tensor)})
 
 
 def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:

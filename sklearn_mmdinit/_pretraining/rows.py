@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 __all__ = ["examples_checked", "rows_checked"]
@@ -18,8 +18,14 @@ def rows_checked(estimator: Any, X: Any, *, reset: bool, **checks: Any) -> np.nd
 
 
 def examples_checked(
-    estimator: Any, X: Any, *, reset: bool, shape: tuple[int, ...] | None = None, **checks: Any
-) -> np.ndarray:
+    estimator: Any,
+    X: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool,
+    shape: tuple[int, ...] | None = None,
+    **checks: Any,
+) -> Any:
     """Examples (n, ...) of a module, in whatever shape it takes them, as numbers of their type.
 
     Parameters
@@ -29,6 +35,8 @@ def examples_checked(
         are some.
     X : array-like of shape (n, ...)
         Examples.
+    y : array-like of shape (n,), default="no_validation"
+        Their labels, which are checked and returned too where they are given.
     reset : bool
         Whether to learn, or to compare with what was learned.
     shape : tuple of int, default=None
@@ -42,10 +50,16 @@ def examples_checked(
         If they are no finite numbers, or of another shape.
     """
     checks.pop("dtype", None)
+    alone = isinstance(y, str) and y == "no_validation"
     if np.ndim(X) == 2:
-        found = rows_checked(estimator, X, reset=reset, **checks)
+        checked = validate_data(estimator, X, y, reset=reset, **checks)
+        found = checked if alone else checked[0]
     else:
-        found = np.asarray(check_array(X, allow_nd=True, input_name="X", **checks))
+        if alone:
+            checked = check_array(X, allow_nd=True, input_name="X", **checks)
+        else:
+            checked = check_X_y(X, y, allow_nd=True, estimator=estimator, **checks)
+        found = checked if alone else checked[0]
         if reset:
             # Forgets names of columns that it may have had.
             validate_data(estimator, found, reset=True, skip_check_array=True)
@@ -55,4 +69,4 @@ def examples_checked(
             f"X has examples of shape {found.shape[1:]}, but {type(estimator).__name__} was "
             f"fitted on examples of shape {shape}"
         )
-    return found
+    return checked

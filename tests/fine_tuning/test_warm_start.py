@@ -12,8 +12,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import Architecture, MLPClassifier, Theta0
-from sklearn_mmdinit._fine_tuning import Wanted
-from sklearn_mmdinit._fine_tuning.warm_start import resolve, theta0_from_arrays
+from sklearn_mmdinit._fine_tuning import WantedPerceptron
+from sklearn_mmdinit._fine_tuning.perceptron import theta0_from_arrays
+from sklearn_mmdinit._fine_tuning.warm_start import resolve
 from sklearn_mmdinit._network import save_theta0, tag
 
 fits_seen = []  # one entry a fit of the stand-in below: the number of rows it saw
@@ -358,11 +359,11 @@ def test_feature_counts_that_differ(data, fitted):
 
 def test_columns_in_another_order(data, fitted):
     fitted.feature_names_in_ = np.array(["a", "b", "c", "d"], dtype=object)
-    same = Wanted(n_features=4, n_classes=3, feature_names=("a", "b", "c", "d"))
-    unnamed = Wanted(n_features=4, n_classes=3)
+    same = WantedPerceptron(n_features=4, n_classes=3, feature_names=("a", "b", "c", "d"))
+    unnamed = WantedPerceptron(n_features=4, n_classes=3)
     for wanted in (same, unnamed):
         assert resolve(fitted, *data, wanted).theta0 is fitted.theta0_
-    turned = Wanted(n_features=4, n_classes=3, feature_names=("d", "c", "b", "a"))
+    turned = WantedPerceptron(n_features=4, n_classes=3, feature_names=("d", "c", "b", "a"))
     with pytest.raises(ValueError, match=r"\['a', 'b', 'c', 'd'\], but X has \['d'"):
         resolve(fitted, *data, turned)
 

@@ -1,0 +1,75 @@
+"""What a module is called, what it takes and how many logits it returns, without perturbing it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from .._network import ModuleArchitecture, arrays_of, digest_of, qualified_name
+from .chain import chain_of
+from .hooks import step_by_step
+from .logits import check_logits
+from .source import ModuleSource
+
+__all__ = ["as_examples", "described", "described_with_logits", "takes_integers"]
+
+# Rows that a module is tried on.
+_N_EXAMPLES = 4
+
+
+def described(
+    source: ModuleSource, module: nn.Module, input_shape: tuple[int, ...], n_classes: int = 0
+) -> ModuleArchitecture:
+    """The description of a module from a source, as far as it is known."""
+    return ModuleArchitecture(
+        module=qualified_name(module),
+        parameters=tuple((name, repr(value)) for name, value in source.parameters.items()),
+        input_shape=input_shape,
+        n_classes=n_classes,
+        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
+        chain=chain_of(module),
+    )
+
+
+def takes_integers(module: nn.Module) -> bool:
+    """Whether a module is handed whole numbers as such, and not as floats."""
+    return any(isinstance(part, nn.Embedding) for part in module.modules())
+
+
+def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
+    """Rows as a module takes them, a copy on the CPU."""
+    whole = integers and np.asarray(X).dtype.kind in "iu"
+    # A copy of its own: rows may be read-only memory maps.
+    return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
+
+
+def described_with_logits(source: ModuleSource, X: np.ndarray) -> ModuleArchitecture:
+    """The description of a module that is only to be trained, from one evaluation of it.
+
+    Parameters
+    ----------
+    source : ModuleSource
+        Where the module comes from.
+    X : ndarray of shape (n, ...)
+        Examples, of which a few are looked at.
+
+    Raises
+    ------
+    ValueError
+        If the module does not take them, or does not return logits.
+    """
+    module = source.build().float().cpu().eval()
+    examples = as_examples(X[:_N_EXAMPLES], takes_integers(module))
+    # What is drawn here, by whatever layer, leaves no trace.
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
+        try:
+            logits = module(examples)
+        except Exception as error:
+            raise ValueError(
+                f"the module {qualified_name(module)} does not take examples of shape "
+                f"{X.shape[1:]} and type {str(examples.dtype).removeprefix('torch.')}: it fails "
+                f"with {type(error).__name__}: {error}"
+            ) from error
+    check_logits(module, logits, len(examples))
+    return described(source, module, X.shape[1:], logits.shape[1])
