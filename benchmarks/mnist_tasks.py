@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
     settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
-    settings["device"] = options.device
+    settings |= {"device": options.device, "precision": options.precision}
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
