@@ -128,8 +128,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     gain : float, sequence of float or "auto", default="auto"
         What each hidden layer's weights are multiplied by at the end, one number for all or
         one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only, or an ``nn.Sequential`` of
-        layers that hand on a scale; 1 for other modules. Fine-tuning with a fixed
+        the same function. For ReLU without batch normalisation only, or a module whose layers
+        hand a scale on, one after the other; 1 for other modules. Fine-tuning with a fixed
         learning rate moves larger weights less and answers faster. "auto": 1; with coherence
         such that the first step of fine-tuning can move a logit by 0.75.
     tol : float, default=None
