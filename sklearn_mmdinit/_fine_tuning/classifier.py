@@ -57,7 +57,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time.
+            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time. A
+            module may take rows of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         sample_weight : array-like of shape (n_samples,) or float, default=None
