@@ -24,11 +24,23 @@ each, and 3,200 short fits), or only a part of them, or what coherence adds::
 neighbouring images get the same label near theta0, and ``features+logistic`` a logistic
 regression on the last hidden layer of that theta0, with no fine-tuning at all. ``--classes 10``
 asks for the digits themselves in place of binary tasks: N labelled images of each digit,
-several draws of them, and no others.
+several draws of them, and no others. ``--draw balanced`` takes as many of each digit for a binary
+task too, where the default takes any.
+
+With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
+
+    python benchmarks/mnist_tasks.py --preset paper --backend dask --address tcp://HOST:8786
+
+``--network convnet`` does it all with a small convolutional network, with methods of its own:
+``convnet/ours`` and so on. Its pre-training takes longer; an hour on two cores is enough for::
+
+    python benchmarks/mnist_tasks.py --network convnet --preset paper --runs 2 --epochs 1 \
+        --n-perturbations 64
 
 It prints the tables beside the paper's figures and writes them to the output folder, as JSON with
 every single score and as a PNG. What was done is kept there: an interrupted run goes on where it
-stopped, and a later one reuses the learned theta0. ``--dataset fashion-mnist`` takes other
+stopped, and a later one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75
+after the loss of a cluster.) ``--dataset fashion-mnist`` takes other
 images. ``--dataset digits`` runs the same job without a download; those 1,297 images of 8 x 8
 pixels are too easy for a gain of the paper's objective to show.
 """
@@ -44,7 +56,7 @@ from dataclasses import asdict
 from data.datasets import DatasetUnavailableError
 from engines.choice import add_engine_options, engine_of
 from engines.engine import EngineLostError, EngineUnavailableError
-from protocol.methods import NAMES
+from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import write_json
@@ -71,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
+    add(
+        "--network",
+        choices=list(NETWORK_KINDS),
+        default="mlp",
+        help="mlp: the paper's perceptron; convnet: two convolutions and two linear layers, whose "
+        "methods --network convnet --list-methods names; default: mlp",
+    )
     add("--list-methods", action="store_true", help="print the valid names and stop")
     add(
         "--rivals",
@@ -110,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _stem(dataset: str, plan: Plan) -> str:
     """Name of the results: what settings were chosen by must not overwrite what is reported."""
-    name = f"{dataset}_tasks" if plan.classes == 2 else f"{dataset}_ten_way"
+    name = dataset if plan.network == "mlp" else f"{dataset}_{plan.network}"
+    name = f"{name}_tasks" if plan.classes == 2 else f"{name}_ten_way"
     if plan.draw != "uniform":
         name = f"{name}_{plan.draw}"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"
@@ -121,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.list_methods:
-        print("\n".join(NAMES))
+        print("\n".join(NETWORK_KINDS[options.network].names))
         return 0
     started = time.perf_counter()
     try:
@@ -146,8 +166,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\n{parser.prog}: {error}; {goes_on}", file=sys.stderr)
         return CLUSTER_LOST
     summaries = summarize(scores)
-    # The paper's figures are those of MNIST's binary tasks and of nothing else.
-    paper = bench.dataset.name == "mnist" and plan.classes == 2
+    # The paper's figures are those of MNIST's binary tasks, its network, and of nothing else.
+    paper = bench.dataset.name == "mnist" and plan.classes == 2 and plan.network == "mlp"
     differences = against(scores)
     tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
     tables.append(against_table(differences))
@@ -156,7 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(as_text(table), end="\n\n")
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
-    settings |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes, "device": options.device}
+    settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
+    settings |= {"device": options.device, "precision": options.precision}
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},

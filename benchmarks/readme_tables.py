@@ -10,8 +10,9 @@ this script writes what stands between them::
 The first word names a file of ``benchmarks/results``, the second a table made of it:
 ``accuracy``, ``task_std``, ``gain`` or ``against`` of what ``mnist_tasks.py`` wrote, ``budget``
 of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``step``,
-``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning`` or ``cross_validation`` of what
-``speed.py`` did; ``coherence_time`` or ``coherence_ablation`` of what ``coherence.py`` did;
+``breakdown``, ``memory``, ``scaling``, ``rows``, ``fine_tuning``, ``cross_validation``,
+``modules`` or ``module_memory`` of what ``speed.py`` did; ``coherence_time`` or
+``coherence_ablation`` of what ``coherence.py`` did;
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
 and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
 lines of ``REPORT.md``, made of all results there are, and ``ranking`` a table of every method in
@@ -63,9 +64,10 @@ BLOCK = re.compile(
 
 def _task_table(kind: str, results: dict[str, Any]) -> Table:
     summaries = summarize(unpack_scores(results["scores"]))
-    # The paper's figures are those of MNIST's binary tasks and of nothing else.
-    binary = results.get("settings", {}).get("classes", 2) == 2
-    return build_table(kind, summaries, paper=binary and results["dataset"]["name"] == "mnist")
+    # The paper's figures are those of MNIST's binary tasks, its network, and of nothing else.
+    settings = results.get("settings", {})
+    own = settings.get("classes", 2) == 2 and settings.get("network", "mlp") == "mlp"
+    return build_table(kind, summaries, paper=own and results["dataset"]["name"] == "mnist")
 
 
 def _against_table(results: dict[str, Any]) -> Table:

@@ -9,9 +9,11 @@ Then it measures, all in one run on one machine and what is compared in turns:
 - ``breakdown``: where a step's time goes, and the peak memory of each form;
 - ``scaling``: time and memory against K, B, width, depth, d, and the rows of an array on disk;
 - ``fine-tuning``: ``MLPClassifier.fit`` against scikit-learn's, and ``cross_val_score`` with one
-  and two jobs.
+  and two jobs;
+- ``modules``: the same perceptron as an ``nn.Sequential`` in ``module=`` beside the perceptron's
+  own path, a ConvNet's step beside its dense products, and the memory of both against K.
 
-Run it (under 8 minutes on two cores, or about one with ``--quick``, whose figures are rough and
+Run it (about ten minutes on two cores, or about one with ``--quick``, whose figures are rough and
 whose steps have a quarter of the paper's perturbed networks)::
 
     python benchmarks/speed.py
@@ -46,7 +48,18 @@ from timing.agreement import (
 )
 from timing.fine_tuning import check_training, measure_cross_validation, measure_fits
 from timing.library_step import step_parts
-from timing.scaling import measure_memory, measure_rows, measure_scaling
+from timing.module_step import (
+    ConvSize,
+    check_module_law,
+    check_module_same_noise,
+    measure_modules,
+)
+from timing.scaling import (
+    measure_memory,
+    measure_module_memory,
+    measure_rows,
+    measure_scaling,
+)
 from timing.step_forms import Size, initializer, measure_steps
 
 __all__ = ["main"]
@@ -55,6 +68,8 @@ HERE = Path(__file__).resolve().parent
 
 PAPER = Size()
 QUICK = Size(n_perturbations=64)
+CONVNET = ConvSize()
+QUICK_CONVNET = ConvSize(n_perturbations=16)
 
 
 def _step(size: Size, quick: bool, device: str) -> dict[str, Any]:
@@ -91,25 +106,40 @@ def _fine_tuning(size: Size, quick: bool, device: str) -> dict[str, Any]:
     }
 
 
+def _modules(size: Size, quick: bool, device: str) -> dict[str, Any]:
+    convnet = QUICK_CONVNET if quick else CONVNET
+    n_steps, rounds = (2, 1) if quick else (10, 5)
+    numbers = (16, 64) if quick else (64, 128, 256, 512)
+    return {
+        "modules": measure_modules(size, convnet, n_steps, rounds, device),
+        "module_memory": measure_module_memory(size, convnet, numbers),
+    }
+
+
 SECTIONS: dict[str, Callable[[Size, bool, str], dict[str, Any]]] = {
     "step": _step,
     "breakdown": _breakdown,
     "scaling": _scaling,
     "fine-tuning": _fine_tuning,
+    "modules": _modules,
 }
 
 
 def _agreement(size: Size, quick: bool, sections: Sequence[str]) -> dict[str, Any]:
     """Check what the chosen sections compare."""
     found: dict[str, Any] = {}
+    n_networks, repetitions = (256, 60) if quick else (1024, 200)
     if {"step", "breakdown", "scaling"} & set(sections):
-        n_networks, repetitions = (256, 60) if quick else (1024, 200)
         found["same noise, two classes"] = check_same_noise()
         found["same noise, three classes"] = check_same_noise(n_classes=3)
         found["law of loss and gradient"] = check_gradient_law(repetitions)
         found["law of outputs"] = check_law(
             size.hidden_layer_sizes, size.n_features, size.batch_size, n_networks
         )
+    if "modules" in sections:
+        found["same noise, any module"] = check_module_same_noise()
+        found["same noise, any module, three classes"] = check_module_same_noise(3)
+        found["law, any module"] = check_module_law(repetitions, size, n_networks)
     if "fine-tuning" in sections:
         found["training loss"] = check_training()
     return found
@@ -125,7 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what to measure: {', '.join(SECTIONS)} (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--device", default="cpu", help="where the section 'step' computes (default: cpu)"
+        "--device",
+        default="cpu",
+        help="where the sections 'step' and 'modules' compute (default: cpu)",
     )
     parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice)")
     parser.add_argument("--output", type=Path, default=HERE / "output", help="folder of speed.json")

@@ -157,6 +157,8 @@ class NetworkSettings:
         Passes and perturbed networks of the paper's pre-training.
     device : str
         Of all pre-training.
+    precision : str
+        Of the paper's pre-training.
     coherent_epochs : int or None
         Passes of the one with coherence; None: as many as it takes itself.
     classes : int
@@ -169,13 +171,17 @@ class NetworkSettings:
     device: str = "auto"
     coherent_epochs: int | None = None
     classes: int = 2
+    precision: str = "float32"
 
 
 def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
     if method.batch_norm:
         raise ValueError(f"{method.name} is none of the paper's methods: ours is without BN")
     return MMDInitializer(
-        **common, max_iter=settings.epochs, n_perturbations=settings.n_perturbations
+        **common,
+        max_iter=settings.epochs,
+        n_perturbations=settings.n_perturbations,
+        precision=settings.precision,
     )
 
 
@@ -300,7 +306,7 @@ def features_pipeline(initializer: BaseEstimator) -> Pipeline:
 
 
 def features_contender(
-    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str
+    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str, name: str = FEATURES
 ) -> Contender:
     """:func:`features_pipeline`, which needs no validation rows and trains on all of a draw.
 
@@ -308,8 +314,10 @@ def features_contender(
     ----------
     X, initializer, theta0_digest :
         As for :func:`network_contender`.
+    name : str
+        Its row in the tables.
     """
     pipeline = features_pipeline(initializer)
     # The first step is theta0 itself.
     identity = {"pipeline": [repr(step) for step in pipeline[1:]], "theta0": theta0_digest}
-    return Contender(FEATURES, X, lambda random_state: pipeline, identity)
+    return Contender(name, X, lambda random_state: pipeline, identity)

@@ -38,12 +38,9 @@ __all__ = [
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
-# Parameters that came later, at values that change nothing: what was kept before is still found.
-LATER_PARAMETERS = [
-    ("jacobian_at", "pre_activation"),
-    ("module", None),
-    ("hidden_layer", None),
-]
+# Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
+# to be raised where an initializer gets a parameter, or keeps its state in another way.
+FORM = 2
 
 # What was spent on a theta0, in its file beside it.
 SPENT = ("seconds", "cpu_seconds")
@@ -114,10 +111,11 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         # The parameters of a Coherence stand beside it under names of their own.
         name: "Coherence" if isinstance(value, Coherence) else repr(value)
         for name, value in initializer.get_params().items()
-        if name not in IDLE_PARAMETERS and (name, value) not in LATER_PARAMETERS
+        if name not in IDLE_PARAMETERS
     }
     found = versions()
     parts = {
+        "form": FORM,
         "class": type(initializer).__name__,
         "parameters": parameters,
         "data": X_digest,
@@ -132,7 +130,13 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
     """What "auto" stands for now, by a fit of an instant: rules change from commit to commit."""
     coherence = initializer.get_params()["coherence"]
     own = coherence if isinstance(coherence, Coherence) else Coherence()
-    probe = clone(initializer).set_params(
+    # What "auto" stands for is asked of a perceptron, whatever the network.
+    kept = {
+        name: value
+        for name, value in initializer.get_params(deep=False).items()
+        if not name.startswith("module") and name != "hidden_layer"
+    }
+    probe = type(initializer)(**kept).set_params(
         hidden_layer_sizes=(8,),
         gain="auto",
         coherence=clone(own).set_params(graph=None, memory=None),

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, clone
 from tqdm import tqdm
 
 from engines.engine import Call, Engine
-from protocol.methods import METHODS
 from protocol.pretrained import Pretrained, data_digest, find, keep, learn_at, theta0_path
 from protocol.provenance import deciding_versions, require_versions
 
@@ -31,7 +30,7 @@ class Pretraining:
     Parameters
     ----------
     name : str
-        Its method, a key of METHODS.
+        Its method; the last part of it says how theta0 is learned.
     run : int
         The run whose theta0 it is.
     initializer : estimator
@@ -99,7 +98,7 @@ def learn_all(
     Parameters
     ----------
     pretrainings : sequence of Pretraining
-    X : ndarray, shape (n, n_features)
+    X : ndarray, shape (n, ...)
         Rows, of which the first `n_rows` are unlabelled ones to learn from. All are handed on,
         since they are what the evaluation needs too.
     n_rows : int
@@ -127,7 +126,7 @@ def learn_all(
     # Bars of passes are for a terminal; on a cluster there is one bar, of theta0.
     alone = engine.in_process
     if not alone:
-        missing.sort(key=lambda i: LONGEST_FIRST.index(METHODS[pretrainings[i].name].pretraining))
+        missing.sort(key=lambda i: LONGEST_FIRST.index(pretrainings[i].name.rpartition("/")[2]))
 
     def calls(mark: str) -> Iterator[Call]:
         used = deciding_versions()

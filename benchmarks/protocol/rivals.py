@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.bench import Bench
+from protocol.convnet_methods import CONVNET_METHODS, CONVNET_SCRATCH
 from protocol.methods import METHODS, Contender, select_names
 from protocol.rival_classifiers import CLASSIFIERS, rival_contenders
 from protocol.rival_networks import NETWORKS, network_rivals
@@ -51,6 +52,8 @@ def scratch_of(method: str) -> str | None:
     """
     if method in METHODS:
         return METHODS[method].scratch
+    if method in CONVNET_METHODS:
+        return CONVNET_SCRATCH
     return SCRATCH.name if method in NETWORKS else None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 
-from protocol.methods import FEATURES, FEATURES_THETA0, NAMES, PAPER_METHODS, select_names
+from protocol.convnet_methods import CONVNET_NAMES
+from protocol.methods import FEATURES, FEATURES_THETA0, PAPER_METHODS, select_names
+from protocol.network_kinds import NETWORK_KINDS
 from protocol.rivals import select_rivals
 
 __all__ = ["PRESETS", "TEN_WAY_DRAWS", "Plan", "plan_of"]
@@ -17,7 +19,7 @@ class Plan:
 
     ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
     those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
-    binary task are drawn.
+    binary task are drawn, ``network`` of which kind the methods' networks are.
     """
 
     methods: tuple[str, ...]
@@ -31,6 +33,7 @@ class Plan:
     classes: int = 2
     draw: str = "uniform"
     rivals: tuple[str, ...] = ()
+    network: str = "mlp"
 
 
 QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
@@ -40,6 +43,15 @@ PRESETS = {
     "quick": Plan(QUICK_METHODS, (5, 10), 20, 1, 2, 64, coherent_passes=4),
     "paper": Plan(PAPER_METHODS, (5, 10, 20, 40), 20, 4, 5, 256),
 }
+
+# A ConvNet's step takes four times as long as the perceptron's. What the paper has of epochs and
+# perturbed networks stays in the plan of its name.
+CONVNET_PRESETS = {
+    "quick": Plan(CONVNET_NAMES, (5, 10), 20, 1, 1, 32, coherent_passes=4, network="convnet"),
+    "paper": Plan(CONVNET_NAMES, (5, 10, 20, 40), 20, 4, 5, 256, network="convnet"),
+}
+
+PRESETS_OF = {"mlp": PRESETS, "convnet": CONVNET_PRESETS}
 
 # Draws of labelled rows where there is one task, which has all classes.
 TEN_WAY_DRAWS = 10
@@ -62,7 +74,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
             f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
             "are N labelled rows of each class in any case"
         )
-    plan = PRESETS[options.preset]
+    plan = PRESETS_OF[options.network][options.preset]
+    names = NETWORK_KINDS[options.network].names
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, rivals=tuple(select_rivals(options.rivals)))
@@ -73,7 +86,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         plan = replace(plan, tasks=TEN_WAY_DRAWS)
     given = {
         "n_labels": tuple(sorted(set(options.n_labels))) if options.n_labels else None,
-        "methods": tuple(select_names(options.methods, NAMES)) if options.methods else None,
+        "methods": tuple(select_names(options.methods, names)) if options.methods else None,
         "tasks": options.tasks,
         "runs": options.runs,
         "epochs": options.epochs,

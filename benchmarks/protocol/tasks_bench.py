@@ -6,21 +6,13 @@ import argparse
 from typing import Any
 
 import joblib
+import numpy as np
 
 from engines.engine import Engine
 from protocol.bench import Bench, load_scaled, tasks_of_runs
 from protocol.evaluation import evaluate_on
-from protocol.methods import (
-    FEATURES,
-    FEATURES_THETA0,
-    METHODS,
-    NAMES,
-    Contender,
-    NetworkSettings,
-    features_contender,
-    initializer_of,
-    network_contender,
-)
+from protocol.methods import NetworkSettings
+from protocol.network_kinds import NETWORK_KINDS
 from protocol.pretrained import Pretrained
 from protocol.pretraining import Pretraining, learn_all
 from protocol.rivals import RIVALS, Rivals
@@ -34,6 +26,7 @@ __all__ = ["measure", "prepare"]
 def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
     """Load the data; ValueError now rather than after the pre-training."""
     dataset, X, data = load_scaled(options)
+    NETWORK_KINDS[plan.network].rows(X[:1])
     network = NetworkSettings(
         hidden_layer_sizes=tuple(options.hidden_layer_sizes),
         epochs=plan.epochs,
@@ -41,6 +34,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         device=options.device,
         coherent_epochs=plan.coherent_passes,
         classes=plan.classes,
+        precision=options.precision,
     )
     tasks = tasks_of_runs(
         data.y_train,
@@ -55,52 +49,34 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
     return Bench(dataset, X, data, network, tasks, options)
 
 
-def _theta0_of(name: str) -> str:
-    """The network whose theta0 a method of the plan starts from, if it has one."""
-    return FEATURES_THETA0 if name == FEATURES else name
-
-
-def _theta0s(plan: Plan, bench: Bench, engine: Engine) -> dict[tuple[str, int], Pretrained]:
+def _theta0s(
+    plan: Plan, bench: Bench, X: np.ndarray, engine: Engine
+) -> dict[tuple[str, int], Pretrained]:
     """What networks start from, by method and run; nothing for those from scratch."""
-    options = bench.options
-    names = dict.fromkeys(map(_theta0_of, plan.methods))
+    options, kind = bench.options, NETWORK_KINDS[plan.network]
+    names = dict.fromkeys(map(kind.theta0_of, plan.methods))
     pretrainings = [
         Pretraining(name, run, initializer)
         for run in bench.tasks
         for name in names
         if (
-            initializer := initializer_of(
-                METHODS[name],
+            initializer := kind.initializer(
+                name,
                 bench.network,
-                random_state=pretraining_seed(run, seed=options.seed),
+                bench.X.shape[1],
+                pretraining_seed(run, seed=options.seed),
             )
         )
         is not None
     ]
     return learn_all(
         pretrainings,
-        bench.X,
+        X,
         len(bench.data.y_train),
         folder=options.output / "theta0",
         engine=engine,
         say=bench.say,
         quiet=options.quiet,
-    )
-
-
-def _contender(name: str, bench: Bench, theta0: Pretrained | None) -> Contender:
-    """A method of the plan, from its theta0; None where it starts from scratch."""
-    if name == FEATURES:
-        assert theta0 is not None  # theta0 with coherence is learned
-        return features_contender(
-            X=bench.X, initializer=theta0.initializer, theta0_digest=theta0.digest
-        )
-    return network_contender(
-        METHODS[name],
-        bench.network,
-        X=bench.X,
-        initializer=None if theta0 is None else theta0.initializer,
-        theta0_digest=None if theta0 is None else theta0.digest,
     )
 
 
@@ -116,8 +92,9 @@ def measure(
     engine : Engine
         Where cells are computed; entered already.
     """
-    options = bench.options
-    theta0s = _theta0s(plan, bench, engine)
+    options, kind = bench.options, NETWORK_KINDS[plan.network]
+    X = kind.rows(bench.X)
+    theta0s = _theta0s(plan, bench, X, engine)
     records = [
         {"method": name, "run": run} | theta0.record() for (name, run), theta0 in theta0s.items()
     ]
@@ -125,7 +102,10 @@ def measure(
     entries = []
     for run, tasks in bench.tasks.items():
         own = [
-            _contender(name, bench, theta0s.get((_theta0_of(name), run))) for name in plan.methods
+            kind.contender(
+                name, bench.network, X=X, theta0=theta0s.get((kind.theta0_of(name), run))
+            )
+            for name in plan.methods
         ]
         others, learned = rivals.of_run(run)
         entries.append((own + others, tasks))
@@ -141,6 +121,6 @@ def measure(
         title="evaluating",
         quiet=options.quiet,
     )
-    order = {name: place for place, name in enumerate((*NAMES, *RIVALS))}
+    order = {name: place for place, name in enumerate((*kind.names, *RIVALS))}
     scores.sort(key=lambda s: (order[s["method"]], s["n_labels"], s["run"], s["task"]))
     return scores, records

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from protocol.methods import FEATURES, FEATURES_THETA0, METHODS
-from protocol.rivals import RIVALS
+from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0
+from protocol.methods import FEATURES, FEATURES_THETA0
+from protocol.rivals import RIVALS, scratch_of
 from reporting.table import Table
 from reporting.task_tables import Gain, accuracies_of, gain_text, paired_gain
 
@@ -23,6 +24,9 @@ __all__ = ["Difference", "against", "against_records", "against_table"]
 
 BEST_RIVAL = "best rival"
 SPREADING = "rival/label-spreading"
+
+THETA0_OF = {FEATURES: FEATURES_THETA0, CONVNET_FEATURES: CONVNET_FEATURES_THETA0}
+"""Rows that fine-tune nothing, and the networks whose theta0 they are of."""
 
 Cell = dict[tuple[int, int], float]
 
@@ -40,11 +44,7 @@ class Difference:
 
 
 def _is_ours(method: str) -> bool:
-    return method == FEATURES or method.endswith("/ours+coherence")
-
-
-def _scratch_of(method: str) -> str:
-    return METHODS[FEATURES_THETA0 if method == FEATURES else method].scratch
+    return method in THETA0_OF or method.endswith("/ours+coherence")
 
 
 def _std_over_runs(differences: Cell) -> float | None:
@@ -65,7 +65,7 @@ def against(scores: Iterable[dict[str, Any]]) -> list[Difference]:
     found = []
     for method in dict.fromkeys(name for name, _ in table if _is_ours(name)):
         sizes = [n for name, n in table if name == method]
-        for role in (_scratch_of(method), SPREADING, BEST_RIVAL):
+        for role in (scratch_of(THETA0_OF.get(method, method)), SPREADING, BEST_RIVAL):
             for n in sizes:
                 own = table[method, n]
                 other = _best_rival(table, n, own) if role == BEST_RIVAL else role

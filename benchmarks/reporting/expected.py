@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.convnet_methods import CONVNET_NAMES
 from protocol.methods import METHODS, PAPER_METHODS
 from protocol.rivals import RIVALS
 from reporting.estimate import PAPER_RUNS
 from reporting.library import Library
 
 __all__ = [
+    "CONVNET",
+    "CONVNET_TEN_WAY",
     "DEGENERACIES",
     "DETACHMENT",
     "DETACHMENT_AT_ACTIVATION",
@@ -124,7 +127,7 @@ def _tables(init: str, words: str) -> Expected:
         f"Tables 1 and 2, {words}: five networks, four runs",
         "mnist-full.json",
         TASKS,
-        "five hours on 2 cores, Xavier and He together",
+        "four hours on 2 cores, Xavier and He together",
         len(names) * PAPER_RUNS,
         _runs_of(names, PAPER_RUNS),
     )
@@ -204,6 +207,24 @@ TEN_WAY = Expected(
     len(COHERENT),
     _runs_of(COHERENT, 1),
 )
+CONVNET_RUNS = 2
+CONVNET = Expected(
+    "A convolutional network on MNIST, two runs",
+    "mnist-convnet.json",
+    f"{TASKS} --network convnet --runs {CONVNET_RUNS} --epochs 1 --n-perturbations 64",
+    "an hour on 2 cores",
+    len(CONVNET_NAMES) * CONVNET_RUNS,
+    _runs_of(CONVNET_NAMES, CONVNET_RUNS),
+)
+CONVNET_TEN_WAY = Expected(
+    "A convolutional network on the ten digits themselves",
+    "mnist-convnet-ten-way.json",
+    f"{TASKS} --network convnet --runs 1 --epochs 1 --n-perturbations 64 --classes 10 "
+    "--n-labels 10",
+    "40 minutes on 2 cores",
+    len(CONVNET_NAMES),
+    _runs_of(CONVNET_NAMES, 1),
+)
 TIME = Expected(
     "Accuracy against pre-training time, by objective",
     "coherence.json",
@@ -242,6 +263,8 @@ EXPECTED = (
     COHERENCE,
     FASHION,
     TEN_WAY,
+    CONVNET,
+    CONVNET_TEN_WAY,
     TIME,
     BUDGET,
 )

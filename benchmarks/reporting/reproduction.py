@@ -15,9 +15,17 @@ from reporting.budget_tables import budget_table
 from reporting.budget_tables import points_of_results as budget_points
 from reporting.coherence_report import standing_sentences, time_sentences
 from reporting.coherence_tables import points_of_results, time_table
+from reporting.convnet_report import (
+    convnet_differences,
+    convnet_table,
+    on_shared_tasks,
+    perceptron_differences,
+)
 from reporting.expected import (
     BUDGET,
     COHERENCE,
+    CONVNET,
+    CONVNET_TEN_WAY,
     EXPECTED,
     FASHION,
     RIVAL_RUNS,
@@ -130,6 +138,33 @@ def _coherence(library: Library) -> Blocks:
     return blocks
 
 
+def _convnet(library: Library) -> Blocks:
+    blocks = ["## A convolutional network"]
+    kinds = {
+        "MNIST, by the convolutional network": (CONVNET, COHERENCE),
+        "The ten digits themselves, by the convolutional network": (CONVNET_TEN_WAY, TEN_WAY),
+    }
+    for words, (expected, beside) in kinds.items():
+        blocks.append(f"### {words}")
+        results, others = (library.results(e.file) for e in (expected, beside))
+        if results is None:
+            blocks.append(_said(expected))
+            continue
+        own = unpack_scores(results["scores"])
+        scores = on_shared_tasks(own, unpack_scores(others["scores"]) if others else [])
+        differences = convnet_differences(scores)
+        blocks.append(_list(standing_sentences(differences)))
+        for table in (
+            convnet_table(scores),
+            against_table(differences),
+            perceptron_differences(scores),
+        ):
+            blocks += _table(table)
+        picture = expected.file.replace(".json", ".png")
+        blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
+    return blocks
+
+
 def _time(library: Library) -> Blocks:
     blocks = ["## Accuracy against time"]
     results = library.results(TIME.file)
@@ -170,5 +205,5 @@ def reproduction_report(library: Library) -> str:
         _list(summary_lines(library)),
         *_state(library),
     ]
-    sections = (_main_tables, _appendix, _rivals, _coherence, _time, _made_with)
+    sections = (_main_tables, _appendix, _rivals, _coherence, _convnet, _time, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

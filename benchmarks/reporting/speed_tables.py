@@ -21,6 +21,16 @@ _FORMS = {
 }
 
 
+_MODULE_FORMS = {
+    "perceptron": "the perceptron's own path",
+    "sequential": "the same as an `nn.Sequential` in `module=`",
+    "convnet": "a ConvNet in `module=`",
+    "convnet floor": "its dense products at the measured sgemm rate",
+}
+# What a row is compared with.
+_BELOW = {"sequential": "perceptron", "convnet": "convnet floor"}
+
+
 def _seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
@@ -122,6 +132,36 @@ def _cross_validation(results: dict[str, Any]) -> Table:
     return Table(title, ["n_jobs", "time", "times as fast"], rows)
 
 
+def _modules(results: dict[str, Any]) -> Table:
+    found, size = results["modules"], results["size"]
+    rows = []
+    for form, text in _MODULE_FORMS.items():
+        own, below = found["seconds"][form], _BELOW.get(form)
+        times = f"{found['ratios'][f'{form} / {below}']['median']:.2f}" if below else "1.00"
+        rows.append([text, _seconds(own["median"]), _seconds(own["minimum"]), times])
+    convnet = found["convnet"]
+    title = (
+        f"Seconds a pre-training step of a module: the paper's perceptron (K = "
+        f"{size['n_perturbations']}, B = {size['batch_size']}, {size['network']}), and a ConvNet "
+        f"(K = {convnet['n_perturbations']}, B = {convnet['batch_size']}, {convnet['side']} x "
+        f"{convnet['side']} pixels, {convnet['width']} and {2 * convnet['width']} channels); "
+        f"{results['threads']} threads"
+    )
+    return Table(title, ["form", "median", "fastest", "times what it is compared with"], rows)
+
+
+def _module_memory(results: dict[str, Any]) -> Table:
+    records = results["module_memory"]
+    numbers = sorted({r["K"] for r in records})
+    peaks = {(r["form"], r["K"]): _mib(r["peak"]) for r in records}
+    rows = [
+        [_MODULE_FORMS[form], *(peaks[form, K] for K in numbers)]
+        for form in dict.fromkeys(r["form"] for r in records)
+    ]
+    title = "Peak memory of pre-training a module, above what the process held"
+    return Table(title, ["form", *(f"K = {K}" for K in numbers)], rows)
+
+
 # Name of a table, which is the key of its figures in the results -> how it is made.
 SPEED_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "step": _step,
@@ -131,6 +171,8 @@ SPEED_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "rows": _rows,
     "fine_tuning": _fine_tuning,
     "cross_validation": _cross_validation,
+    "modules": _modules,
+    "module_memory": _module_memory,
 }
 
 

@@ -31,8 +31,12 @@ __all__ = [
     "check_gradient_law",
     "check_law",
     "check_same_noise",
+    "compare_laws",
+    "compare_predictions",
     "random_rows",
     "random_theta0",
+    "relative_error",
+    "require",
 ]
 
 # In float64 the forms differ by the interpolation of the kernel on an interval, and by the
@@ -48,7 +52,8 @@ class DisagreementError(AssertionError):
     """Two forms that should compute the same do not."""
 
 
-def _require(condition: bool, what: str, figures: dict[str, Any]) -> None:
+def require(condition: bool, what: str, figures: dict[str, Any]) -> None:
+    """Raise a DisagreementError that says what disagrees, unless nothing does."""
     if not condition:
         raise DisagreementError(f"{what}: {figures}")
 
@@ -95,7 +100,8 @@ def _textbook_gradient(
     return float(loss.detach()), gradient, (U, [tensor for pair in normals for tensor in pair])
 
 
-def _relative(found: np.ndarray, expected: np.ndarray) -> float:
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """Norm of a difference over that of what is right."""
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
@@ -146,9 +152,9 @@ def check_same_noise(
     for name, (loss, gradient) in forms.items():
         errors[f"{name} loss"] = abs(loss - reference) / abs(reference)
         errors[f"{name} gradient"] = max(
-            _relative(found, right) for found, right in zip(gradient, expected, strict=True)
+            relative_error(found, right) for found, right in zip(gradient, expected, strict=True)
         )
-    _require(max(errors.values()) < _SAME, "the forms differ on the same noise", errors)
+    require(max(errors.values()) < _SAME, "the forms differ on the same noise", errors)
     return errors
 
 
@@ -195,9 +201,20 @@ def check_gradient_law(
             samples["textbook"].append(np.concatenate([[loss], *map(np.ravel, gradient)]))
             loss, gradient = library_loss(estimator, theta0, X, seed=seed)
             samples["library"].append(np.concatenate([[loss], *map(np.ravel, gradient)]))
-    errors = _standard_errors(*(np.stack(sample) for sample in samples.values()))
+    return compare_laws(*(np.stack(sample) for sample in samples.values()))
+
+
+def compare_laws(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
+    """Means of two samples of (loss, gradient), each (n, 1 + parameters).
+
+    Raises
+    ------
+    DisagreementError
+        If they are more than 5 standard errors apart.
+    """
+    errors = _standard_errors(a, b)
     found = {"mean loss": float(errors[0]), "mean gradient": float(errors[1:].max())}
-    _require(max(found.values()) < _STANDARD_ERRORS, "losses or gradients differ in law", found)
+    require(max(found.values()) < _STANDARD_ERRORS, "losses or gradients differ in law", found)
     return found
 
 
@@ -247,8 +264,40 @@ def check_law(
     library = prediction_samples(
         theta0, X, n_perturbations=n_networks, perturbation_scale=scale, random_state=4
     )
+    return _compare_outputs(textbook, library)
+
+
+def compare_predictions(
+    own: Any, other: Any, X: np.ndarray, n_networks: int, *, scale: float
+) -> dict[str, float]:
+    """The same of the library's predictions around two theta0 that should be one.
+
+    Parameters
+    ----------
+    own, other : Theta0 or fitted initializer
+        What is perturbed.
+    X : ndarray of shape (B, n_features)
+        Mini-batch.
+    n_networks : int
+        Perturbed networks to draw of each.
+    scale : float
+        The other's s; that of the first is sqrt(0.5).
+
+    Raises
+    ------
+    DisagreementError
+        As :func:`check_law`.
+    """
+    common = {"n_perturbations": n_networks}
+    return _compare_outputs(
+        prediction_samples(own, X, random_state=3, **common),
+        prediction_samples(other, X, random_state=4, perturbation_scale=scale, **common),
+    )
+
+
+def _compare_outputs(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
     # The first class says all for two classes, and enough for more.
-    a, b = (samples[:, :, 0].astype(np.float64) for samples in (textbook, library))
+    a, b = (samples[:, :, 0].astype(np.float64) for samples in (one, other))
     products = []
     for sample in (a, b):
         centred = sample - sample.mean(0)
@@ -257,10 +306,10 @@ def check_law(
         "means": float(_standard_errors(a, b).max()),
         "covariances": float(_standard_errors(*products).max()),
         "smallest p-value": min(
-            float(stats.ks_2samp(a[:, i], b[:, i]).pvalue) for i in range(batch_size)
+            float(stats.ks_2samp(a[:, i], b[:, i]).pvalue) for i in range(a.shape[1])
         ),
     }
-    _require(
+    require(
         max(found["means"], found["covariances"]) < _STANDARD_ERRORS
         and found["smallest p-value"] > _SMALLEST_P,
         "the outputs differ in law",

@@ -16,7 +16,15 @@ import torch
 
 from timing.clock import timed
 
-__all__ = ["Product", "products_of_step", "products_runner", "sgemm_runner", "total_flops"]
+__all__ = [
+    "LayerSize",
+    "Product",
+    "products_of_layers",
+    "products_of_step",
+    "products_runner",
+    "sgemm_runner",
+    "total_flops",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,19 @@ class Product:
     def flops(self) -> int:
         """A multiplication and an addition for each term."""
         return 2 * self.batch * self.rows * self.inner * self.columns
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """A layer as products: its weight (n_out, n_in) acts at so many positions of an example.
+
+    A convolution's n_in counts the channels of its input times the pixels of its kernel.
+    """
+
+    n_in: int
+    n_out: int
+    by_gram: bool
+    positions: int = 1
 
 
 def products_of_step(
@@ -54,14 +75,37 @@ def products_of_step(
     Returns
     -------
     list of Product
+        Of :func:`products_of_layers`.
+    """
+    sizes = zip(pairwise(widths), gram, strict=True)
+    layers = [LayerSize(n_in, n_out, by_gram) for (n_in, n_out), by_gram in sizes]
+    return products_of_layers(layers, batch_size, n_networks)
+
+
+def products_of_layers(
+    layers: Sequence[LayerSize], batch_size: int, n_networks: int
+) -> list[Product]:
+    """The same for layers that may be convolutions, whose rows are the patches of their inputs.
+
+    Parameters
+    ----------
+    layers : sequence of LayerSize
+        The first one sees the examples.
+    batch_size, n_networks : int
+        B and K.
+
+    Returns
+    -------
+    list of Product
         H is a layer's input, W its weight, L the factor of its noise's covariance, Z its
         normals and G the gradient at its output. The first layer's input is shared by all
         networks and needs no gradient.
     """
-    B, K = batch_size, n_networks
+    K = n_networks
     products = []
-    for layer, ((n_in, n_out), by_gram) in enumerate(zip(pairwise(widths), gram, strict=True)):
-        shared = layer == 0
+    for number, layer in enumerate(layers):
+        n_in, n_out, by_gram = layer.n_in, layer.n_out, layer.by_gram
+        B, shared = batch_size * layer.positions, number == 0
         rows, batch = (B, 1) if shared else (K * B, K)
         products.append(Product("G' H", 1, n_out, rows, n_in))
         if by_gram:

@@ -22,7 +22,7 @@ from sklearn_mmdinit._network import module_from_theta0
 from sklearn_mmdinit._objective import mmd_objective, uniformity
 from sklearn_mmdinit._sampling import choice, gram
 
-__all__ = ["PARTS", "REGIONS", "layers_by_gram", "library_loss", "step_parts"]
+__all__ = ["PARTS", "REGIONS", "layers_by_gram", "library_loss", "module_loss", "step_parts"]
 
 # Part of a step -> the functions whose time it is, in the module that calls them. None of
 # them calls another one.
@@ -91,15 +91,43 @@ def library_loss(
         Weight (n_out, n_in) and bias (n_out,) of each layer in turn.
     """
     module = module_from_theta0(theta0).to(X.dtype).train()
+    parameters = [p for linear in module.linear_layers for p in (linear.weight, linear.bias)]
+    return _loss(estimator, module, parameters, X, draws, seed)
+
+
+def module_loss(
+    estimator: MMDInitializer,
+    X: torch.Tensor,
+    draws: tuple[torch.Tensor, list[torch.Tensor]] | None = None,
+    seed: int = 0,
+) -> tuple[float, list[np.ndarray]]:
+    """:func:`library_loss` by the general path, at the weights of an estimator's own module.
+
+    Parameters
+    ----------
+    estimator : MMDInitializer
+        With an instance in ``module``; need not be fitted.
+    X, draws, seed
+        As for :func:`library_loss`.
+    """
+    blueprint = estimator._new_blueprint(X.numpy(), 0)
+    network = blueprint.network(blueprint.fresh(), "cpu")
+    network.module.to(X.dtype)
+    return _loss(estimator, network, list(network.parameters()), X, draws, seed)
+
+
+def _loss(
+    estimator: MMDInitializer,
+    network: Any,
+    parameters: list[torch.nn.Parameter],
+    X: torch.Tensor,
+    draws: tuple[torch.Tensor, list[torch.Tensor]] | None,
+    seed: int,
+) -> tuple[float, list[np.ndarray]]:
     random = StepRandom(seed, dtype=X.dtype) if draws is None else _GivenDraws(*draws)
-    loss = estimator._objective()(module, X, random)[0]
+    loss = estimator._objective()(network, X, random)[0]
     torch.autograd.backward(loss)
-    gradient = [
-        np.asarray(parameter.grad)
-        for linear in module.linear_layers
-        for parameter in (linear.weight, linear.bias)
-    ]
-    return float(loss.detach()), gradient
+    return float(loss.detach()), [np.asarray(parameter.grad) for parameter in parameters]
 
 
 def layers_by_gram(widths: Sequence[int], batch_size: int) -> tuple[bool, ...]:

@@ -11,6 +11,7 @@ import resource
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 from sklearn_mmdinit import MMDInitializer
 from timing.agreement import random_rows
+from timing.module_step import ConvSize, convnet_initializer, module_initializer
 from timing.step_forms import Size, initializer, library_measure, textbook_measure
 
 __all__ = ["MemoryUse", "memory_now"]
@@ -80,8 +82,12 @@ class MemoryUse:
             self.grown["anonymous"] = most - self._before["anonymous"]
 
 
+def _size(job: dict[str, Any]) -> Size:
+    return Size(**{**job["size"], "hidden_layer_sizes": tuple(job["size"]["hidden_layer_sizes"])})
+
+
 def _probe_step(job: dict[str, Any]) -> dict[str, Any]:
-    size = Size(**{**job["size"], "hidden_layer_sizes": tuple(job["size"]["hidden_layer_sizes"])})
+    size = _size(job)
     if job["form"] != "library":
         with MemoryUse() as memory:
             seconds = textbook_measure(size, job["form"], warm_up=False)()
@@ -93,6 +99,24 @@ def _probe_step(job: dict[str, Any]) -> dict[str, Any]:
         initializer(size).partial_fit(rows)
     measure = library_measure(size, job["n_steps"])
     return {"seconds": min(measure() for _ in range(job["rounds"])), **memory.grown}
+
+
+def _probe_module(job: dict[str, Any]) -> dict[str, Any]:
+    """Two steps of the general path, after one that brings in code and buffers of its own."""
+    rows: np.ndarray
+    if job["form"] == "convnet":
+        convnet = ConvSize(**job["size"])
+        rows, estimator = convnet.images(2 * convnet.batch_size), convnet_initializer(convnet)
+        few = convnet_initializer(replace(convnet, n_perturbations=2))
+    else:
+        size = _size(job)
+        rows = random_rows(2 * size.batch_size, size.n_features)
+        estimator = module_initializer(size)
+        few = module_initializer(replace(size, n_perturbations=2))
+    few.partial_fit(rows)
+    with MemoryUse() as memory:
+        estimator.partial_fit(rows)
+    return memory.grown
 
 
 def _probe_rows(job: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +135,7 @@ def _probe_rows(job: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": seconds, **memory.grown}
 
 
-PROBES = {"rows": _probe_rows, "step": _probe_step}
+PROBES = {"module": _probe_module, "rows": _probe_rows, "step": _probe_step}
 
 
 if __name__ == "__main__":

@@ -18,9 +18,16 @@ from typing import Any
 
 import torch
 
+from timing.module_step import ConvSize
 from timing.step_forms import Size
 
-__all__ = ["measure_memory", "measure_rows", "measure_scaling", "sizes_to_scale"]
+__all__ = [
+    "measure_memory",
+    "measure_module_memory",
+    "measure_rows",
+    "measure_scaling",
+    "sizes_to_scale",
+]
 
 # By its name and not its path (and -P: not from the folder one stands in), so that the child
 # imports the very files that this process does.
@@ -61,6 +68,19 @@ def measure_memory(forms: Sequence[str], size: Size) -> list[dict[str, Any]]:
     return [
         {"form": form, **_probe(probe="step", form=form, size=asdict(size), n_steps=1, rounds=1)}
         for form in forms
+    ]
+
+
+def measure_module_memory(
+    size: Size, convnet: ConvSize, numbers: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Peak memory of two steps of the general path, by the number of perturbed networks."""
+    sizes: dict[str, Size | ConvSize] = {"sequential": size, "convnet": convnet}
+    return [
+        {"form": form, "K": K}
+        | _probe(probe="module", form=form, size=asdict(replace(own, n_perturbations=K)))
+        for form, own in sizes.items()
+        for K in numbers
     ]
 
 

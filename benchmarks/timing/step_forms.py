@@ -16,7 +16,14 @@ from timing.floor import products_of_step, products_runner, sgemm_runner, total_
 from timing.library_step import layers_by_gram
 from timing.textbook import FORMS, Setting, TextbookStep, network_from_arrays
 
-__all__ = ["Size", "initializer", "library_measure", "measure_steps", "textbook_measure"]
+__all__ = [
+    "Size",
+    "estimator_measure",
+    "initializer",
+    "library_measure",
+    "measure_steps",
+    "textbook_measure",
+]
 
 
 @dataclass(frozen=True)
@@ -48,17 +55,24 @@ def initializer(size: Size, device: str = "cpu", **parameters: Any) -> MMDInitia
 
 
 def library_measure(size: Size, n_steps: int, device: str = "cpu") -> Callable[[], float]:
-    """A measure of the seconds of one of the library's steps, through its public interface.
+    """A measure of the seconds of one of the library's steps, through its public interface."""
+    rows = random_rows((n_steps + 1) * size.batch_size, size.n_features)
+    return estimator_measure(initializer(size, device), rows, n_steps, device)
+
+
+def estimator_measure(
+    estimator: Any, rows: np.ndarray, n_steps: int, device: str = "cpu"
+) -> Callable[[], float]:
+    """A measure of the seconds of one step of an initializer on (n + 1) B rows.
 
     One pass over (n + 1) B rows less one pass over B rows is n steps: what a call of
     ``partial_fit`` costs before and after its steps cancels.
     """
-    rows = random_rows((n_steps + 1) * size.batch_size, size.n_features)
-    estimator = initializer(size, device)
+    first = rows[: len(rows) // (n_steps + 1)]
 
     def measure() -> float:
         # A window may be captured as a whole on a GPU: it must not be met for the first time.
-        short = timed(lambda: estimator.partial_fit(rows[: size.batch_size]), device)
+        short = timed(lambda: estimator.partial_fit(first), device)
         return (timed(lambda: estimator.partial_fit(rows), device) - short) / n_steps
 
     measure()

@@ -157,6 +157,12 @@ COHERENT = {
     "xavier/fcn/ours+coherence": 97.0,
     "features+logistic": 96.0,
 }
+CONVOLUTIONAL = {
+    "convnet/ours": 85.0,
+    "convnet/ours+coherence": 98.0,
+    "convnet/features+logistic": 97.5,
+    "convnet/scratch": 80.0,
+}
 RIVAL_ACCURACY = {name: 80.0 + place for place, name in enumerate(RIVALS)}
 
 TIMED = [
@@ -164,6 +170,10 @@ TIMED = [
     for name, seconds in (("paper", 100.0), ("both", 20.0))
 ]
 TUNED = {"setting": "s", "accuracy": {"5": 80.0, "20": 90.0}, "mean": 85.0, "difference": None}
+
+
+def convolutional(runs=2, **settings):
+    return task_results(flat(CONVOLUTIONAL, runs=runs), network="convnet", **settings)
 
 
 def others():
@@ -176,6 +186,8 @@ def others():
         "mnist-coherence.json": coherent,
         "fashion-coherence.json": coherent | {"dataset": {"name": "fashion-mnist"}},
         "mnist-ten-way.json": task_results(flat(COHERENT, runs=1), classes=10),
+        "mnist-convnet.json": convolutional(),
+        "mnist-convnet-ten-way.json": convolutional(runs=1, classes=10),
         "coherence.json": {
             **HEAD,
             "plan": {"seed": 0, "runs": 1, "first_run": 4},

@@ -10,8 +10,17 @@ import report
 from protocol.rivals import RIVALS
 from protocol.store import write_json
 from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.convnet_report import (
+    PERCEPTRONS,
+    convnet_differences,
+    convnet_table,
+    on_shared_tasks,
+    perceptron_differences,
+)
 from reporting.expected import (
     COHERENCE,
+    CONVNET,
+    CONVNET_TEN_WAY,
     DEGENERACIES,
     DETACHMENT,
     EXPECTED,
@@ -35,11 +44,14 @@ from reporting.rivals_report import (
 )
 from reporting.summary import summary_lines
 from reporting.table import as_markdown
+from reporting.task_tables import unpack_scores
 from results_stand_in import (
     COHERENT,
+    CONVOLUTIONAL,
     HEAD,
     SETTINGS,
     complete,
+    convolutional,
     degeneracies,
     densities,
     detachment,
@@ -229,6 +241,46 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     # Paired: of a row with one run, only that run of scratch counts.
     assert {row[1] for row in ranking_table(scores_by_row(part)).rows} == {"1", "4"}
     assert ranking_table(scores_by_row(empty)).rows == []
+
+
+# A convolutional network
+
+
+def test_the_convolutional_network_stands_beside_the_perceptron_on_the_tasks_they_share(whole):
+    own, others = (unpack_scores(whole.results(e.file)["scores"]) for e in (CONVNET, COHERENCE))
+    scores = on_shared_tasks(own, others)
+    # Two of the four runs of the perceptron.
+    assert {s["run"] for s in scores} == {0, 1}
+    rows = {row[0]: row[1:] for row in convnet_table(scores).rows}
+    assert list(rows)[:7] == [*CONVOLUTIONAL, *PERCEPTRONS.values()]
+    assert set(rows) == {*CONVOLUTIONAL, *COHERENT, *RIVALS}
+    assert rows["convnet/ours"][0] == "85.50 ± 0.00"
+    assert rows["xavier/fcn/ours+coherence"][0] == "97.50 ± 0.00"
+    paired = {row[0]: row[1:3] for row in perceptron_differences(scores).rows}
+    assert paired == {
+        "convnet/ours+coherence": ["xavier/fcn/ours+coherence", "+1.00 [+1.00, +1.00]"],
+        "convnet/features+logistic": ["features+logistic", "+1.50 [+1.50, +1.50]"],
+        "convnet/scratch": ["xavier/fcn/scratch", "+5.00 [+5.00, +5.00]"],
+    }
+    found = {(d.method, d.role): d.gain.mean for d in convnet_differences(scores)}
+    assert set(found) == {
+        (method, role)
+        for method in ("convnet/ours+coherence", "convnet/features+logistic")
+        for role in ("convnet/scratch", "rival/label-spreading", "best rival")
+    }
+    assert found["convnet/ours+coherence", "convnet/scratch"] == pytest.approx(18.0)
+    assert found["convnet/features+logistic", "convnet/scratch"] == pytest.approx(17.5)
+
+
+def test_the_convolutional_network_alone(tmp_path):
+    library = write_all(tmp_path, {CONVNET.file: convolutional(runs=1)})
+    text = reproduction_report(library)
+    section = text[text.index("## A convolutional network") : text.index("## Accuracy against")]
+    assert "- convnet/ours+coherence is above scratch at N = 5, 10, 20, 40." in section
+    assert "| convnet/ours+coherence | 98.50 |" in section
+    assert "| xavier/fcn/scratch |" not in section
+    assert f"{CONVNET_TEN_WAY.not_run[1:]}." in section
+    assert str(progress(CONVNET, library)).startswith("4 of 8 parts; the rest not run yet: `")
 
 
 # What is expected

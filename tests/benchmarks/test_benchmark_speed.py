@@ -21,9 +21,22 @@ from timing.agreement import (
     random_theta0,
 )
 from timing.clock import in_turns, ratio
-from timing.floor import Product, products_of_step, products_runner, total_flops
+from timing.floor import (
+    LayerSize,
+    Product,
+    products_of_layers,
+    products_of_step,
+    products_runner,
+    total_flops,
+)
 from timing.library_step import PARTS, step_parts
 from timing.memory_probe import MemoryUse
+from timing.module_step import (
+    ConvSize,
+    check_module_law,
+    check_module_same_noise,
+    layers_of,
+)
 from timing.step_forms import Size, initializer, library_measure
 from timing.textbook import Setting, TextbookStep, draw_normals, network_from_arrays, textbook_loss
 
@@ -126,6 +139,27 @@ def test_classifiers_that_train_to_different_losses_are_noticed(monkeypatch):
         fine_tuning.check_training(**small)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_general_path_is_the_same_function_and_another_scale_is_noticed(n_classes):
+    assert set(check_module_same_noise(n_classes)) == {"module loss", "module gradient"}
+    with pytest.raises(DisagreementError, match="both paths differ on the same noise"):
+        check_module_same_noise(n_classes, perturbation_scale=0.708)
+
+
+def test_the_general_path_has_the_same_law_and_another_scale_is_noticed():
+    size = Size(16, (12, 12), n_perturbations=8, batch_size=6)
+    found = check_module_law(60, size, n_networks=2000)
+    assert set(found) == {
+        "mean loss",
+        "mean gradient",
+        "means",
+        "covariances",
+        "smallest p-value",
+    }
+    with pytest.raises(DisagreementError, match="in law"):
+        check_module_law(60, size, n_networks=2000, perturbation_scale=1.0)
+
+
 # What is counted and measured
 
 
@@ -143,6 +177,34 @@ def test_flops_of_a_case_worked_out_by_hand():
     direct = products_of_step((5, 3, 2), 4, 7, (False, False))
     assert total_flops(direct) == 2 * (7 * 60 + 60 + 7 * 3 * 24)
     assert Product("A B", 2, 3, 5, 7).flops == 2 * 2 * 3 * 5 * 7
+
+
+def test_flops_of_convolutions_worked_out_by_hand():
+    # 4 x 4 pixels, kernels of 3 x 3 with padding: 16 positions, then 4, then one row.
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3, padding=1), torch.nn.MaxPool2d(2), torch.nn.Conv2d(2, 3, 3, padding=1),
+        torch.nn.Flatten(), torch.nn.Linear(12, 2),
+    )  # fmt: skip
+    samplers = {"0": "direct", "2": "direct", "4": "gram"}
+    layers = layers_of(module, torch.zeros(1, 1, 4, 4), samplers)
+    assert layers == [
+        LayerSize(9, 2, False, 16),
+        LayerSize(18, 3, False, 4),
+        LayerSize(12, 2, True, 1),
+    ]
+    # B = 5, K = 7. First: W + E for all, the gradient of W once. Second: W + E forward and
+    # backward, and the gradient of W, at 20 rows a network.
+    first = 7 * (80 * 9 * 2) + 80 * 9 * 2
+    second = 7 * 3 * (20 * 18 * 3)
+    third = 7 * (3 * 5 * 12 * 2 + 2 * 5 * 5 * 12 + 2 * 5 * 5 * 2 + 5**3)
+    assert total_flops(products_of_layers(layers, 5, 7)) == 2 * (first + second + third)
+
+
+def test_memory_of_the_general_path_is_measured_in_a_process_of_its_own():
+    convnet = ConvSize(side=8, width=2, batch_size=4)
+    records = scaling.measure_module_memory(TINY, convnet, (3,))
+    assert [(r["form"], r["K"]) for r in records] == [("sequential", 3), ("convnet", 3)]
+    assert all(0 <= record["peak"] < 200 << 20 for record in records)
 
 
 def test_every_part_of_a_step_is_found_and_the_products_run():
@@ -250,12 +312,27 @@ def test_the_script_writes_figures_with_their_origin(tiny_run, capsys):
     assert {"hardware", "git_commit", "threads", "quick", "agreement"} <= set(tiny_run)
 
 
+def test_the_section_of_modules_writes_its_figures(monkeypatch, tmp_path):
+    monkeypatch.setattr(speed, "QUICK", TINY)
+    monkeypatch.setattr(speed, "QUICK_CONVNET", ConvSize(side=8, width=2, n_perturbations=3))
+    monkeypatch.setattr(speed, "_agreement", lambda *args: {})
+    monkeypatch.setattr(speed, "measure_module_memory", lambda *args: MODULE_MEMORY)
+    assert speed.main(["--quick", "--sections", "modules", "--output", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "speed.json").read_text())["modules"]
+    assert set(found["seconds"]) == {"perceptron", "sequential", "convnet", "convnet floor"}
+    assert set(found["ratios"]) == {"sequential / perceptron", "convnet / convnet floor"}
+    assert found["convnet"]["side"] == 8
+    assert found["convnet_flops"] > 0
+
+
 def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
     def disagree(*args, **kwargs):
         raise DisagreementError("they differ")
 
     monkeypatch.setattr(speed, "check_same_noise", disagree)
-    assert speed.main(["--sections", "step", "--output", str(tmp_path)]) == 1
+    monkeypatch.setattr(speed, "check_module_same_noise", disagree)
+    for section in ("step", "modules"):
+        assert speed.main(["--sections", section, "--output", str(tmp_path)]) == 1
     assert "they differ" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -263,6 +340,10 @@ def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
 def _times(seconds):
     return {"median": seconds, "minimum": seconds / 2, "seconds": [seconds]}
 
+
+MODULE_MEMORY = [
+    {"form": form, "K": K, "peak": K << 20} for form in ("sequential", "convnet") for K in (64, 512)
+]
 
 RESULTS = {
     "threads": 2,
@@ -296,6 +377,22 @@ RESULTS = {
         "seconds": {"1": _times(8.0), "2": _times(4.2)},
         "one job / two jobs": {"median": 1.9},
     },
+    "modules": {
+        "seconds": {
+            form: _times(seconds)
+            for form, seconds in zip(
+                ("perceptron", "sequential", "convnet", "convnet floor"),
+                (0.1, 0.2, 0.3, 0.06),
+                strict=True,
+            )
+        },
+        "ratios": {
+            "sequential / perceptron": {"median": 2.0},
+            "convnet / convnet floor": {"median": 5.0},
+        },
+        "convnet": {"n_perturbations": 64, "batch_size": 32, "side": 28, "width": 8},
+    },
+    "module_memory": MODULE_MEMORY,
 }
 
 
@@ -308,6 +405,13 @@ def test_every_kind_of_figure_has_its_table():
     assert rows["scaling"] == [["K = 64", "40 ms", "1024 MiB"]]
     assert rows["rows"] == [["1,000,000", "2991 MiB", "2.5 s", "-", "9 MiB"]]
     assert rows["fine_tuning"] == [["60", "1", "100 ms", "200 ms", "0.50"]]
+    assert [row[1:] for row in rows["modules"]] == [
+        ["100 ms", "50 ms", "1.00"],
+        ["200 ms", "100 ms", "2.00"],
+        ["300 ms", "150 ms", "5.00"],
+        ["60 ms", "30 ms", "1.00"],
+    ]
+    assert [row[1:] for row in rows["module_memory"]] == [["64 MiB", "512 MiB"]] * 2
     assert rows["cross_validation"][1] == ["2", "4.2 s", "1.90"]
 
 
