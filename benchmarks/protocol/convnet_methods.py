@@ -77,7 +77,7 @@ def module_parameters(settings: NetworkSettings, side: int) -> dict[str, int]:
     return {"n_classes": settings.classes, "side": side, "width": WIDTH}
 
 
-def _prefixed(parameters: dict[str, int]) -> dict[str, int]:
+def _prefixed(parameters: dict[str, int]) -> dict[str, Any]:
     return {f"module__{name}": value for name, value in parameters.items()}
 
 

@@ -71,7 +71,7 @@ def against(scores: Iterable[dict[str, Any]]) -> list[Difference]:
                 other = _best_rival(table, n, own) if role == BEST_RIVAL else role
                 base = {} if other is None else table.get((other, n), {})
                 # Only the same tasks make a pair.
-                if other is None or base.keys() != own.keys():
+                if role is None or other is None or base.keys() != own.keys():
                     continue
                 differences = {pair: own[pair] - base[pair] for pair in own}
                 gain = paired_gain(list(differences.values()))

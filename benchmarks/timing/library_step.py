@@ -119,7 +119,7 @@ def module_loss(
 def _loss(
     estimator: MMDInitializer,
     network: Any,
-    parameters: list[torch.nn.Parameter],
+    parameters: Sequence[torch.Tensor],
     X: torch.Tensor,
     draws: tuple[torch.Tensor, list[torch.Tensor]] | None,
     seed: int,

@@ -29,6 +29,7 @@ ROOMS = {
     "protocol": {"data", "engines", "rivals"},
     "timing": {"engines", "protocol"},
     "reporting": {"protocol"},
+    "tour_steps": {"protocol"},
 }
 
 # File -> why it may use private names of the package.

@@ -181,10 +181,14 @@ def test_flops_of_a_case_worked_out_by_hand():
 
 def test_flops_of_convolutions_worked_out_by_hand():
     # 4 x 4 pixels, kernels of 3 x 3 with padding: 16 positions, then 4, then one row.
-    module = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 2, 3, padding=1), torch.nn.MaxPool2d(2), torch.nn.Conv2d(2, 3, 3, padding=1),
-        torch.nn.Flatten(), torch.nn.Linear(12, 2),
-    )  # fmt: skip
+    nn = torch.nn
+    module = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.Flatten(),
+        nn.Linear(12, 2),
+    )
     samplers = {"0": "direct", "2": "direct", "4": "gram"}
     layers = layers_of(module, torch.zeros(1, 1, 4, 4), samplers)
     assert layers == [
