@@ -182,8 +182,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     Coherence : The fourth term and its parameters.
     register_layer : Makes a type of layer known.
     RandomLabelInitializer : The paper's baseline.
-    MLPClassifier : Fine-tunes from theta0.
-    NetClassifier : The same for a module.
+    MLPClassifier, NetClassifier : Fine-tune from theta0.
 
     References
     ----------
