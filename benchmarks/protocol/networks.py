@@ -171,7 +171,7 @@ class PatchTransformer(nn.Module):
         """Logits."""
         x = self.embed(x).flatten(2).mT
         places = torch.arange(x.shape[1], device=x.device)
-        x = x + self.place(places.expand(len(x), -1))
+        x = x + self.place(places.expand(x.shape[0], -1))
         for block in self.blocks:
             parts: Any = block
             x = x + parts["attention"](parts["norm1"](x))

@@ -34,8 +34,8 @@ class Theta0:
     Raises
     ------
     ValueError
-        If a name is missing or unknown, an array has another shape or holds a value that is
-        not finite, or the gain has another length than there are hidden layers.
+        If a name is missing or unknown, an array has another shape or holds NaN or, of a
+        perceptron, infinity, or the gain has another length than there are hidden layers.
     """
 
     architecture: Architecture | ModuleArchitecture
@@ -47,9 +47,11 @@ class Theta0:
         n_hidden = max(len(self.architecture.scaled_layers) - 1, 0)
         if self.gain and len(self.gain) != n_hidden:
             raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
+        of_module = isinstance(self.architecture, ModuleArchitecture)
         for name, array in self.arrays.items():
-            if not np.isfinite(array).all():
-                raise ValueError(f"array {name!r} holds NaN or infinity")
+            # A module may keep a mask of -inf among its arrays.
+            if np.isnan(array).any() if of_module else not np.isfinite(array).all():
+                raise ValueError(f"array {name!r} holds NaN{'' if of_module else ' or infinity'}")
 
     @property
     def coefs(self) -> list[np.ndarray]:

@@ -175,3 +175,29 @@ def test_skorch_builds_from_it_every_time(kind, init, digits):
         )
     assert scores.shape == (2,)
     assert scores.mean() > 0.5
+
+
+class Masked(nn.Module):
+    """Keeps a mask of -inf, as causal attention does."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 4), nn.Linear(4, 2)
+        self.register_buffer("mask", torch.triu(torch.full((4, 4), -torch.inf), 1))
+
+    def forward(self, x):
+        scores = self.body(x).unsqueeze(1) + self.mask
+        return self.head(scores.softmax(-1)[:, -1])
+
+
+def test_a_mask_of_infinities_goes_with_theta0(tmp_path):
+    init = MMDInitializer(module=Masked, n_perturbations=4, max_iter=1, random_state=0)
+    X = np.random.default_rng(0).normal(size=(32, 6))
+    module = init.fit(X).to_module()
+    assert torch.isinf(module.mask).sum() == 6
+    save_theta0(tmp_path / "a.safetensors", init)
+    found = load_theta0(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(found.arrays["mask"], module.mask)
+    arrays = dict(found.arrays, mask=np.full((4, 4), np.nan, np.float32))
+    with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
+        Theta0(found.architecture, arrays)
