@@ -17,6 +17,7 @@ from reporting.estimate import PAPER_RUNS
 from reporting.library import Library
 
 __all__ = [
+    "BALANCED",
     "CONVNET",
     "CONVNET_TEN_WAY",
     "DEGENERACIES",
@@ -135,6 +136,15 @@ def _tables(init: str, words: str) -> Expected:
 
 TABLES_XAVIER = _tables("xavier", "Xavier")
 TABLES_HE = _tables("he", "He")
+SCRATCH_NAMES = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
+BALANCED = Expected(
+    "Networks from scratch with exactly N labelled images of each digit, four runs",
+    "mnist-balanced.json",
+    f"{TASKS} --draw balanced --methods '*/scratch'",
+    "five minutes on 2 cores",
+    len(SCRATCH_NAMES) * PAPER_RUNS,
+    _runs_of(SCRATCH_NAMES, PAPER_RUNS),
+)
 DEGENERACIES = Expected(
     "Degenerate softmax, dead neurons and densities of predictions (appendix)",
     "degeneracies.json",
@@ -253,6 +263,7 @@ TUNING = Expected(
 EXPECTED = (
     TABLES_XAVIER,
     TABLES_HE,
+    BALANCED,
     DEGENERACIES,
     SCALE,
     DETACHMENT,

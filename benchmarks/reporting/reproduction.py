@@ -21,7 +21,9 @@ from reporting.convnet_report import (
     on_shared_tasks,
     perceptron_differences,
 )
+from reporting.draw_report import draw_sentences, draw_table
 from reporting.expected import (
+    BALANCED,
     BUDGET,
     COHERENCE,
     CONVNET,
@@ -86,6 +88,16 @@ def _main_tables(library: Library) -> Blocks:
             if table.kind == "accuracy":
                 blocks += _table(claims_table(scores, init))
     return [*blocks, library.picture("mnist-full.png", "Accuracy by the number of labels")]
+
+
+def _draw(library: Library) -> Blocks:
+    blocks = ["## How labelled images are drawn"]
+    if library.results(BALANCED.file) is None:
+        return [*blocks, _said(BALANCED)]
+    files = {"uniform": TABLES_XAVIER.file, "balanced": BALANCED.file}
+    scores = {law: scores_of_paper(library.results(file)) for law, file in files.items()}
+    blocks += [_list(draw_sentences(scores)), *_table(draw_table(scores))]
+    return [*blocks, library.note("labelled-images")]
 
 
 def _appendix(library: Library) -> Blocks:
@@ -205,5 +217,5 @@ def reproduction_report(library: Library) -> str:
         _list(summary_lines(library)),
         *_state(library),
     ]
-    sections = (_main_tables, _appendix, _rivals, _coherence, _convnet, _time, _made_with)
+    sections = (_main_tables, _draw, _appendix, _rivals, _coherence, _convnet, _time, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

@@ -188,6 +188,7 @@ def others():
         "mnist-coherence.json": coherent,
         "fashion-coherence.json": coherent | {"dataset": {"name": "fashion-mnist"}},
         "mnist-ten-way.json": task_results(flat(COHERENT, runs=1), classes=10),
+        "mnist-balanced.json": task_results(like_the_paper(ACCURACY), draw="balanced"),
         "mnist-convnet.json": convolutional(),
         "mnist-convnet-ten-way.json": convolutional(runs=1, classes=10),
         "coherence.json": {
