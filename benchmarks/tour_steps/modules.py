@@ -39,7 +39,7 @@ def convolutions(journey: Journey) -> Claims:
     accuracy = {}
     for name, start in {"from theta0": init, "from scratch": None}.items():
         clf = NetClassifier(
-            ConvNet, warm_start_from=start, max_iter=journey.amount(30, 3), random_state=0
+            ConvNet, warm_start_from=start, max_iter=journey.amount(100, 3), random_state=0
         ).fit(journey.images[few], y[few])
         accuracy[name] = clf.score(journey.images[rest], y[rest])
         say(f"{name}: accuracy {accuracy[name]:.3f} with {len(few)} labels")
