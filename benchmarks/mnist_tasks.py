@@ -24,7 +24,12 @@ each, and 3,200 short fits), or only a part of them, or what coherence adds::
 neighbouring images get the same label near theta0, and ``features+logistic`` a logistic
 regression on the last hidden layer of that theta0, with no fine-tuning at all. ``--classes 10``
 asks for the digits themselves in place of binary tasks: N labelled images of each digit,
-several draws of them, and no others.
+several draws of them, and no others. ``--draw balanced`` takes as many of each digit for a binary
+task too, where the default takes any.
+
+With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
+
+    python benchmarks/mnist_tasks.py --preset paper --backend dask --address tcp://HOST:8786
 
 ``--network convnet`` does it all with a small convolutional network, with methods of its own:
 ``convnet/ours`` and so on. Its pre-training takes longer; an hour on two cores is enough for::
@@ -34,7 +39,8 @@ several draws of them, and no others.
 
 It prints the tables beside the paper's figures and writes them to the output folder, as JSON with
 every single score and as a PNG. What was done is kept there: an interrupted run goes on where it
-stopped, and a later one reuses the learned theta0. ``--dataset fashion-mnist`` takes other
+stopped, and a later one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75
+after the loss of a cluster.) ``--dataset fashion-mnist`` takes other
 images. ``--dataset digits`` runs the same job without a download; those 1,297 images of 8 x 8
 pixels are too easy for a gain of the paper's objective to show.
 """
@@ -171,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
     settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
-    settings["device"] = options.device
+    settings |= {"device": options.device, "precision": options.precision}
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},

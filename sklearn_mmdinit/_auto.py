@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._coherence import coherence_of
-from ._compute import permutation
+from ._compute import native_precision, permutation, torch_device
 from ._network import Theta0
 from ._pretraining import Blueprint, gain_of_first_step, is_auto
 
@@ -69,6 +69,8 @@ def auto_values(estimator: Any, n_rows: int | None, n_classes: int | None = None
             del values["reference"]
         elif n_classes == 2:
             values["reference"] = "closed_form"
+    if is_auto(estimator.precision):
+        values["precision"] = native_precision(torch_device(estimator.device))
     return {name: value for name, value in values.items() if is_auto(getattr(estimator, name))}
 
 

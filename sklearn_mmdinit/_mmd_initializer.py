@@ -105,6 +105,9 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         one for each layer, and a layer of a module without a form by gram is direct.
         ``"functional"``, slower, serves any module, and is what "auto"
         takes where layers of a module are not known (:func:`register_layer`).
+    precision : {"float32", "bfloat16", "auto"}, default="float32"
+        To what factors of perturbed perceptrons' products with weights are rounded; all else is
+        float32. "auto": "bfloat16" where the device multiplies such numbers itself.
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004.
     learning_rate : {"auto", "constant", "cosine"}, default="auto"
@@ -125,8 +128,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     gain : float, sequence of float or "auto", default="auto"
         What each hidden layer's weights are multiplied by at the end, one number for all or
         one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only, or an ``nn.Sequential`` of
-        layers that hand on a scale; 1 for other modules. Fine-tuning with a fixed
+        the same function. For ReLU without batch normalisation only, or a module whose layers
+        hand a scale on, one after the other; 1 for other modules. Fine-tuning with a fixed
         learning rate moves larger weights less and answers faster. "auto": 1; with coherence
         such that the first step of fine-tuning can move a logit by 0.75.
     tol : float, default=None
@@ -220,6 +223,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         mmd_estimator: str = "unbiased",
         reference: str = "auto",
         sampler: str = "auto",
+        precision: str = "float32",
         learning_rate_init: Any = "auto",
         learning_rate: str = "auto",
         batch_size: int = 32,
@@ -253,6 +257,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         self.mmd_estimator = mmd_estimator
         self.reference = reference
         self.sampler = sampler
+        self.precision = precision
         self.learning_rate_init = learning_rate_init
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -303,7 +308,9 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         paper = None
         if has_paper_terms(self):
             paper = MMDObjective(
-                Perturbation(own.n_perturbations, self.perturbation_scale, self.sampler),
+                Perturbation(
+                    own.n_perturbations, self.perturbation_scale, self.sampler, own.precision
+                ),
                 n_uniform_samples=self.n_uniform_samples or own.n_perturbations,
                 degeneracy_weight=self.degeneracy_weight,
                 detachment_weight=self.detachment_weight,

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from ._coherence import check_coherence, coherence_of
+from ._compute import PRECISIONS
 from ._objective import ESTIMATORS, JACOBIANS, REFERENCES
 from ._pretraining import KEEP, LEARNING_RATES, check_choice, check_finite, check_gain
 from ._sampling import SAMPLERS
@@ -45,6 +46,7 @@ def check_parameters(estimator: Any) -> None:
             "reference='closed_form' is known for n_classes=2 only, got "
             f"n_classes={estimator.n_classes}; use reference='sampled'"
         )
+    check_choice("precision", estimator.precision, ("auto", *PRECISIONS))
     # The U-statistic divides by n - 1.
     check_scalar(estimator.n_perturbations, "n_perturbations", Integral, min_val=2)
     if estimator.n_uniform_samples is not None:

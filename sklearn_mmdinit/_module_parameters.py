@@ -23,7 +23,14 @@ from ._sampling import layers_by_gram
 __all__ = ["check_module", "chosen_samplers", "input_shape", "module_blueprint"]
 
 # Parameters that describe a perceptron.
-_OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init", "jacobian_at")
+_OF_A_PERCEPTRON = (
+    "hidden_layer_sizes",
+    "activation",
+    "batch_norm",
+    "init",
+    "jacobian_at",
+    "precision",
+)
 _DEFAULT_N_CLASSES = 2
 
 
@@ -114,7 +121,7 @@ def _check_gain(estimator: Any, blueprint: ModuleBlueprint) -> None:
     n_hidden = len(chain) - 1 if chain else np.size(estimator.gain)
     if check_factors(estimator.gain, n_hidden) and not chain:
         raise ValueError(
-            f"gain={estimator.gain!r} may change the function of the module "
-            f"{blueprint.architecture.module}; it is known not to for an nn.Sequential of linear "
-            "layers, convolutions, ReLU and pooling"
+            f"gain={estimator.gain!r} would change the function of the module "
+            f"{blueprint.architecture.module}; it does not where linear layers and convolutions "
+            "follow each other with nothing between them but ReLU, pooling and the like"
         )

@@ -42,7 +42,7 @@ ARROWS = {
         "_pretraining",
         "_sampling",
     },
-    "_mmd_parameters": {"_coherence", "_objective", "_pretraining", "_sampling"},
+    "_mmd_parameters": {"_coherence", "_compute", "_objective", "_pretraining", "_sampling"},
     "_mmd_initializer": {
         "_auto",
         "_coherence",

@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import Any
 
+import distributed
 import joblib
 import torch
 from distributed import Client, LocalCluster
@@ -22,6 +23,20 @@ __all__ = ["Dask"]
 SECONDS_TO_CONNECT = 30
 
 
+def _failure(error: BaseException) -> EngineLostError:
+    """What to say of an error around a call."""
+    cause = error.__cause__ or error
+    hint = ""
+    if isinstance(cause, ImportError):
+        hint = (
+            "; the scheduler and the workers need the package and, on PYTHONPATH, the folder "
+            "benchmarks"
+        )
+    failure = EngineLostError(f"the dask cluster cannot make a call: {cause}{hint}")
+    failure.__cause__ = error
+    return failure
+
+
 class _Backend(DaskDistributedBackend):  # type: ignore[misc]
     """joblib's own, in which every call has an answer."""
 
@@ -34,13 +49,7 @@ class _Backend(DaskDistributedBackend):  # type: ignore[misc]
 
         def answer(done: Any) -> None:
             if error := done.exception():
-                lost = EngineLostError(
-                    f"the dask cluster cannot make a call: {error.__cause__ or error} (the "
-                    "scheduler and the workers need the package and, on PYTHONPATH, the folder "
-                    "benchmarks)"
-                )
-                lost.__cause__ = error
-                callback(lost)
+                callback(_failure(error))
 
         # joblib's own calls back with results alone. After an error around a call (workers that
         # die of it one after the other, a module they do not find) it would wait for ever.
@@ -75,7 +84,11 @@ class Dask(Engine):
             if target is None:
                 # Any free port: without an address it takes 8787, which may be another cluster's.
                 target = stack.enter_context(
-                    LocalCluster(self.n_jobs, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+                    LocalCluster(
+                        n_workers=self.n_jobs,
+                        threads_per_worker=1,
+                        dashboard_address="127.0.0.1:0",
+                    )
                 )
             try:
                 self.client = stack.enter_context(
@@ -86,7 +99,9 @@ class Dask(Engine):
                     f"no dask scheduler answers at {self.address}: {error}"
                 ) from error
             try:
-                self.client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
+                # All of a cluster of our own; of another one whoever is there.
+                wanted = self.n_jobs if self.address is None else 1
+                self.client.wait_for_workers(wanted, timeout=SECONDS_TO_CONNECT)
             except TimeoutError as error:
                 raise EngineUnavailableError(
                     f"the dask scheduler at {self.address} has no workers"
@@ -187,9 +202,17 @@ class Dask(Engine):
         try:
             yield from done
         except (CancelledError, CommClosedError) as error:
-            raise EngineLostError(f"the dask cluster is lost: {error}") from error
+            # Dask's own message is about one call; the reason is a word like
+            # "scheduler-connection-lost".
+            reason = getattr(error, "reason", error)
+            raise EngineLostError(f"the dask cluster is lost: {reason}") from error
 
     def describe(self) -> dict[str, Any]:
         machines = self._machines()
         workers = sum(map(len, machines.values()))
-        return {"name": "dask", "machines": len(machines), "workers": workers}
+        return {
+            "name": "dask",
+            "version": distributed.__version__,
+            "machines": len(machines),
+            "workers": workers,
+        }

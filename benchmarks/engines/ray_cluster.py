@@ -7,17 +7,25 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
 import joblib
-import ray
-from ray.util.joblib.ray_backend import RayBackend  # what register_ray registers
 
 from engines.engine import Call, Engine, EngineLostError, EngineUnavailableError, one_by_one, work
 
+# Read as ray is imported. A thread of its pool that outlives a cluster would start another one;
+# and a benchmark tells nobody that it runs.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray.util.joblib.ray_backend import RayBackend
+
 __all__ = ["Ray"]
 
+SECONDS_TO_CONNECT = 30.0
 SECONDS_BETWEEN_LOOKS = 2.0
 LOOKS_IN_VAIN = 5
 
@@ -47,6 +55,9 @@ class _Backend(RayBackend):  # type: ignore[misc]
         for callback in list(self.callbacks):
             callback(error)
 
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        self.terminate()
+
     def terminate(self) -> None:
         # Workers end with the last reference to them. Ray's way to end a pool reports each of them
         # as a failure, and waits for the head even where that is lost.
@@ -70,7 +81,10 @@ class Ray(Engine):
         self.address = address
         self.n_jobs = n_jobs
         self._shared: dict[int, tuple[Any, Any]] = {}
+        self._workers = ExitStack()
         self._backend: _Backend | None = None
+        self._parallel: joblib.Parallel | None = None
+        self._whole_machines = False
         self._lost: EngineLostError | None = None
         self._closed = threading.Event()
 
@@ -78,8 +92,6 @@ class Ray(Engine):
         # Its only word is that ray has no use for an argument of joblib's.
         logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.ERROR)
         if self.address is None:
-            # A benchmark tells nobody that it runs.
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             where: dict[str, Any] = {
                 "address": "local",
                 "num_cpus": self.n_jobs,
@@ -93,8 +105,9 @@ class Ray(Engine):
         else:
             where = {"address": self.address}
         try:
+            self._knock()
             ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise EngineUnavailableError(
                 f"no ray head answers at {self.address}: {error}"
             ) from error
@@ -103,9 +116,16 @@ class Ray(Engine):
 
     def __exit__(self, *exception: object) -> None:
         self._closed.set()
+        self._end_workers()
         self._shared.clear()
         if self._lost is None:
             ray.shutdown()
+
+    def _knock(self) -> None:
+        """Raise an OSError where nothing listens; ray would try for five minutes."""
+        host, _, port = (self.address or "").rpartition(":")
+        if host:  # not "auto", nor a cluster that is still to be started
+            socket.create_connection((host, int(port)), timeout=SECONDS_TO_CONNECT).close()
 
     def _places(self) -> list[tuple[str, int]]:
         """Where the head, and ray's own process on this machine, can be heard."""
@@ -153,6 +173,37 @@ class Ray(Engine):
     def in_process(self) -> bool:
         return self._slots(True)[0] == 1
 
+    def _end_workers(self) -> None:
+        self._workers.close()
+        self._parallel = self._backend = None
+
+    def _ready(self, slots: int, n_threads: int, whole_machines: bool) -> Any:
+        """Workers for calls of a kind, which stay for the next calls if those are of that kind.
+
+        Each takes seconds to import PyTorch, and has fetched what was shared before.
+        """
+        if self._parallel is None or self._whole_machines != whole_machines:
+            self._end_workers()
+            self._whole_machines = whole_machines
+            self._backend = _Backend(
+                ray_remote_args={
+                    # Without it ray would put all of them on one machine.
+                    "num_cpus": n_threads,
+                    # A worker that dies is replaced, and makes its calls again.
+                    "max_restarts": -1,
+                    "max_task_retries": -1,
+                }
+            )
+            with joblib.parallel_config(backend=self._backend):
+                parallel = joblib.Parallel(
+                    slots,
+                    return_as="generator_unordered",
+                    pre_dispatch="n_jobs" if whole_machines else "2 * n_jobs",
+                    batch_size=1 if whole_machines else "auto",
+                )
+            self._parallel = self._workers.enter_context(parallel)
+        return self._parallel
+
     def results(
         self,
         function: Callable[..., Any],
@@ -160,6 +211,8 @@ class Ray(Engine):
         *,
         whole_machine: bool = False,
     ) -> Iterator[Any]:
+        if self._lost is not None:
+            raise self._lost
         slots, n_threads = self._slots(whole_machine)
         if slots == 1:  # joblib makes no pool of one
             yield from one_by_one(function, calls)
@@ -170,28 +223,20 @@ class Ray(Engine):
             )
             for call in calls
         ]
-        actors = {
-            # Without it ray would put all of them on one machine.
-            "num_cpus": n_threads,
-            # A worker that dies is replaced, and makes its calls again.
-            "max_restarts": -1,
-            "max_task_retries": -1,
-        }
-        self._backend = _Backend(ray_remote_args=actors)
-        with joblib.parallel_config(backend=self._backend):
-            parallel = joblib.Parallel(
-                min(slots, len(delayed)),
-                return_as="generator_unordered",
-                pre_dispatch="n_jobs" if whole_machine else "2 * n_jobs",
-                batch_size=1 if whole_machine else "auto",
-            )
         try:
-            yield from parallel(delayed)
+            with ExitStack() as cut_short:  # calls may be under way still
+                cut_short.callback(self._end_workers)
+                yield from self._ready(slots, n_threads, whole_machine)(delayed)
+                cut_short.pop_all()
         except ray.exceptions.RayError as error:  # what a call itself raises is none
             raise EngineLostError(f"the ray cluster failed: {error}") from error
-        finally:
-            self._backend = None
 
     def describe(self) -> dict[str, Any]:
         machines = sum(node["Alive"] for node in ray.nodes())
-        return {"name": "ray", "machines": machines, "workers": self._slots(False)[0]}
+        workers, _ = self._slots(whole_machine=False)
+        return {
+            "name": "ray",
+            "version": ray.__version__,
+            "machines": machines,
+            "workers": workers,
+        }

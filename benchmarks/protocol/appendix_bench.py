@@ -109,6 +109,7 @@ class AppendixBench:
             "hidden_layer_sizes": self.network.hidden_layer_sizes,
             "seed": self.options.seed,
             "device": self.network.device,
+            "precision": self.network.precision,
             "jacobian_at": self.options.jacobian_at,
         }
 
@@ -177,6 +178,7 @@ def prepare_appendix(options: argparse.Namespace, full: Preset, quick: Preset) -
         epochs=options.epochs or max(1, round(preset.steps / (rows // BATCH_SIZE))),
         n_perturbations=getattr(options, "n_perturbations", None) or preset.n_perturbations,
         device=options.device,
+        precision=options.precision,
     )
     X = images[:rows]
     return AppendixBench(dataset, X, data_digest(X), network, preset, options)

@@ -157,6 +157,8 @@ class NetworkSettings:
         Passes and perturbed networks of the paper's pre-training.
     device : str
         Of all pre-training.
+    precision : str
+        Of the paper's pre-training.
     coherent_epochs : int or None
         Passes of the one with coherence; None: as many as it takes itself.
     classes : int
@@ -169,13 +171,17 @@ class NetworkSettings:
     device: str = "auto"
     coherent_epochs: int | None = None
     classes: int = 2
+    precision: str = "float32"
 
 
 def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
     if method.batch_norm:
         raise ValueError(f"{method.name} is none of the paper's methods: ours is without BN")
     return MMDInitializer(
-        **common, max_iter=settings.epochs, n_perturbations=settings.n_perturbations
+        **common,
+        max_iter=settings.epochs,
+        n_perturbations=settings.n_perturbations,
+        precision=settings.precision,
     )
 
 

@@ -87,6 +87,13 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of the pre-training; the rest is done on the CPU; default: auto",
     )
+    add(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="to what the factors of the pre-training's large products are rounded, of a "
+        "perceptron with the paper's objective; default: float32",
+    )
 
 
 def add_task_options(

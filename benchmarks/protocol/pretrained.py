@@ -38,12 +38,9 @@ __all__ = [
 # What changes nothing in the result.
 IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
 
-# Parameters that came later, at values that change nothing: what was kept before is still found.
-LATER_PARAMETERS = [
-    ("jacobian_at", "pre_activation"),
-    ("module", None),
-    ("hidden_layer", None),
-]
+# Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
+# to be raised where an initializer gets a parameter, or keeps its state in another way.
+FORM = 2
 
 # What was spent on a theta0, in its file beside it.
 SPENT = ("seconds", "cpu_seconds")
@@ -114,10 +111,11 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         # The parameters of a Coherence stand beside it under names of their own.
         name: "Coherence" if isinstance(value, Coherence) else repr(value)
         for name, value in initializer.get_params().items()
-        if name not in IDLE_PARAMETERS and (name, value) not in LATER_PARAMETERS
+        if name not in IDLE_PARAMETERS
     }
     found = versions()
     parts = {
+        "form": FORM,
         "class": type(initializer).__name__,
         "parameters": parameters,
         "data": X_digest,

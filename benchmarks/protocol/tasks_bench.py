@@ -34,6 +34,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         device=options.device,
         coherent_epochs=plan.coherent_passes,
         classes=plan.classes,
+        precision=options.precision,
     )
     tasks = tasks_of_runs(
         data.y_train,

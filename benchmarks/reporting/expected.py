@@ -127,7 +127,7 @@ def _tables(init: str, words: str) -> Expected:
         f"Tables 1 and 2, {words}: five networks, four runs",
         "mnist-full.json",
         TASKS,
-        "five hours on 2 cores, Xavier and He together",
+        "four hours on 2 cores, Xavier and He together",
         len(names) * PAPER_RUNS,
         _runs_of(names, PAPER_RUNS),
     )

@@ -7,12 +7,14 @@ a function of (seed, step); the number of threads changes results at rounding le
 from .device import torch_device
 from .float32 import as_float32, check_float32
 from .parts import concatenated
+from .precision import PRECISIONS, native_precision, rounding
 from .random_streams import StepRandom, permutation, walk_generator
 from .recomputation import recomputed
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
 
 __all__ = [
+    "PRECISIONS",
     "Empty",
     "StepRandom",
     "Workspace",
@@ -20,8 +22,10 @@ __all__ = [
     "check_float32",
     "concatenated",
     "fresh",
+    "native_precision",
     "permutation",
     "recomputed",
+    "rounding",
     "share",
     "team",
     "torch_device",

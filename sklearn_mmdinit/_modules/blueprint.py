@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, qualified_name
+from .chain import chain_of
 from .description import as_examples, described, takes_integers
 from .hooks import pretraining_mode
 from .network import ModuleNetwork
@@ -133,7 +134,12 @@ def blueprint_of(
     if found.last < 0 and last_layer:
         order = [call.layer for call in found.calls]
         found = replace(found, last=len(order) - 1 - order[::-1].index(last_layer))
-    architecture = replace(description, n_classes=found.n_classes, last_layer=last_layer)
+    architecture = replace(
+        description,
+        n_classes=found.n_classes,
+        last_layer=last_layer,
+        chain=chain_of(module, found, examples),
+    )
     network = served(ModuleNetwork(module, architecture, found), examples, sampler)
     return ModuleBlueprint(source, architecture, found, network.why_functional, integers)
 

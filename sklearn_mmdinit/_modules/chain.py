@@ -2,76 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Sequence
 
+import torch
 from torch import nn
+
+from .hooks import pretraining_mode, step_by_step
+from .trace import Trace
 
 __all__ = ["chain_of"]
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# What maps c x to c times what it maps x to, for c > 0, without parameters.
-_HOMOGENEOUS = (
-    nn.ReLU,
-    nn.LeakyReLU,
-    nn.Identity,
-    nn.Flatten,
-    nn.Unflatten,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AvgPool3d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.AdaptiveAvgPool3d,
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.MaxPool3d,
-    nn.AdaptiveMaxPool1d,
-    nn.AdaptiveMaxPool2d,
-    nn.AdaptiveMaxPool3d,
-)
+
+# So large and so small that what bends or is cut off anywhere shows.
+_FACTORS = (2.0**12, 2.0**-12)
 
 
-def chain_of(module: nn.Module) -> tuple[str, ...]:
+def chain_of(module: nn.Module, found: Trace, examples: torch.Tensor) -> tuple[str, ...]:
     """Names of a module's layers, if each hands a scale of its output on to the next one.
 
-    That is known of an :class:`torch.nn.Sequential`, or one in another, of linear layers,
-    convolutions, and parts that are positively homogeneous, each of them there once, with weights
-    of their own that are all learned. A layer's weights are then multiplied by c, its biases by
-    that and the factors before it, and the last layer's weights divided by the product.
+    So it is where the perturbed layers are linear layers and convolutions that are called one
+    after the other, each once and with weights of its own that are all learned, and what lies
+    between them is positively homogeneous. Multiply a layer's weights by c, its biases by that and
+    the factors before it, and divide the last layer's weights by the product: the function stays.
+    Whether it does is tried on a copy in double precision, one layer at a time.
+
+    Parameters
+    ----------
+    module : nn.Module
+        On the CPU; it is left as it is.
+    found : Trace
+        Of a pass of it.
+    examples : Tensor of shape (B, ...)
+        A few examples.
 
     Returns
     -------
     tuple of str
-        The first one first; empty where it is not known.
+        The first one first; empty where the function changes, or there are no such layers.
     """
-    if type(module) is not nn.Sequential:
+    names = tuple(call.layer for call in found.calls)
+    if len(names) < 2 or found.reads or found.reused or found.away or found.last != len(names) - 1:
         return ()
-    parts = list(_parts(module, ""))
-    kinds = (*_LAYERS, *_HOMOGENEOUS)
-    # Exactly these: a subclass may do something else.
-    if any(type(part) not in kinds or _is_changed(part) for _, part in parts):
+    layers = [module.get_submodule(name) for name in names]
+    # Exactly these: a subclass may do something else with its weights.
+    if any(type(layer) not in _LAYERS or not _is_learned(layer) for layer in layers):
         return ()
-    layers = [(name, part) for name, part in parts if type(part) in _LAYERS]
-    weights = [p for _, part in layers for p in part.parameters()]
-    alone = len({id(p) for p in weights}) == len(weights)
-    if not (alone and all(p.requires_grad for p in weights)):
-        return ()
-    return tuple(name for name, _ in layers)
+    same = all(
+        _is_kept(module, names, at, factor, examples)
+        for at in range(len(names) - 1)
+        for factor in _FACTORS
+    )
+    return names if same else ()
 
 
-def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """The parts of nested sequences, in the order of their calls."""
-    if type(module) is not nn.Sequential or _is_changed(module):
-        yield name, module
-        return
-    for own, child in module._modules.items():
-        assert child is not None
-        yield from _parts(child, f"{name}.{own}" if name else own)
+def _is_learned(layer: nn.Module) -> bool:
+    # Under a parametrisation the weight is no parameter of the layer's own.
+    own = dict(layer.named_parameters(recurse=False))
+    return "weight" in own and all(parameter.requires_grad for parameter in own.values())
 
 
-def _is_changed(part: nn.Module) -> bool:
-    return bool("forward" in vars(part) or part._forward_hooks or part._forward_pre_hooks)
+def _is_kept(
+    module: nn.Module, names: Sequence[str], at: int, factor: float, examples: torch.Tensor
+) -> bool:
+    """Whether the logits stay where one hidden layer is scaled."""
+    scaled = copy.deepcopy(module).double()
+    pretraining_mode(scaled)
+    X = examples.double() if examples.is_floating_point() else examples
+    # What is drawn here, by whatever layer, leaves no trace.
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
+        before = scaled(X)
+        for number, name in enumerate(names):
+            layer = scaled.get_submodule(name)
+            assert isinstance(layer, _LAYERS)
+            if number == at:
+                layer.weight.mul_(factor)
+            if at <= number < len(names) - 1 and layer.bias is not None:
+                layer.bias.mul_(factor)
+        layer.weight.div_(factor)
+        return bool(torch.allclose(scaled(X), before, rtol=1e-9, atol=1e-12))

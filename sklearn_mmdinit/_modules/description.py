@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from .._network import ModuleArchitecture, arrays_of, digest_of, qualified_name
-from .chain import chain_of
 from .hooks import step_by_step
 from .logits import check_logits
 from .source import ModuleSource
@@ -28,7 +27,6 @@ def described(
         input_shape=input_shape,
         n_classes=n_classes,
         digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
-        chain=chain_of(module),
     )
 
 

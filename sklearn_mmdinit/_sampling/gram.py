@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from .law import bias_std, weight_std
-from .layer import Sampling, before_relu, parameter_gradients
+from .layer import Sampling, before_relu, factor, parameter_gradients, product
 from .semidefinite import inverse_factor, semidefinite_cholesky
 
 __all__ = ["noise_factor", "sample_gram", "sample_gram_around"]
@@ -119,7 +119,8 @@ class _GramLinear(torch.autograd.Function):
         Z = how.random.normal(*shape, out=how.kept("normals", shape, H))
         out = how.kept("activations", shape, H)
         # One product by W for many networks.
-        torch.mm(H.flatten(0, 1), weight.mT, out=out.flatten(0, 1))
+        inputs, weights = factor("inputs", H.flatten(0, 1), how), factor("weight", weight, how)
+        product(inputs, weights.mT, out.flatten(0, 1), how)
         out.baddbmm_(L, Z).add_(bias)
         if how.relu:
             out.relu_()
@@ -133,11 +134,11 @@ class _GramLinear(torch.autograd.Function):
         H, weight, Z, inverse, out = ctx.saved_tensors
         how = ctx.how
         G = before_relu(grad_outputs[0], out, how)
-        grad_H = None
+        grad_H, rounded = None, factor("output gradient", G.flatten(0, 1), how)
         if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = (s^2 / n_in) H^T C^{-1} L Z = (s^2 / n_in) H^T L^{-T} Z.
             inner = torch.bmm(torch.bmm(G, Z.mT), inverse)
             grad_H = how.scratch("gradient", tuple(H.shape), H)
-            torch.mm(G.flatten(0, 1), weight, out=grad_H.flatten(0, 1))
+            product(rounded, factor("weight", weight, how), grad_H.flatten(0, 1), how)
             grad_H.baddbmm_(inner, H, alpha=weight_std(H.shape[2], how.scale) ** 2)
-        return grad_H, *parameter_gradients(G, H, how), None
+        return grad_H, *parameter_gradients(G, H, how, rounded), None

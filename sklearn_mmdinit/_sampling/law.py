@@ -24,11 +24,15 @@ class Perturbation:
         The paper's s.
     sampler : {"auto", "direct", "gram"}, default="auto"
         All have the same law; "auto" takes the cheaper one for each layer.
+    precision : {"float32", "bfloat16"}, default="float32"
+        What inputs and weights at theta0 are rounded to where copies of a perceptron multiply
+        them; what epsilon adds is not rounded.
     """
 
     n_networks: int
     scale: float
     sampler: str = "auto"
+    precision: str = "float32"
 
 
 def weight_std(n_in: int, scale: float) -> float:

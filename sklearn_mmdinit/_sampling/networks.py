@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._compute import Empty, StepRandom, Workspace, concatenated, fresh
+from .._compute import Empty, StepRandom, Workspace, concatenated, fresh, rounding
 from .._network import ACTIVATIONS, BATCH_NORM_EPS, MLP, Architecture
 from .choice import layers_by_gram
 from .direct import sample_direct
@@ -76,7 +76,7 @@ def perturbed_logits(
         X.unsqueeze(0),
         factor,
         gram,
-        perturbation.scale,
+        perturbation,
         sizes,
         random.split(len(sizes)),
         workspace,
@@ -131,7 +131,7 @@ class _Copies:
     X: torch.Tensor
     factor: torch.Tensor | None
     gram: tuple[bool, ...]
-    scale: float
+    perturbation: Perturbation
     sizes: list[int]
     randoms: list[StepRandom]
     workspace: Workspace | None
@@ -163,12 +163,13 @@ class _Copies:
         last = layer == len(self.gram) - 1
         return Sampling(
             self.sizes[part],
-            self.scale,
+            self.perturbation.scale,
             self.randoms[part],
             relu and not last,
             layer,
             kept,
             scratch,
+            rounding(self.perturbation.precision),
         )
 
 

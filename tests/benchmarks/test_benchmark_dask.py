@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,7 +118,8 @@ def test_a_cluster_of_the_command_s_own_gives_the_figures_of_loky(tmp_path, on_l
     assert _run(tmp_path, "--backend", "dask", "--jobs", "2") == 0
     assert figures(tmp_path) == on_loky
     results = json.loads((tmp_path / "digits_tasks.json").read_text())
-    assert results["backend"] == {"name": "dask", "machines": 1, "workers": 2}
+    where_from = {"version": distributed.__version__, "machines": 1, "workers": 2}
+    assert results["backend"] == {"name": "dask"} | where_from
 
 
 def test_what_is_shared_reaches_each_worker_once_however_many_calls(cluster, tmp_path):
@@ -146,6 +148,16 @@ def test_a_call_that_no_worker_can_read_is_answered(cluster):
         pytest.raises(EngineLostError, match="No module named 'nowhere'"),
     ):
         list(engine.results(where, calls))
+
+
+def test_a_pre_training_has_one_worker_of_each_machine_and_the_cores_of_the_smallest():
+    engine = Dask("tcp://a:1", 0)
+    workers = {"tcp://b:1": 1, "tcp://b:2": 1, "tcp://b:3": 1, "tcp://c:7": 1, "tcp://c:5": 1}
+    engine.client = SimpleNamespace(nthreads=lambda: workers)
+    n_threads, under_way, where_to = engine._placement(whole_machine=True)
+    assert (n_threads, under_way) == (2, 2)
+    assert where_to["workers"] == ["tcp://b:1", "tcp://c:5"]
+    assert engine._placement(whole_machine=False) == (1, "2 * n_jobs", {})
 
 
 def test_workers_with_several_threads_are_refused(tmp_path, capsys):

@@ -15,7 +15,20 @@ from engines.threads import threads
 SCRIPT = Path(__file__).parent / "ray_script.py"
 
 
-# One test for all of it: a cluster takes some ten seconds to start.
+def test_a_pre_training_has_the_cores_of_the_smallest_machine(monkeypatch):
+    ray = pytest.importorskip("ray", reason="needs the extra ray")
+    from engines.ray_cluster import Ray
+
+    cores = [(True, 8.0), (True, 3.0), (False, 2.0), (True, None)]
+    nodes = [{"Alive": a, "Resources": {} if n is None else {"CPU": n}} for a, n in cores]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    engine = Ray("a:1", 0)
+    assert engine._slots(whole_machine=True) == (3, 3)  # two on the first, one on the second
+    assert engine._slots(whole_machine=False) == (11, 1)
+    assert not engine.in_process
+
+
+# One test for all the rest: a cluster takes some ten seconds to start.
 def test_ray_gives_the_figures_of_loky_though_a_worker_is_killed(tmp_path):
     pytest.importorskip("ray", reason="needs the extra ray")
     with threads(1):

@@ -8,10 +8,11 @@ from sklearn.base import clone
 
 from data.datasets import load_digits_dataset, standardize
 from protocol import pretrained
+from protocol import pretrained as kept
 from protocol.methods import METHODS, NetworkSettings, initializer_of
-from protocol.pretrained import LATER_PARAMETERS, data_digest, fit_key, learn
+from protocol.pretrained import data_digest, fit_key, learn
 from protocol.store import ScoreLog, digest_of, write_atomically, write_json
-from sklearn_mmdinit import Coherence, MMDInitializer
+from sklearn_mmdinit import Coherence
 
 # Files
 
@@ -147,19 +148,11 @@ def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
     assert fit_key(_coherent(1, coherence=None), "x") == keys["none"]
 
 
-def test_a_parameter_that_came_later_is_in_the_key_where_it_changes_something():
-    name, value = LATER_PARAMETERS[0]
-    old = MMDInitializer()
-    params = {k: v for k, v in old.get_params().items() if k != name}
-    keys = [fit_key(old.set_params(**{name: v}), "x") for v in (value, "activation")]
-    assert keys[0] != keys[1]
-
-    class Before(MMDInitializer):
-        def get_params(self, deep=True):
-            return params
-
-    Before.__name__ = "MMDInitializer"
-    assert fit_key(Before(), "x") == keys[0]
+def test_a_file_of_another_form_is_not_found(monkeypatch):
+    key = fit_key(_coherent(1), "x")
+    assert fit_key(_coherent(1), "x") == key
+    monkeypatch.setattr(kept, "FORM", kept.FORM + 1)
+    assert fit_key(_coherent(1), "x") != key
 
 
 def test_other_parameters_or_data_have_a_file_of_their_own(tmp_path, unlabelled):

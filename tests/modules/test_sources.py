@@ -2,15 +2,17 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from module_zoo import images, rows, seeded
-from protocol.networks import MODULES, ConvNet, flat_perceptron
+from protocol.networks import MODULES, ConvNet, ResidualNet, flat_perceptron
 from sklearn_mmdinit._modules import ModuleSource, blueprint_of
 from sklearn_mmdinit._modules.chain import chain_of
-from sklearn_mmdinit._modules.hooks import step_by_step, unfused
+from sklearn_mmdinit._modules.hooks import pretraining_mode, step_by_step, unfused
+from sklearn_mmdinit._modules.trace import trace
 
 
 def test_copies_of_an_instance_are_alike_and_apart():
@@ -101,6 +103,24 @@ class Odd(nn.Linear):
         return super().forward(x) ** 2
 
 
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.b(self.a(x).relu() if bool((x < 100).all()) else self.a(x).tanh())
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 4), nn.Linear(4, 2), nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.b(self.a(x).relu() + self.c)
+
+
 CHAINS = {
     "perceptron": (flat_perceptron, ("1", "3", "5")),
     "nested": (
@@ -109,7 +129,22 @@ CHAINS = {
     ),
     "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
     "tanh": (lambda: nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)), ()),
-    "not a sequence": (ConvNet, ()),
+    "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
+    "with batch norm": (lambda: ConvNet(batch_norm=True), ()),
+    "residual": (ResidualNet, ()),
+    "a sequence of its own": (
+        lambda: type("Own", (nn.Sequential,), {})(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)),
+        ("0", "2"),
+    ),
+    "cut off": (lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU6(), nn.Linear(4, 2)), ()),
+    "softened": (lambda: nn.Sequential(nn.Linear(6, 4), nn.Softplus(), nn.Linear(4, 2)), ()),
+    "normalised": (lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2)), ()),
+    "looks at values": (Branching, ()),
+    "a parameter of another kind": (Scaled, ()),
+    "a layer after the last": (
+        lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2), nn.LeakyReLU()),
+        (),
+    ),
     "one layer": (lambda: nn.Linear(6, 2), ()),
     "a layer twice": (shared, ()),
     "hooks": (hooked, ()),
@@ -122,16 +157,29 @@ CHAINS = {
 }
 
 
+def chain_found(module, X):
+    pretraining_mode(module)
+    examples = torch.from_numpy(X[:4].astype(np.float32))
+    return chain_of(module, trace(module, examples), examples)
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_where_a_scale_is_handed_on(name):
     make, expected = CHAINS[name]
-    assert chain_of(make()) == expected
+    module = make()
+    state = {key: value.clone() for key, value in module.state_dict().items()}
+    takes_rows = {tuple(p.shape) for p in module.parameters()} & {(4, 6), (6, 6), (2, 6)}
+    X = rows() if takes_rows else images()
+    assert chain_found(module, X) == expected
+    for key, value in module.state_dict().items():
+        assert torch.equal(value, state[key])
 
 
 def test_a_scale_is_handed_on_indeed():
     module = nn.Sequential(nn.Linear(6, 5), nn.LeakyReLU(), nn.Linear(5, 4), nn.ReLU())
     module.append(nn.Linear(4, 3)).double()
-    assert chain_of(module) == ("0", "2", "4")
+    assert chain_found(module.float(), rows()) == ("0", "2", "4")
+    module.double()
     X = torch.from_numpy(rows()).double()
     before = module(X)
     with torch.no_grad():
