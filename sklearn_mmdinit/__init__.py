@@ -2,6 +2,7 @@
 
 from . import diagnostics, display, theory
 from ._coherence import Coherence
+from ._fine_tuning import WarmStart
 from ._in_place import mmd_init_
 from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
@@ -21,6 +22,7 @@ __all__ = [
     "NetClassifier",
     "RandomLabelInitializer",
     "Theta0",
+    "WarmStart",
     "diagnostics",
     "display",
     "load_theta0",

@@ -183,6 +183,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     register_layer : Makes a type of layer known.
     RandomLabelInitializer : The paper's baseline.
     MLPClassifier : Fine-tunes from theta0.
+    NetClassifier : The same for a module.
 
     References
     ----------

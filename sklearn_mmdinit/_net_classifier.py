@@ -128,6 +128,7 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
     --------
     MMDInitializer : Learns theta0 from unlabelled data.
     MLPClassifier : The same for the multi-layer perceptron.
+    WarmStart : Starts a skorch net of your own at theta0.
 
     Examples
     --------
@@ -193,7 +194,7 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
         super()._check_parameters()
 
     def _validated(self, *arrays: Any, reset: bool = True, **checks: Any) -> Any:
-        # At first numbers keep their type: only the module tells what it takes.
+        # At first whole numbers stay: only the module tells whether it takes them as such.
         shape = None if reset else self.input_shape_
         checked = examples_checked(
             self, *arrays, reset=reset, shape=shape, accept_sparse="csr", **checks
@@ -201,6 +202,7 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
         X, *labels = checked if len(arrays) > 1 else (checked,)
         if reset:
             self.input_shape_ = X.shape[1:]
+            X = X if X.dtype.kind in "iu" else as_inputs(X, integers=False)
         else:
             X = self._inputs(X)
         return (X, *labels) if labels else X

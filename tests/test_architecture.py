@@ -63,6 +63,7 @@ ARROWS = {
 # What the package itself hands on; nothing may import it from inside.
 HANDED_ON = {
     "_coherence",
+    "_fine_tuning",
     "_in_place",
     "_mlp_classifier",
     "_mmd_initializer",
@@ -81,7 +82,7 @@ HOMES = {
     "safetensors": {"_network.files"},
     "numba": {"_graph.search"},
     "pynndescent": {"_graph.search"},
-    "skorch": {"_fine_tuning.callbacks", "_fine_tuning.net"},
+    "skorch": {"_fine_tuning.callbacks", "_fine_tuning.net", "_fine_tuning.start_callback"},
     "tqdm": {"_graph.search", "_pretraining.loop"},
 }
 # Place or module of pure mathematics -> the only third-party packages that it may import.

@@ -1,11 +1,12 @@
-"""scikit-learn's own checks of estimators, on small instances of all three."""
+"""scikit-learn's own checks of estimators, on small instances of all four."""
 
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
+from module_zoo import AnyWidth
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, RandomLabelInitializer
 
 # A weight counts in the loss, not in which rows share a mini-batch or validate: a row of weight 2
 # and two rows are the same on average alone. (A row of weight 0 and no row are the same.)
@@ -13,11 +14,15 @@ OF_MINI_BATCHES = {
     f"check_sample_weight_equivalence_on_{kind}_data": "rows are drawn into mini-batches"
     for kind in ("dense", "sparse")
 }
+OF_KEYWORDS = {
+    "check_no_attributes_set_in_init": "which module__<name> there are, the module's class says"
+}
 # Check -> reason, for each class. One listed here that passes is an error.
 EXPECTED_FAILURES = {
     MMDInitializer: {},
     RandomLabelInitializer: {},
     MLPClassifier: OF_MINI_BATCHES,
+    NetClassifier: OF_MINI_BATCHES | OF_KEYWORDS,
 }
 
 
@@ -41,6 +46,7 @@ def classifiers():
     yield MLPClassifier((8,), batch_norm=True, **small)
     sgd = {"optimizer": "sgd", "learning_rate_init": 0.1}
     yield MLPClassifier((8,), validation_split=None, **(small | sgd))
+    yield NetClassifier(AnyWidth, module__width=8, **small)
 
 
 @parametrize_with_checks(
@@ -54,7 +60,11 @@ def test_scikit_learns_contract(estimator, check):
 @pytest.mark.parametrize("fitted", [False, True])
 def test_they_are_shown_as_html(fitted):
     init = MMDInitializer((4, 3), n_classes=3, n_perturbations=4, max_iter=1)
-    for estimator in (MLPClassifier(warm_start_from=init, max_iter=1), init):
+    module_init = MMDInitializer(
+        module=AnyWidth, module__n_classes=3, n_perturbations=4, max_iter=1
+    )
+    net = NetClassifier(warm_start_from=module_init, max_iter=1)
+    for estimator in (MLPClassifier(warm_start_from=init, max_iter=1), init, net):
         if fitted:
             estimator.fit(*load_iris(return_X_y=True))
         html = estimator_html_repr(estimator)

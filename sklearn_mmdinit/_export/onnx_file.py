@@ -49,7 +49,7 @@ def write_onnx(
     ImportError
         If a package of the extra ``onnx`` is missing.
     ValueError
-        If `path` ends otherwise or is a folder.
+        If `path` ends otherwise or is a folder, or the module fixes the number of rows.
     """
     target = Path(path)
     if target.suffix != _SUFFIX or target.is_dir():
@@ -86,6 +86,12 @@ def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> b
             input_names=[_INPUT],
             output_names=[_OUTPUT],
             dynamic_shapes=({0: torch.export.Dim("n_samples")},),
+        )
+    if isinstance(program.model.graph.inputs[0].shape[0], int):
+        # The exporter falls back on a program for just these rows.
+        raise ValueError(
+            "the module fixes the number of rows of the ONNX program, as len(x) does; write "
+            "x.shape[0] in its place"
         )
     program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
     data: bytes = program.model_proto.SerializeToString()

@@ -8,11 +8,13 @@ from .classifier import BaseNetClassifier
 from .module import WantedModule, as_inputs, source_of_initializer
 from .parameters import check_choices
 from .perceptron import WantedPerceptron, layer_sizes
+from .start_callback import WarmStart
 
 __all__ = [
     "BaseNetClassifier",
     "WantedModule",
     "WantedPerceptron",
+    "WarmStart",
     "as_inputs",
     "check_choices",
     "layer_sizes",

@@ -35,7 +35,7 @@ class BestEpoch(Callback):
         if not loss < self.loss_:
             return
         self.epoch_, self.loss_ = len(net.history) - 1, loss
-        state = list(net.module_.state_dict().values())
+        state = self._state(net)
         if not self._kept:
             self._kept = [torch.empty_like(tensor) for tensor in state]
         self._copy(self._kept, state)
@@ -43,8 +43,14 @@ class BestEpoch(Callback):
     def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Put the best parameters back, and let go of the copy."""
         if self._kept:
-            self._copy(list(net.module_.state_dict().values()), self._kept)
+            self._copy(self._state(net), self._kept)
         self._kept = []
+
+    @staticmethod
+    def _state(net: Any) -> list[torch.Tensor]:
+        # A module may keep what it likes beside its tensors.
+        values = net.module_.state_dict().values()
+        return [value for value in values if isinstance(value, torch.Tensor)]
 
     @staticmethod
     def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:

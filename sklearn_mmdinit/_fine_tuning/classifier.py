@@ -57,7 +57,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time.
+            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time. A
+            module may take rows of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         sample_weight : array-like of shape (n_samples,) or float, default=None
@@ -233,7 +234,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
             Where to write; must end in ``.onnx``. An existing file is replaced. Its one input
             ``X`` is float32 of shape (n_samples, n_features), prepared as for ``predict_proba``,
             its output ``probabilities`` what that returns, and its metadata ``classes`` are the
-            labels of the columns, as JSON.
+            labels of the columns, as JSON. A module's own input is of the shape that it was
+            fitted on, and int64 where it takes whole numbers.
 
         Raises
         ------
@@ -242,7 +244,7 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         ImportError
             If a package of the extra is missing.
         ValueError
-            If ``path`` ends otherwise or is a folder.
+            If ``path`` ends otherwise or is a folder, or the module fixes the number of rows.
         """
         check_is_fitted(self, "net_")
         example = self._inputs(np.zeros((1, *self._row_shape())))

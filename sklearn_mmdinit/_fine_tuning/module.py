@@ -59,9 +59,7 @@ def as_inputs(X: Any, integers: bool) -> Any:
     whole = X.astype(np.int64, copy=False)
     given, rounded = (X.data, whole.data) if issparse(X) else (X, whole)
     if (wrong := given != rounded).any():
-        raise ValueError(
-            f"X must hold whole numbers, as it did in fit, got {given[wrong].flat[0]!r}"
-        )
+        raise ValueError(f"X must hold whole numbers, as it did in fit, got {given[wrong].flat[0]}")
     return whole
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
-from .._network import Theta0, load_theta0, tag_is_lost, theta0_of
+from .._network import Theta0, tag_is_lost, theta0_of
+from .given import GIVEN, given
 from .initializers import is_fitted_initializer, is_initializer
 from .unlabelled import rows_to_learn_from
 from .wanted import Wanted
@@ -21,8 +21,7 @@ from .wanted import Wanted
 __all__ = ["Start", "resolve"]
 
 _VALID = (
-    "None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), "
-    "a Theta0, a dict of arrays or the path of a .safetensors file"
+    f"None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), {GIVEN}"
 )
 _LOSING = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or "
@@ -121,11 +120,13 @@ def _start(
             "refit_initializer=True needs an initializer in warm_start_from, got "
             f"{type(source).__name__}"
         )
-    for kind, theta0_from in _AS_IT_IS.items():
-        if isinstance(source, kind):
-            return Start(theta0_from(source, wanted))
-    hint = "; pass an instance, not the class" if isinstance(source, type) else ""
-    raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
+    if isinstance(source, str) and not source.endswith(".safetensors"):
+        raise ValueError(f"warm_start_from must be {_VALID}; got {source!r}")
+    found = given(source)
+    if found is None:
+        hint = "; pass an instance, not the class" if isinstance(source, type) else ""
+        raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
+    return Start(wanted.from_arrays(found) if isinstance(found, Mapping) else found)
 
 
 def _from_tag_if_any(X: Any) -> Theta0 | None:
@@ -149,20 +150,6 @@ def _from_tag(X: Any) -> Theta0 | None:
 _TAGS: dict[str, Callable[[Any], Theta0 | None]] = {
     "auto": _from_tag_if_any,
     "pipeline": _from_tag,
-}
-
-
-def _from_file(path: Any, wanted: Wanted) -> Theta0:
-    if isinstance(path, str) and not path.endswith(".safetensors"):
-        raise ValueError(f"warm_start_from must be {_VALID}; got {path!r}")
-    return load_theta0(path)
-
-
-_AS_IT_IS: dict[type, Callable[[Any, Wanted], Theta0]] = {
-    Theta0: lambda theta0, wanted: theta0,
-    Mapping: lambda arrays, wanted: wanted.from_arrays(arrays),
-    str: _from_file,
-    os.PathLike: _from_file,
 }
 
 

@@ -184,7 +184,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         Returns
         -------
         X_out : ndarray
-            X itself in its own dtype, tagged with theta0 for an ``MLPClassifier`` behind
+            X itself in its own dtype, tagged with theta0 for the classifier right behind
             this step (``output="passthrough"``), whatever ``set_output`` says: a DataFrame
             could not carry theta0. Or the activations of the last hidden layer at theta0,
             float32 of shape (n_samples, hidden_layer_sizes[-1]), in the container of

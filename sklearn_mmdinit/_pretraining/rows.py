@@ -51,7 +51,7 @@ def examples_checked(
     """
     checks.pop("dtype", None)
     alone = isinstance(y, str) and y == "no_validation"
-    if np.ndim(X) == 2:
+    if (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 2:
         checked = validate_data(estimator, X, y, reset=reset, **checks)
         found = checked if alone else checked[0]
     else:

@@ -1,5 +1,6 @@
 """The README's own code runs as it stands there, and no document links to what is not there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -7,10 +8,17 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from skorch import NeuralNetClassifier
 
 from protocol.networks import ConvNet
-from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+from sklearn_mmdinit import (
+    MMDInitializer,
+    NetClassifier,
+    WarmStart,
+    load_theta0,
+    save_theta0,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,21 +51,45 @@ def test_a_training_loop_starts_from_mmd_init(capsys):
     assert float(re.search(r"0\.\d+", capsys.readouterr().out)[0]) > 0.82
 
 
-def test_an_estimator_takes_a_module(tmp_path, monkeypatch):
+def test_any_module_is_an_estimator(capsys):
+    X, y = load_digits(return_X_y=True)
+    names = {"X": X, "y": y, "nn": torch.nn, "MMDInitializer": MMDInitializer}
+    names["few"] = StratifiedShuffleSplit(3, train_size=50, random_state=0)
+    names["cross_val_score"] = cross_val_score
+    (names["small"],) = re.findall(r"^small = (.*)$", README, re.MULTILINE)
+    names["small"] = ast.literal_eval(names["small"])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        exec(compile(example_with("import NetClassifier"), "README.md", "exec"), names)
+    # From fresh weights 0.82 to 0.86.
+    assert float(capsys.readouterr().out) > 0.88
+
+
+def test_parameters_of_a_class_and_nets_of_skorch_s(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    images = (load_digits().images[:60, None] / 16 - 0.3).astype("float32")
+    images, y = load_digits(return_X_y=True)
+    images = (images[:60].reshape(-1, 1, 8, 8) / 16 - 0.3).astype("float32")
 
     def short(**params):
         own = {"max_iter": 1, "n_perturbations": 2, "random_state": 0}
         return MMDInitializer(**params, **own)
 
+    made = []
+
+    def net_of(*arguments, **params):
+        made.append(NeuralNetClassifier(*arguments, **params, max_epochs=0, train_split=None))
+        return made[-1]
+
     names = {"MMDInitializer": short, "ConvNet": ConvNet, "images": images, "nn": torch.nn}
-    names |= {"NeuralNetClassifier": NeuralNetClassifier, "save_theta0": save_theta0}
+    names |= {"NetClassifier": NetClassifier, "WarmStart": WarmStart}
+    names |= {"NeuralNetClassifier": net_of, "save_theta0": save_theta0}
     exec(compile(example_with("init.to_module"), "README.md", "exec"), names)
     kept = load_theta0("theta0.safetensors").arrays["conv1.weight"]
     assert kept.shape == (16, 1, 3, 3)
-    started = names["net"].initialize().module_.conv1.weight.detach().numpy()
-    np.testing.assert_array_equal(started, kept)
+    assert len(made) == 2
+    for net in (*made, names["clf"].set_params(max_iter=0)):
+        started = net.fit(images, y[:60] % 2).module_.conv1.weight.detach().numpy()
+        np.testing.assert_array_equal(started, kept)
 
 
 @pytest.mark.parametrize("needle", ["mnist_tasks.py", "pytest"])

@@ -1,0 +1,437 @@
+"""NetClassifier: the training of MLPClassifier, of any module, from wherever it is to start."""
+
+import copy
+import pickle
+from itertools import pairwise
+
+import joblib
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import ShuffleSplit
+from torch import nn
+
+from module_zoo import AnyWidth, Words, tokens
+from protocol.networks import ConvNet, PatchTransformer, ResidualNet
+from sklearn_mmdinit import MLPClassifier, NetClassifier
+from sklearn_mmdinit._network import theta0_from_module
+
+ROWS = slice(0, 120)
+
+
+@pytest.fixture(scope="module")
+def flat():
+    X, y = load_digits(return_X_y=True)
+    return (X[ROWS] / 16 - 0.3).astype(np.float32), y[ROWS]
+
+
+@pytest.fixture(scope="module")
+def data(flat):
+    return flat[0].reshape(-1, 1, 8, 8), flat[1]
+
+
+def small(module=ConvNet, **params):
+    own = {"max_iter": 2, "random_state": 0}
+    if module is ConvNet:
+        own["module__width"] = 2
+    return NetClassifier(module, **{**own, **params})
+
+
+def state_of(clf):
+    return {name: value.numpy().copy() for name, value in clf.module_.state_dict().items()}
+
+
+def assert_same_weights(ours, theirs):
+    ours, theirs = state_of(ours), state_of(theirs)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def sequential_at(theta0):
+    """A perceptron's theta0 in an nn.Sequential."""
+    architecture = theta0.architecture
+    parts = []
+    for layer, (n_in, n_out) in enumerate(pairwise(architecture.widths)):
+        linear = nn.Linear(n_in, n_out)
+        last = layer == architecture.n_layers - 1
+        norm = nn.BatchNorm1d(n_out) if architecture.batch_norm and not last else None
+        for part, kind in ((linear, "linears"), (norm, "norms")):
+            if part is None:
+                continue
+            arrays = {
+                name: torch.tensor(theta0.arrays[f"{kind}.{layer}.{name}"])
+                for name in part.state_dict()
+                if name != "num_batches_tracked"
+            }
+            part.load_state_dict(arrays, strict=False)
+            parts.append(part)
+        if not last:
+            parts.append(nn.ReLU())
+    return nn.Sequential(*parts)
+
+
+# the same training as MLPClassifier's
+
+
+FITS = {
+    "plain": ({}, {}),
+    "no validation": ({"validation_split": None}, {}),
+    "splitter": ({"validation_split": ShuffleSplit(1, test_size=0.3, random_state=5)}, {}),
+    "weights": ({"class_weight": "balanced"}, {"sample_weight": np.linspace(0.0, 2.0, 120)}),
+    "sgd": ({"optimizer": "sgd", "learning_rate_init": 0.1, "optimizer__momentum": 0.9}, {}),
+    "unlabelled": ({"unlabelled_label": 3}, {}),
+    "batch norm": ({"batch_size": 33}, {}),  # of 100 training rows one joins the batch before
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_sequential_is_trained_as_the_perceptron_is(name, sparse, flat):
+    params, arguments = FITS[name]
+    X, y = flat
+    X = csr_array(X) if sparse else X
+    batch_norm = name == "batch norm"
+    mlp = MLPClassifier((12, 8), random_state=3, max_iter=3, batch_norm=batch_norm)
+    mlp.set_params(**params).fit(X, y, **arguments)
+    module = sequential_at(mlp.theta0_)
+    net = NetClassifier(module, random_state=3, max_iter=3).set_params(**params)
+    net.fit(X, y, **arguments)
+    expected = sequential_at(theta0_from_module(mlp.module_)).state_dict()
+    for layer, value in state_of(net).items():
+        if not layer.endswith("num_batches_tracked"):
+            np.testing.assert_allclose(value, expected[layer].numpy(), atol=1e-6, rtol=0)
+    np.testing.assert_allclose(net.loss_curve_, mlp.loss_curve_, atol=1e-6)
+    np.testing.assert_allclose(net.predict_proba(X), mlp.predict_proba(X), atol=1e-6)
+    assert net.validation_loss_curve_ == pytest.approx(mlp.validation_loss_curve_, abs=1e-6)
+    assert (net.best_epoch_, net.n_iter_) == (mlp.best_epoch_, mlp.n_iter_)
+    assert net.score(X, y) == mlp.score(X, y)
+
+
+def test_a_stream_is_trained_as_the_perceptron_s_is(flat):
+    X, y = flat
+    mlp = MLPClassifier((12,), random_state=3)
+    net = None
+    for start in (0, 50):
+        rows = slice(start, start + 50)
+        mlp.partial_fit(X[rows], y[rows], classes=range(10))
+        if net is None:
+            net = NetClassifier(sequential_at(mlp.theta0_), random_state=3)
+        net.partial_fit(X[rows], y[rows], classes=range(10))
+    np.testing.assert_allclose(net.predict_proba(X), mlp.predict_proba(X), atol=1e-6)
+
+
+# training of its own
+
+
+@pytest.mark.parametrize("module", [ConvNet, ResidualNet, PatchTransformer])
+def test_it_learns_images(module, data):
+    X, y = data
+    y = y % 2
+    clf = NetClassifier(module, max_iter=20, learning_rate_init=0.02, random_state=0)
+    clf.fit(X[:90], y[:90])
+    assert clf.score(X[90:], y[90:]) > 0.7
+    assert clf.loss_curve_[-1] < 0.5 * clf.loss_curve_[0]
+    assert isinstance(clf.module_, module)
+    assert clf.input_shape_ == (1, 8, 8)
+    assert clf.n_features_in_ == 64
+    assert clf.classes_.tolist() == [0, 1]
+    assert clf.theta0_.architecture.module.endswith(module.__qualname__)
+    assert clf.initializer_ is None
+
+
+@pytest.mark.parametrize("random_state", [0, 7])
+def test_seeds_hold_dropout_too(random_state, data):
+    torch.manual_seed(random_state + 1)
+    fits = []
+    for _ in range(2):
+        before = torch.get_rng_state()
+        fits.append(small(random_state=random_state).fit(*data))  # has dropout
+        assert torch.equal(torch.get_rng_state(), before), "no trace in the global generator"
+        torch.rand(3)
+    assert_same_weights(*fits)
+    other = small(random_state=random_state + 1).fit(*data)
+    assert not np.array_equal(state_of(other)["fc2.weight"], state_of(fits[0])["fc2.weight"])
+
+
+def test_partial_fit_is_one_epoch_of_fit(data):
+    X, y = data
+    whole = small(validation_split=None, max_iter=3, module__batch_norm=True).fit(X, y)
+    parts = clone(whole)
+    for _ in range(3):
+        parts.partial_fit(X, y, classes=range(10))
+    assert_same_weights(parts, whole)
+    parts.partial_fit(X, y)
+    assert parts.n_iter_ == 4
+
+
+def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
+    module = ConvNet(10, width=2).eval()
+    before = copy.deepcopy(module.state_dict())
+    clf = NetClassifier(module, max_iter=1, random_state=0).fit(*data)
+    assert clf.module is module
+    assert clf.module_ is not module
+    assert not module.training
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+        np.testing.assert_array_equal(clf.theta0_.arrays[name], value)
+    untrained = NetClassifier(module, max_iter=0, random_state=5).fit(*data)
+    for name, value in state_of(untrained).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_frozen_parameters_stay(data):
+    module = ConvNet(10, width=2)
+    module.conv1.requires_grad_(False)
+    clf = NetClassifier(module, max_iter=2, random_state=0).fit(*data)
+    assert torch.equal(clf.module_.conv1.weight, module.conv1.weight)
+    assert not torch.equal(clf.module_.conv2.weight, module.conv2.weight)
+
+
+def test_a_module_of_doubles_is_trained_in_single_precision(data):
+    clf = NetClassifier(ConvNet(10, width=2).double(), max_iter=1, random_state=0).fit(*data)
+    assert clf.module_.fc2.weight.dtype == torch.float32
+    assert clf.predict_proba(data[0]).dtype == np.float32
+
+
+class Keeping(AnyWidth):
+    """Keeps something beside its tensors."""
+
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_a_module_may_keep_other_things(flat):
+    clf = NetClassifier(Keeping, max_iter=2, random_state=0).fit(*flat)
+    assert clf.best_epoch_ is not None
+    assert np.isfinite(clf.predict_proba(flat[0])).all()
+
+
+def test_validation_rows_of_the_module_s_shape(data):
+    X, y = data
+    clf = small(validation_split=(X[100:], y[100:])).fit(X[:100], y[:100])
+    assert len(clf.validation_loss_curve_) == 2
+    with pytest.raises(ValueError, match=r"shape \(64,\), but NetClassifier .* \(1, 8, 8\)"):
+        small(validation_split=(X[100:].reshape(20, -1), y[100:])).fit(X[:100], y[:100])
+
+
+def test_names_of_columns_are_compared(flat):
+    X = pd.DataFrame(flat[0][:, :4], columns=list("abcd"))
+    clf = NetClassifier(AnyWidth, max_iter=1).fit(X, flat[1])
+    assert clf.feature_names_in_.tolist() == list("abcd")
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(X[["b", "a", "c", "d"]])
+
+
+# the classes of y
+
+
+def test_a_class_is_handed_the_number_of_classes(data):
+    X, y = data
+    for n_classes in (2, 5):
+        clf = small().fit(X, y % n_classes)
+        assert clf.module_.fc2.out_features == n_classes
+        assert "module__n_classes" not in clf.get_params()
+    labels = np.array(["even", "odd"])[y % 2]
+    assert set(small().fit(X, labels).predict(X)) <= {"even", "odd"}
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [small(module__n_classes=7), NetClassifier(ConvNet(7)), NetClassifier(ConvNet(7, width=2))],
+)
+def test_other_numbers_of_classes_are_refused(clf, data):
+    with pytest.raises(ValueError, match=r"y has 10 classes, but .*ConvNet returns 7 logits"):
+        clf.fit(*data)
+
+
+# what X may be
+
+
+def test_tokens_are_handed_on_as_whole_numbers(tmp_path):
+    X = tokens(90)
+    y = np.array(["a", "b", "c"])[X[:, 0] % 3]
+    clf = NetClassifier(Words, max_iter=60, learning_rate_init=0.02, random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.6
+    expected = clf.predict_proba(X)
+    for same in (X.astype(np.int32), X.astype(float), X.tolist()):
+        np.testing.assert_array_equal(clf.predict_proba(same), expected)
+    with pytest.raises(ValueError, match=r"whole numbers, as it did in fit, got 0\.5"):
+        clf.predict(np.full((1, 5), 0.5))
+    clf.to_onnx(tmp_path / "words.onnx")
+    session = onnxruntime.InferenceSession(
+        tmp_path / "words.onnx", providers=["CPUExecutionProvider"]
+    )
+    (proba,) = session.run(None, {"X": X.astype(np.int64)})
+    np.testing.assert_allclose(proba, expected, atol=1e-5)
+
+
+def test_other_modules_take_whole_numbers_as_floats(data):
+    pixels, y = (data[0] * 16 + 5).round().astype(np.uint8), data[1]
+    for module in (ConvNet, ResidualNet):
+        whole = small(module).fit(pixels, y)
+        floats = small(module).fit(pixels.astype(np.float64), y)
+        assert_same_weights(whole, floats)
+        np.testing.assert_array_equal(whole.predict(pixels), floats.predict(pixels.astype(int)))
+
+
+@pytest.mark.parametrize("shape", [(64,), (8, 8), (1, 4, 16), (1, 4, 4)])
+def test_examples_of_another_shape_are_refused(shape, data):
+    clf = small(max_iter=0).fit(*data)
+    with pytest.raises(ValueError, match=r"shape .* fitted on examples of shape \(1, 8, 8\)|64"):
+        clf.predict(np.zeros((3, *shape), np.float32))
+    with pytest.raises(ValueError, match=r"shape|64"):
+        clf.partial_fit(np.zeros((3, *shape), np.float32), [0, 1, 2])
+
+
+def test_rows_of_another_width_are_refused(flat):
+    clf = NetClassifier(AnyWidth, max_iter=0).fit(*flat)
+    with pytest.raises(ValueError, match="X has 9 features, but NetClassifier is expecting 64"):
+        clf.predict(flat[0][:, :9])
+
+
+def test_it_may_be_fitted_again_on_another_shape(data):
+    X, y = data
+    clf = NetClassifier(ResidualNet, max_iter=1, random_state=0).fit(X, y)
+    large = X.repeat(2, axis=2).repeat(2, axis=3)
+    clf.fit(large, y)
+    assert clf.input_shape_ == (1, 16, 16)
+    assert clf.n_features_in_ == 256
+
+
+def test_a_module_that_does_not_take_x_is_named(flat, data):
+    with pytest.raises(ValueError, match=r"ConvNet does not take examples of shape \(64,\)"):
+        small().fit(*flat)
+    with pytest.raises(ValueError, match="RuntimeError"):
+        small(module__side=16).fit(*data)
+
+
+def test_bad_numbers_are_refused(data):
+    X, y = data
+    with pytest.raises(ValueError, match="NaN"):
+        small().fit(np.full_like(X, np.nan), y)
+    with pytest.raises(ValueError, match="too large for float32"):
+        small().fit(np.full(X.shape, 1e39), y)
+    with pytest.raises(ValueError, match="requires y"):
+        small().fit(X, None)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        small().fit(X, y[:-1])
+
+
+# bad modules and parameters
+
+
+class Tokenless(nn.Module):
+    """Returns no logits."""
+
+    def __init__(self, width=3):
+        super().__init__()
+        self.layer = nn.Linear(64, width)
+
+    def forward(self, x):
+        return self.layer(x)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("clf", "error", "words"),
+    [
+        (NetClassifier(), ValueError, "give NetClassifier its module"),
+        (NetClassifier(module__width=3), ValueError, "module__width needs a class"),
+        (NetClassifier(AnyWidth(10), module__width=3), ValueError, "got an instance of AnyWidth"),
+        (NetClassifier("net"), TypeError, "must be an nn.Module.*got 'net'"),
+        (NetClassifier(lambda: AnyWidth(10)), TypeError, "must be an nn.Module"),
+        (NetClassifier(AnyWidth, module__widht=3), TypeError, "widht"),
+        (NetClassifier(Tokenless), ValueError, r"must return logits.*shape \(4,\)"),
+        (NetClassifier(nn.LazyLinear(10)), ValueError, "has no shape yet"),
+        (NetClassifier(AnyWidth, max_iter=-1), ValueError, "max_iter"),
+        (
+            NetClassifier(AnyWidth, skorch_params={"module__width": 3}),
+            ValueError,
+            "'module__width', which follows from the classifier's own 'module'",
+        ),
+        (NetClassifier(AnyWidth, skorch_params={"module": 3}), ValueError, "own 'module'"),
+    ],
+)
+def test_bad_modules_and_parameters(clf, error, words, flat):
+    with pytest.raises(error, match=words):
+        clf.fit(*flat)
+
+
+def test_names_that_are_nobody_s():
+    with pytest.raises(TypeError, match=r"unexpected parameter 'width'.*'module__'"):
+        NetClassifier(AnyWidth, width=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'width'"):
+        NetClassifier(AnyWidth).set_params(width=3)
+
+
+@pytest.mark.parametrize("module", [nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 2)), AnyWidth])
+def test_batch_normalisation_needs_two_rows(module, flat):
+    own = {"module__batch_norm": True} if module is AnyWidth else {}
+    clf = NetClassifier(module, batch_size=1, random_state=0, **own)
+    with pytest.raises(ValueError, match="batch normalisation needs at least 2 training rows"):
+        clf.fit(flat[0], flat[1] % 2)
+    # One row that is left over joins the batch before.
+    clf.set_params(batch_size=50, validation_split=None).fit(flat[0][:101], flat[1][:101] % 2)
+    assert np.isfinite(clf.loss_curve_).all()
+
+
+# as an estimator
+
+
+@pytest.mark.parametrize("module", [ConvNet, ConvNet(10, width=2)], ids=["class", "instance"])
+def test_it_is_cloned_and_pickled(module, data):
+    X, y = data
+    clf = small(module).fit(X, y)
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    partial = copy.deepcopy(again).partial_fit(X, y)
+    assert_same_weights(partial, clf.partial_fit(X, y))
+    cloned = clone(clf)
+    assert not hasattr(cloned, "net_")
+    assert cloned.get_params().keys() == clf.get_params().keys()
+    assert_same_weights(cloned.fit(X, y), again)
+
+
+def test_parameters_of_the_class_are_parameters():
+    clf = NetClassifier(ConvNet, module__width=3, optimizer="sgd")
+    assert clf.get_params()["module__width"] == 3
+    clf.set_params(module__width=5, module__side=28, optimizer__momentum=0.5, max_iter=3)
+    assert clf.get_params()["module__side"] == 28
+    assert clf.skorch_params == {"optimizer__momentum": 0.5}
+    assert joblib.hash(clf) == joblib.hash(clone(clf))
+    assert joblib.hash(clf) != joblib.hash(clone(clf).set_params(module__width=6))
+    assert "module__width=5" in repr(clf)
+
+
+def test_onnx_has_equal_probabilities(data, tmp_path):
+    X, y = data
+    clf = NetClassifier(ResidualNet, max_iter=1, random_state=0).fit(X, y)
+    path = tmp_path / "clf.onnx"
+    clf.to_onnx(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].shape[1:] == [1, 8, 8]
+    for n_rows in (1, 120):
+        (proba,) = session.run(["probabilities"], {"X": X[:n_rows]})
+        np.testing.assert_allclose(proba, clf.predict_proba(X[:n_rows]), atol=1e-5)
+
+
+class Counting(AnyWidth):
+    """Reads the number of rows as Python's, which the exporter takes for a constant."""
+
+    def forward(self, x):
+        return super().forward(x).expand(len(x), -1)
+
+
+def test_onnx_of_a_module_that_fixes_the_number_of_rows(flat, tmp_path):
+    clf = NetClassifier(Counting, max_iter=0).fit(*flat)
+    with pytest.raises(ValueError, match=r"fixes the number of rows.*x\.shape\[0\]"):
+        clf.to_onnx(tmp_path / "clf.onnx")
+    assert not list(tmp_path.iterdir())
