@@ -335,8 +335,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         return WalkBatches(min(coherence.batch_size, len(X)), walk, coherence.walk_length, seed)
 
     def _schedule(self) -> Schedule:
-        plain = super()._schedule()
-        return replace(plain, learning_rate=self.learning_rate, keep=self.keep)
+        return replace(super()._schedule(), learning_rate=self.learning_rate, keep=self.keep)
 
     def _finished(self, theta0: Theta0, X: np.ndarray, seed: int, blueprint: Blueprint) -> Theta0:
         self.auto_params_ = auto_values(self, len(X), theta0.architecture.n_classes)

@@ -11,6 +11,9 @@ from sklearn_mmdinit.display import TaskAccuracyDisplay
 
 __all__ = ["draw_accuracy"]
 
+# More of them on the same axes hide each other, and colours repeat.
+MOST_CURVES = 9
+
 
 def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -> str:
     """Draw mean accuracy by N with its interval over all (run, task) pairs, and say what was done.
@@ -33,14 +36,31 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
     for score in scores:
         of_method = table.setdefault(score["method"], {})
         of_method.setdefault(score["n_labels"], []).append(100.0 * score["accuracy"])
-    sizes = sorted(next(iter(table.values())))
+    sizes = sorted(set.intersection(*(set(cells) for cells in table.values())))
     if any(len(values) < 2 for cells in table.values() for values in cells.values()):
         return f"{path.name} not drawn: an interval takes two tasks or more"
     curves = {method: [cells[n] for n in sizes] for method, cells in table.items()}
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        TaskAccuracyDisplay.from_scores(sizes, curves, ax=axes)
-        axes.set(title=title, xlabel="N (10 N training labels)", ylabel="Test accuracy (%)")
+    panels = _panels(curves)
 
-    return draw_picture(path, (7.0, 5.0), paint)
+    def paint(figure: Any) -> None:
+        figure.suptitle(title)
+        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, own in zip(row, panels, strict=True):
+            TaskAccuracyDisplay.from_scores(sizes, {name: curves[name] for name in own}, ax=axes)
+            axes.set(xlabel="N (10 N training labels)", ylabel="Test accuracy (%)")
+            axes.legend(loc="lower right", fontsize="small")
+            axes.label_outer()
+
+    return draw_picture(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
+
+
+def _panels(names: Iterable[str]) -> list[list[str]]:
+    """Names that share axes: all of a few; else those that begin alike."""
+    names = list(names)
+    if len(names) <= MOST_CURVES:
+        return [names]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.partition("/")[0], []).append(name)
+    return list(groups.values())

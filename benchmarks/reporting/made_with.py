@@ -77,8 +77,18 @@ def _versions(results: dict[str, Any]) -> str:
     return ", ".join(f"{name} {number}" for name, number in results.get("versions", {}).items())
 
 
+def _parts(file: str, results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What was measured in one go, of a file that may have been put together."""
+    parts = results.get("parts")
+    if parts is None:
+        yield file, results
+        return
+    for number, part in enumerate(parts, 1):
+        yield f"{file}, part {number}", part
+
+
 def made_with_table(library: Library, files: Iterable[str]) -> Table:
-    """One row for each file that is there, and for each set of versions a letter.
+    """One row for each file that is there or each of its parts; a letter for a set of versions.
 
     Returns
     -------
@@ -91,11 +101,12 @@ def made_with_table(library: Library, files: Iterable[str]) -> Table:
         results = library.results(file)
         if results is None:
             continue
-        versions = _versions(results)
-        letter = letters.setdefault(versions, chr(ord("a") + len(letters)))
-        seed = str(_settings(results).get("seed", "-"))
-        made = _runs(results), _time(results), _commit(results), _machine(results)
-        rows.append([file, seed, *made, letter])
+        for name, part in _parts(file, results):
+            versions = _versions(part)
+            letter = letters.setdefault(versions, chr(ord("a") + len(letters)))
+            seed = str(_settings(part).get("seed", "-"))
+            made = _runs(part), _time(part), _commit(part), _machine(part)
+            rows.append([name, seed, *made, letter])
     named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
     title = f"What each file was made with (versions {named})" if named else "Nothing is measured"
     return Table(title, ["file", "seed", "runs", "time", "commit", "machine", "versions"], rows)

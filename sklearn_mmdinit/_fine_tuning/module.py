@@ -82,6 +82,8 @@ class WantedModule:
         What they have in common.
     integers : bool
         Whether they take the whole numbers of X as such.
+    batch_norm : bool
+        Whether they have batch normalisation.
     feature_names : tuple of str, optional
         Of X.
     """
@@ -89,6 +91,7 @@ class WantedModule:
     source: ModuleSource
     architecture: ModuleArchitecture
     integers: bool
+    batch_norm: bool
     feature_names: tuple[str, ...] | None = None
 
     @classmethod
@@ -107,14 +110,16 @@ class WantedModule:
             If it does not take them, or does not return a logit for each class.
         """
         rows = X[:_N_ROWS].toarray() if issparse(X) else X[:_N_ROWS]
-        architecture = described_with_logits(source, rows)
+        module = source.build()
+        architecture = described_with_logits(source, module, rows)
         if (found := architecture.n_classes) != n_classes:
             raise ValueError(
                 f"y has {n_classes} classes, but the module {architecture.module} returns "
                 f"{found} logits; the two must be the same"
             )
-        integers = X.dtype.kind in "iu" and takes_integers(source.build())
-        return cls(source, architecture, integers, feature_names)
+        integers = X.dtype.kind in "iu" and takes_integers(module)
+        batch_norm = any(isinstance(part, _BatchNorm) for part in module.modules())
+        return cls(source, architecture, integers, batch_norm, feature_names)
 
     def check(self, theta0: Theta0) -> None:
         """Raise a ValueError where training cannot start at theta0."""
@@ -166,6 +171,6 @@ class WantedModule:
         return Network(
             _module_at,
             {"source": self.source, "theta0": theta0},
-            batch_norm=any(isinstance(part, _BatchNorm) for part in self.source.build().modules()),
+            batch_norm=self.batch_norm,
             draws=True,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -74,8 +75,7 @@ def _is_kept(
     with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
         before = scaled(X)
         for number, name in enumerate(names):
-            layer = scaled.get_submodule(name)
-            assert isinstance(layer, _LAYERS)
+            layer: Any = scaled.get_submodule(name)
             if number == at:
                 layer.weight.mul_(factor)
             if at <= number < len(names) - 1 and layer.bias is not None:

@@ -13,9 +13,6 @@ from .source import ModuleSource
 
 __all__ = ["as_examples", "described", "described_with_logits", "takes_integers"]
 
-# Rows that a module is tried on.
-_N_EXAMPLES = 4
-
 
 def described(
     source: ModuleSource, module: nn.Module, input_shape: tuple[int, ...], n_classes: int = 0
@@ -42,23 +39,27 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
 
 
-def described_with_logits(source: ModuleSource, X: np.ndarray) -> ModuleArchitecture:
+def described_with_logits(
+    source: ModuleSource, module: nn.Module, X: np.ndarray
+) -> ModuleArchitecture:
     """The description of a module that is only to be trained, from one evaluation of it.
 
     Parameters
     ----------
     source : ModuleSource
         Where the module comes from.
+    module : nn.Module
+        One from there, which is left in single precision, on the CPU and in evaluation mode.
     X : ndarray of shape (n, ...)
-        Examples, of which a few are looked at.
+        A few examples.
 
     Raises
     ------
     ValueError
         If the module does not take them, or does not return logits.
     """
-    module = source.build().float().cpu().eval()
-    examples = as_examples(X[:_N_EXAMPLES], takes_integers(module))
+    module.float().cpu().eval()
+    examples = as_examples(X, takes_integers(module))
     # What is drawn here, by whatever layer, leaves no trace.
     with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
         try:

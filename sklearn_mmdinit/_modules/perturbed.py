@@ -16,7 +16,11 @@ from .registry import parameter_stds
 
 __all__ = ["perturbed_module_logits", "samplers_of"]
 
-# Numbers that a part holds at a time, activations and perturbations: 64 MiB in float32.
+# Numbers, activations and perturbations, that may be held at once: 256 MiB in float32. What is no
+# more is not computed a second time for its gradient.
+_NUMBERS_AT_ONCE = 1 << 26
+
+# Numbers of a part where there are more: smaller parts are nearer to the core.
 _NUMBERS_A_PART = 1 << 24
 
 # An output, its noise and their sum.
@@ -57,7 +61,8 @@ def perturbed_module_logits(
     K, scale, sampler = perturbation.n_networks, perturbation.scale, perturbation.sampler
     functional = _is_functional(network, sampler)
     numbers = _numbers_a_copy(network, len(X), sampler)
-    n_parts = min(math.ceil(K * numbers / _NUMBERS_A_PART), K)
+    at_once = K * numbers <= _NUMBERS_AT_ONCE
+    n_parts = 1 if at_once else min(math.ceil(K * numbers / _NUMBERS_A_PART), K)
     bounds = [K * i // n_parts for i in range(n_parts + 1)]
     sizes = [stop - start for start, stop in pairwise(bounds)]
     randoms = random.split(n_parts)

@@ -252,6 +252,7 @@ def test_layers_whose_perturbation_acts_in_several_places_are_direct(name):
 
 @pytest.fixture
 def small_parts(monkeypatch):
+    monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", 0)
     monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 30_000)
 
 
@@ -291,7 +292,21 @@ def test_parts_are_computed_again_for_their_gradient(name, sampler, monkeypatch)
         assert torch.equal(draw(network, batch, 7, sampler), logits)
 
 
+def test_what_fits_is_computed_once(monkeypatch):
+    monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 600)
+    network, batch = network_of("convnet")
+    calls = []
+    network.module.register_forward_hook(lambda module, args, output: calls.append(len(args[0])))
+    for most, times in ((1 << 26, 1), (600, 2)):
+        monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", most)
+        calls.clear()
+        slopes(network, draw(network, batch, 7, "auto"))
+        assert sum(calls) == times * 7 * len(batch)
+        assert (len(calls) == 1) == (times == 1)
+
+
 def test_rows_at_a_time_do_not_grow_with_the_number_of_networks(monkeypatch):
+    monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", 0)
     monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 60_000)
     network, batch = network_of("convnet")
     most = {}
