@@ -66,13 +66,17 @@ def plan_of(options: argparse.Namespace) -> Plan:
     Raises
     ------
     ValueError
-        For an unknown method or rival, or a way to draw the rows of binary tasks where there
-        are none.
+        For an unknown method or rival, a way to draw the rows of binary tasks where there are
+        none, or a precision that the network does not have.
     """
     if options.classes != 2 and options.draw != "uniform":
         raise ValueError(
             f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
             "are N labelled rows of each class in any case"
+        )
+    if options.network != "mlp" and options.precision != "float32":
+        raise ValueError(
+            f"--precision {options.precision} is for a perceptron, got --network {options.network}"
         )
     plan = PRESETS_OF[options.network][options.preset]
     names = NETWORK_KINDS[options.network].names

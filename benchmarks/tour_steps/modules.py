@@ -14,6 +14,7 @@ from sklearn_mmdinit import (
     MMDInitializer,
     ModuleArchitecture,
     NetClassifier,
+    WarmStart,
     mmd_init_,
     register_layer,
 )
@@ -39,7 +40,7 @@ def convolutions(journey: Journey) -> Claims:
     accuracy = {}
     for name, start in {"from theta0": init, "from scratch": None}.items():
         clf = NetClassifier(
-            ConvNet, warm_start_from=start, max_iter=journey.amount(30, 3), random_state=0
+            ConvNet, warm_start_from=start, max_iter=journey.amount(100, 3), random_state=0
         ).fit(journey.images[few], y[few])
         accuracy[name] = clf.score(journey.images[rest], y[rest])
         say(f"{name}: accuracy {accuracy[name]:.3f} with {len(few)} labels")
@@ -87,26 +88,32 @@ def in_place(journey: Journey) -> Claims:
 
 
 def skorch(journey: Journey) -> Claims:
-    """init.to_module as the module of a skorch net: a fresh copy at theta0 each time."""
+    """A skorch net of one's own: init.to_module as its module, or WarmStart among its callbacks."""
     init, few = journey.learned["convolutions"], journey.few
-    net = NeuralNetClassifier(
-        init.to_module,
-        criterion=nn.CrossEntropyLoss,
-        optimizer=torch.optim.Adam,
-        lr=1e-3,
-        max_epochs=journey.amount(20, 2),
-        train_split=None,
-        verbose=0,
-    )
+    own: dict[str, Any] = {
+        "criterion": nn.CrossEntropyLoss,
+        "optimizer": torch.optim.Adam,
+        "train_split": None,
+        "verbose": 0,
+    }
+    net = NeuralNetClassifier(init.to_module, lr=1e-3, max_epochs=journey.amount(100, 2), **own)
     net.initialize()
     at_start = {name: value.numpy().copy() for name, value in net.module_.state_dict().items()}
     net.fit(journey.images[few], journey.y[few])
     accuracy = net.score(journey.images[journey.rest], journey.y[journey.rest])
     say(f"skorch: accuracy {accuracy:.3f}")
     one, other = init.to_module(), init.to_module()
+    start = WarmStart(init)
+    called = NeuralNetClassifier(
+        ConvNet, module__n_classes=10, max_epochs=0, callbacks=[start], **own
+    ).fit(journey.images[few], journey.y[few])
+    begun = called.module_.state_dict()
     return {
         "skorch starts at theta0": all(
             np.array_equal(at_start[name], value) for name, value in init.theta0_.arrays.items()
+        ),
+        "so it does with the callback": all(
+            np.array_equal(begun[name], value) for name, value in init.theta0_.arrays.items()
         ),
         "each module is a copy of its own": one.fc1.weight is not other.fc1.weight,
     }
