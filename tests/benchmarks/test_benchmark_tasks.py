@@ -315,8 +315,12 @@ def test_ours_with_coherence_follows_ours():
     assert [name for name in NAMES if name not in PAPER_METHODS] == [
         "xavier/fcn/ours+coherence",
         "features+logistic",
+        "xavier/fcn+bn/ours",
         "he/fcn/ours+coherence",
+        "he/fcn+bn/ours",
     ]
+    initializer = initializer_of(METHODS["he/fcn+bn/ours"], NetworkSettings(), random_state=0)
+    assert (initializer.init, initializer.batch_norm) == ("he", True)
 
 
 def test_names_are_selected_by_pattern_in_the_order_of_the_tables():
