@@ -14,6 +14,7 @@ from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, quali
 from .chain import chain_of
 from .description import as_examples, described, takes_integers
 from .hooks import pretraining_mode
+from .layout import layout_of, put_in_layout_
 from .network import ModuleNetwork
 from .served import served
 from .source import ModuleSource
@@ -44,6 +45,8 @@ class ModuleBlueprint:
         Why their copies are drawn by the functional sampler; empty where hooks serve.
     takes_integers : bool
         Whether whole numbers are handed on as such, and not as floats.
+    layout : torch.memory_format, default=torch.contiguous_format
+        Order of the numbers of weights and, from there on, of activations.
     """
 
     source: ModuleSource
@@ -51,6 +54,7 @@ class ModuleBlueprint:
     trace: Trace
     why_functional: str
     takes_integers: bool
+    layout: torch.memory_format = torch.contiguous_format
 
     def fresh(self) -> Theta0:
         """The weights that the module comes with."""
@@ -70,6 +74,8 @@ class ModuleBlueprint:
     def network(self, theta0: Theta0, device: str | torch.device) -> ModuleNetwork:
         """A network that starts at theta0, ready to be trained in single precision."""
         module = self.module(theta0).float().to(device)
+        if self.layout != torch.contiguous_format:
+            put_in_layout_(module, self.layout)
         pretraining_mode(module)
         return ModuleNetwork(module, self.architecture, self.trace, self.why_functional)
 
@@ -141,7 +147,8 @@ def blueprint_of(
         chain=chain_of(module, found, examples),
     )
     network = served(ModuleNetwork(module, architecture, found), examples, sampler)
-    return ModuleBlueprint(source, architecture, found, network.why_functional, integers)
+    layout = layout_of(module, examples)
+    return ModuleBlueprint(source, architecture, found, network.why_functional, integers, layout)
 
 
 def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:

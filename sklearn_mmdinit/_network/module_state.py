@@ -27,7 +27,7 @@ def as_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu()
             value = (value.float() if value.is_floating_point() else value).numpy()
-        array = np.array(value)
+        array = np.array(value, order="C")
         arrays[name] = array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
     return arrays
 

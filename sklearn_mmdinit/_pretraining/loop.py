@@ -154,7 +154,11 @@ def _adam(network: Network, schedule: Schedule, state: PretrainingState) -> torc
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=on_gpu)
     for name, parameter in network.named_parameters():
         if name in state.moments:
-            first, second = (torch.tensor(m).to(parameter.device) for m in state.moments[name])
+            # In the parameter's order in memory, by which the fused step goes through all of them.
+            first, second = (
+                torch.empty_like(parameter, requires_grad=False).copy_(torch.tensor(moment))
+                for moment in state.moments[name]
+            )
             optimizer.state[parameter] = {
                 "step": torch.tensor(float(state.step), device=parameter.device),
                 "exp_avg": first,
