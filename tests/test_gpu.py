@@ -9,7 +9,14 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabelInitializer
+from protocol.networks import MODULES
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    NetClassifier,
+    RandomLabelInitializer,
+)
 from sklearn_mmdinit._compute import StepRandom, torch_device
 from sklearn_mmdinit._network import MLP, Architecture
 from sklearn_mmdinit._network.inits import initialize_
@@ -172,3 +179,50 @@ def test_a_classifier_starts_there_and_learns(kind, X):
     assert clf.score(X, y) > 0.9
     assert clf.predict_proba(X).shape == (256, 2)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict(X), clf.predict(X))
+
+
+def test_rounded_products_have_the_loss_of_others(X):
+    inits = [tiny(precision=name, n_perturbations=256).fit(X) for name in ("float32", "bfloat16")]
+    scores = [init.score(X) for init in inits]
+    assert scores[0] != scores[1]
+    assert scores[0] == pytest.approx(scores[1], abs=0.03)
+
+
+MODULE_NAMES = pytest.mark.parametrize("name", MODULES)
+
+
+def tiny_module(name, **params):
+    torch.manual_seed(0)
+    defaults = {"module": MODULES[name](2), "n_perturbations": 24, "max_iter": 2, "window": 4}
+    defaults |= {"learning_rate_init": 1e-3, "device": "cuda", "random_state": 0}
+    return MMDInitializer(**{**defaults, **params})
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return load_digits().images[:256, None] / 8 - 1
+
+
+@MODULE_NAMES
+def test_modules_have_the_terms_of_the_cpu(name, pictures):
+    init = tiny_module(name, n_perturbations=512, max_iter=1).fit(pictures)
+    assert np.isfinite(init.loss_curve_).all()
+    on_device = init.score(pictures)
+    assert on_device == pytest.approx(init.set_params(device="cpu").score(pictures), abs=0.05)
+
+
+@MODULE_NAMES
+def test_passes_of_modules_are_those_of_fit(name, pictures):
+    whole, passes = tiny_module(name).fit(pictures), tiny_module(name)
+    for _ in range(whole.max_iter):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(pictures)))
+    np.testing.assert_allclose(passes.loss_curve_, whole.loss_curve_, rtol=1e-2)
+
+
+@MODULE_NAMES
+def test_any_module_starts_there_and_learns(name, pictures):
+    y = load_digits().target[:256] % 2
+    init = tiny_module(name, coherence=Coherence(batch_size=64)).fit(pictures)
+    clf = NetClassifier(warm_start_from=init, device="cuda", random_state=0, max_iter=30)
+    assert clf.fit(pictures, y).score(pictures, y) > 0.8
+    assert next(clf.module_.parameters()).device.type == "cuda"
