@@ -12,7 +12,7 @@ from torch import nn
 from .._compute import StepRandom
 from .._sampling import gram_is_cheaper
 from .gram import gram_noise
-from .hooks import hooked, names_of, step_by_step, untracked
+from .hooks import hooked, names_of, replaced_inputs, step_by_step, untracked
 from .layer_type import LayerType, Std
 from .network import ModuleNetwork
 from .norms import batch_norms, by_copies
@@ -116,7 +116,8 @@ def copied_logits(
     noises = _Noises(rows, n_copies, layers, network.trace.reused, sampler, random, mask)
     hooks: list[Any] = [(norm, by_copies(n_copies)) for norm in batch_norms(module)]
     hooks += [(layer, noises) for layer in layers]
-    with step_by_step(), untracked(module), hooked(hooks):
+    narrowed = replaced_inputs(layers, noises.narrowed)
+    with step_by_step(), untracked(module), narrowed, hooked(hooks):
         logits: torch.Tensor = module(rows)
     return logits.view(n_copies, len(X), -1)
 
@@ -135,6 +136,14 @@ class _Noises:
     eps: dict[int, torch.Tensor] = field(default_factory=dict)
     by_gram: set[str] = field(default_factory=set)
     inside: bool = False
+    common: torch.Tensor | None = None
+
+    def narrowed(self, layer: nn.Module, H: Any) -> torch.Tensor | None:
+        """One copy's inputs, where all copies have them in common: the layer runs once for all."""
+        if self.inside or len(H) % self.n_copies or not sees(H, self.rows):
+            return None
+        self.common = H[: len(H) // self.n_copies]
+        return self.common
 
     def __call__(
         self, layer: nn.Module, H: torch.Tensor, output: torch.Tensor
@@ -142,23 +151,25 @@ class _Noises:
         if self.inside:  # a layer called for its noise alone
             return None
         K, perturbed = self.n_copies, self.layers[layer]
-        if len(H) % K or len(output) != len(H):
+        first = H is self.common
+        if not (first or len(H) % K == 0) or len(output) != len(H):
             raise RuntimeError(
                 f"the layer {perturbed.name!r} does not see one row or more for each example"
             )
-        first = sees(H, self.rows)
         # (1, B, ...) of all copies, or (K, B, ...).
-        H = H[: len(H) // K].unsqueeze(0) if first else H.unflatten(0, (K, -1))
-        n_rows = output.numel() // (K * output.shape[perturbed.kind.channels])
+        n = 1 if first else K
+        H, own = H.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
+        shape = (K * own.shape[1], *output.shape[1:])
+        n_rows = own[0].numel() // output.shape[perturbed.kind.channels]
         reused = perturbed.name in self.reused
         if draws_by_gram(layer, perturbed, self.sampler, n_rows, reused=reused, first=first):
-            noise = self._gram(layer, perturbed, H, output)
+            noise = self._gram(layer, perturbed, H, shape)
         else:
-            noise = self._direct(layer, perturbed, H).reshape(output.shape)
+            noise = self._direct(layer, perturbed, H).reshape(shape)
+        noise = noise.unflatten(0, (K, -1))
         if self.mask is not None:
-            shape = (K, *[1] * output.ndim)
-            noise = (noise.unflatten(0, (K, -1)) * self.mask.view(shape)).flatten(0, 1)
-        return output + noise
+            noise = noise * self.mask.view(K, *[1] * output.ndim)
+        return (own + noise).flatten(0, 1)
 
     def _direct(self, layer: nn.Module, perturbed: PerturbedLayer, H: torch.Tensor) -> torch.Tensor:
         parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
@@ -177,7 +188,7 @@ class _Noises:
         return self.eps[key]
 
     def _gram(
-        self, layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, output: torch.Tensor
+        self, layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, shape: tuple[int, ...]
     ) -> torch.Tensor:
         if perturbed.name in self.by_gram:
             raise RuntimeError(
@@ -190,8 +201,8 @@ class _Noises:
         assert not isinstance(weight_std, torch.Tensor)
         assert not isinstance(bias_std, torch.Tensor)
         patches = kind.patches(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
-        n_out = output.shape[kind.channels]
+        positions = list(shape)
+        n_out = positions.pop(kind.channels)
         noise = gram_noise(patches, self.n_copies, n_out, weight_std, bias_std, self.random)
         # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
-        positions = output.movedim(kind.channels, -1).shape
-        return noise.view(positions).movedim(-1, kind.channels)
+        return noise.view(*positions, n_out).movedim(-1, kind.channels)

@@ -18,6 +18,7 @@ __all__ = [
     "layer_named",
     "names_of",
     "pretraining_mode",
+    "replaced_inputs",
     "step_by_step",
     "unfused",
     "untracked",
@@ -50,6 +51,35 @@ def hooked(hooks: Iterable[tuple[nn.Module, Hook]]) -> Iterator[None]:
                 return hook(layer, _first_input(args, kwargs), output)
 
             handle = layer.register_forward_hook(after, with_kwargs=True)
+            stack.callback(handle.remove)
+        yield
+
+
+@contextmanager
+def replaced_inputs(
+    layers: Iterable[nn.Module], replace: Callable[[nn.Module, Any], Any]
+) -> Iterator[None]:
+    """Let layers be called with other inputs for a while.
+
+    Parameters
+    ----------
+    layers : iterable of nn.Module
+        Whose inputs may be replaced.
+    replace : callable
+        Takes a layer and its first input; returns another one, or None where it stays.
+    """
+
+    def before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        new = replace(layer, _first_input(args, kwargs))
+        if new is None:
+            return None
+        if args:
+            return (new, *args[1:]), kwargs
+        return args, {**kwargs, next(iter(kwargs)): new}
+
+    with ExitStack() as stack:
+        for layer in layers:
+            handle = layer.register_forward_pre_hook(before, with_kwargs=True)
             stack.callback(handle.remove)
         yield
 
