@@ -305,6 +305,21 @@ def test_what_fits_is_computed_once(monkeypatch):
         assert (len(calls) == 1) == (times == 1)
 
 
+@pytest.mark.parametrize("name", ["convnet", "words", "residual"])
+def test_a_first_layer_computes_once_what_all_copies_have_in_common(name):
+    network, batch = network_of(name)
+    first, *_, last = network.trace.calls
+    assert first.first
+    seen = {}
+    for call in (first, last):
+        network.module.get_submodule(call.layer).register_forward_hook(
+            lambda layer, args, output, name=call.layer: seen.update({name: len(output)})
+        )
+    draw(network, batch, 7, "direct")
+    # What comes next sees the rows of all copies, with their noise in them.
+    assert seen == {first.layer: len(batch), last.layer: 7 * len(batch)}
+
+
 def test_rows_at_a_time_do_not_grow_with_the_number_of_networks(monkeypatch):
     monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", 0)
     monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 60_000)
