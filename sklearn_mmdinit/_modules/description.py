@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import nn
@@ -11,7 +14,13 @@ from .hooks import step_by_step
 from .logits import check_logits
 from .source import ModuleSource
 
-__all__ = ["as_examples", "described", "described_with_logits", "takes_integers"]
+__all__ = [
+    "as_examples",
+    "described",
+    "described_with_logits",
+    "refusals_named",
+    "takes_integers",
+]
 
 
 def described(
@@ -39,6 +48,20 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
 
 
+@contextmanager
+def refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
+    """Whatever a pass of a module ends with, as a ValueError that names the examples."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(
+            f"the module {qualified_name(module)} does not take examples of shape "
+            f"{tuple(examples.shape[1:])} and type "
+            f"{str(examples.dtype).removeprefix('torch.')}: it fails with "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 def described_with_logits(
     source: ModuleSource, module: nn.Module, X: np.ndarray
 ) -> ModuleArchitecture:
@@ -61,14 +84,8 @@ def described_with_logits(
     module.float().cpu().eval()
     examples = as_examples(X, takes_integers(module))
     # What is drawn here, by whatever layer, leaves no trace.
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
-        try:
-            logits = module(examples)
-        except Exception as error:
-            raise ValueError(
-                f"the module {qualified_name(module)} does not take examples of shape "
-                f"{X.shape[1:]} and type {str(examples.dtype).removeprefix('torch.')}: it fails "
-                f"with {type(error).__name__}: {error}"
-            ) from error
+    quiet = torch.random.fork_rng(devices=[])
+    with torch.no_grad(), quiet, step_by_step(), refusals_named(module, examples):
+        logits = module(examples)
     check_logits(module, logits, len(examples))
     return described(source, module, X.shape[1:], logits.shape[1])

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from .description import refusals_named
 from .hooks import hooked, layer_named, names_of, step_by_step, untracked
 from .logits import check_logits
 from .registry import layer_type_of, parameter_stds
@@ -143,7 +144,8 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     # Cuts come first: the count sees what goes on.
     hooks = [(layer, cut) for layer in known] + [(layer, count) for layer in names]
     with torch.enable_grad(), step_by_step(), untracked(module), hooked(hooks):
-        with layer_named(module) as current, _Reads(current) as reads:
+        named = refusals_named(module, X)
+        with layer_named(module) as current, _Reads(current) as reads, named:
             logits = module(X)
         check_logits(module, logits, len(X))
         away = _reached(logits, module, stds.keys())

@@ -466,3 +466,11 @@ def test_a_sampler_is_what_was_asked_for(X):
     assert init.why_functional_ == "it was asked for"
     with pytest.raises(ValueError, match="sampler='direct' cannot perturb"):
         small(Bare, sampler="direct").fit(rows(40))
+
+
+def test_examples_that_a_module_does_not_take_are_named():
+    X = np.zeros((8, 3, 4))
+    with pytest.raises(
+        ValueError, match=r"Linear does not take examples of shape \(3, 4\) and type"
+    ):
+        MMDInitializer(module=nn.Linear(5, 2)).fit(X)
