@@ -56,8 +56,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits: an instance, of which copies are made and which gives
         the weights to start from, or a class, called with ``module__<name>`` parameters. X may
-        have any shape that it takes; `n_classes`, where it is not 2, must be its own, and
-        parameters that describe a perceptron stay at their defaults. None: a perceptron.
+        have any shape that it takes. `n_classes`, where it is not 2, is handed to a class that
+        takes it; what describes a perceptron stays at its default. None: a perceptron.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.

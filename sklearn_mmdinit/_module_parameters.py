@@ -14,6 +14,7 @@ from ._modules import (
     blueprint_of,
     check_source,
     keywords_of,
+    keywords_of_initializer,
     samplers_of,
 )
 from ._network import Theta0
@@ -72,9 +73,8 @@ def module_blueprint(estimator: Any, X: np.ndarray, seed: int) -> ModuleBlueprin
     """
     # Weights must not share numbers with the perturbations, nor with rows and walks.
     sequence = np.random.SeedSequence(seed, spawn_key=(2,))
-    source = ModuleSource(
-        estimator.module, keywords_of(vars(estimator)), int(sequence.generate_state(1)[0])
-    )
+    keywords = keywords_of_initializer(vars(estimator))
+    source = ModuleSource(estimator.module, keywords, int(sequence.generate_state(1)[0]))
     blueprint = blueprint_of(source, X, estimator.sampler, estimator.hidden_layer)
     _check_classes(estimator, blueprint)
     _check_gain(estimator, blueprint)

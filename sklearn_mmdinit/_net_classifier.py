@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from ._fine_tuning import BaseNetClassifier, WantedModule, as_inputs, source_of_initializer
-from ._modules import ModuleKeywords, ModuleSource, check_source, keywords_of
+from ._modules import ModuleKeywords, ModuleSource, check_source, keywords_of, with_n_classes
 from ._pretraining import examples_checked
 
 __all__ = ["NetClassifier"]
@@ -230,11 +229,5 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
                     f"which has none: {self.warm_start_from!r}; give NetClassifier its module"
                 )
             return source
-        keywords = keywords_of(vars(self))
-        if inspect.isclass(self.module) and "n_classes" in _arguments(self.module):
-            keywords = {"n_classes": len(self.classes_)} | keywords
+        keywords = with_n_classes(self.module, keywords_of(vars(self)), len(self.classes_))
         return ModuleSource(self.module, keywords, seed)
-
-
-def _arguments(kind: type) -> set[str]:
-    return set(inspect.signature(kind).parameters)

@@ -16,7 +16,7 @@ from .._modules import (
     ModuleSource,
     described,
     described_with_logits,
-    keywords_of,
+    keywords_of_initializer,
     takes_integers,
 )
 from .._network import (
@@ -43,7 +43,9 @@ def source_of_initializer(initializer: Any, seed: int) -> ModuleSource | None:
         return None
     parameters = initializer.get_params(deep=False)
     module = parameters.get("module")
-    return None if module is None else ModuleSource(module, keywords_of(parameters), seed)
+    if module is None:
+        return None
+    return ModuleSource(module, keywords_of_initializer(parameters), seed)
 
 
 def as_inputs(X: Any, integers: bool) -> Any:

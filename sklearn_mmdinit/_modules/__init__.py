@@ -6,7 +6,12 @@ cannot see is drawn by ``torch.func.vmap``. ``register_layer`` makes a type know
 
 from .blueprint import ModuleBlueprint, blueprint_of
 from .description import described, described_with_logits, takes_integers
-from .keywords import ModuleKeywords, keywords_of
+from .keywords import (
+    ModuleKeywords,
+    keywords_of,
+    keywords_of_initializer,
+    with_n_classes,
+)
 from .network import ModuleNetwork
 from .perturbed import samplers_of
 from .registry import register_layer
@@ -22,7 +27,9 @@ __all__ = [
     "described",
     "described_with_logits",
     "keywords_of",
+    "keywords_of_initializer",
     "register_layer",
     "samplers_of",
     "takes_integers",
+    "with_n_classes",
 ]

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
-__all__ = ["PREFIX", "ModuleKeywords", "keywords_of"]
+__all__ = [
+    "PREFIX",
+    "ModuleKeywords",
+    "keywords_of",
+    "keywords_of_initializer",
+    "with_n_classes",
+]
 
 # As skorch has it.
 PREFIX = "module__"
+
+# Of an initializer's classes; a module may have any other number without being told.
+_DEFAULT_N_CLASSES = 2
 
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What the class is called with, of all parameters of an estimator."""
     named = {name: value for name, value in parameters.items() if name.startswith(PREFIX)}
     return {name.removeprefix(PREFIX): value for name, value in named.items()}
+
+
+def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+    """The number of classes among what a class is called with, where it takes it and has none."""
+    takes = inspect.isclass(module) and "n_classes" in inspect.signature(module).parameters
+    return {"n_classes": n_classes, **keywords} if takes else dict(keywords)
+
+
+def keywords_of_initializer(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What an initializer's class is called with: its number of classes too, where it is given."""
+    own, n_classes = keywords_of(parameters), parameters["n_classes"]
+    if n_classes == _DEFAULT_N_CLASSES:
+        return own
+    return with_n_classes(parameters["module"], own, n_classes)
 
 
 class ModuleKeywords:

@@ -16,7 +16,7 @@ from torch import nn
 
 from module_zoo import Bare, Words, rows, seeded, tokens
 from protocol.networks import MODULES, ConvNet, flat_perceptron
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit._network import MLP, theta0_of
 from sklearn_mmdinit.diagnostics import (
     coherence_kernel,
@@ -474,3 +474,19 @@ def test_examples_that_a_module_does_not_take_are_named():
         ValueError, match=r"Linear does not take examples of shape \(3, 4\) and type"
     ):
         MMDInitializer(module=nn.Linear(5, 2)).fit(X)
+
+
+def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
+    init = small(ConvNet, n_classes=5, max_iter=1).fit(X)
+    assert init.theta0_.architecture.n_classes == 5
+    other = small(ConvNet, module__n_classes=3, max_iter=1).fit(X)
+    assert other.theta0_.architecture.n_classes == 3
+    y = np.arange(len(X)) % 5
+    clf = NetClassifier(warm_start_from=init, max_iter=1).fit(X, y)
+    assert clf.predict_proba(X).shape == (len(X), 5)
+    unfitted = small(ConvNet, n_classes=5, max_iter=1)
+    assert NetClassifier(ConvNet, warm_start_from=unfitted, max_iter=1).fit(X, y).score(X, y) >= 0
+    with pytest.raises(ValueError, match=r"n_classes=4, but the module .* returns 3 logits"):
+        small(ConvNet, n_classes=4, module__n_classes=3).fit(X)
+    with pytest.raises(ValueError, match=r"n_classes=4, but the module .* returns 2 logits"):
+        small(ConvNet(), n_classes=4).fit(X)
