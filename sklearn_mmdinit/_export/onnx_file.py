@@ -6,7 +6,6 @@ import importlib.util
 import json
 import logging
 import os
-import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+
+from .._network import write_whole
 
 __all__ = ["onnx_bytes", "write_onnx"]
 
@@ -56,17 +57,7 @@ def write_onnx(
         raise ValueError(f"path must be that of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
-    data = onnx_bytes(module, example, classes)
-    # Beside its final place under another name, and then renamed.
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(partial, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(target, onnx_bytes(module, example, classes))
 
 
 def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> bytes:

@@ -14,6 +14,7 @@ from .module_architecture import ModuleArchitecture, digest_of
 from .module_state import arrays_of, as_arrays, put_arrays_, qualified_name, start_module_
 from .tagged import tag, tag_is_lost, theta0_of
 from .theta0 import Theta0
+from .whole_file import write_whole
 
 __all__ = [
     "ACTIVATIONS",
@@ -41,4 +42,5 @@ __all__ = [
     "theta0_of",
     "with_gain",
     "without_gain",
+    "write_whole",
 ]

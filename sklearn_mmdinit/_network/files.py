@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from .architecture import Architecture
 from .module_architecture import ModuleArchitecture
 from .module_state import start_module_
 from .theta0 import Theta0
+from .whole_file import write_whole
 
 __all__ = ["load_theta0", "save_theta0"]
 
@@ -104,17 +104,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     metadata = {key: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
-    data = save(arrays, metadata=metadata)
-    # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(partial, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(target, save(arrays, metadata=metadata))
 
 
 def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
