@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from protocol.methods import FEATURES_THETA0
 from protocol.scratch import SCRATCH
 from reporting.against_table import BEST_RIVAL, against
@@ -18,16 +20,22 @@ __all__ = ["summary_lines"]
 NOT_YET = "not run yet"
 
 
+def _runs_text(scores: list[dict[str, Any]], init: str) -> str:
+    """How many of the paper's runs there are, of ours and of the methods it stands beside."""
+    ours = {s["run"] for s in scores if s["method"] == f"{init}/fcn/ours"}
+    others = {s["run"] for s in scores} - ours
+    text = f"{len(ours)} of {PAPER_RUNS} runs"
+    return f"{text} of ours, {len(ours | others)} of others" if others else text
+
+
 def _main_line(table: MainTable, library: Library) -> str:
     scores = scores_of_paper(library.results(TABLES_XAVIER.file))
     halves = []
     for words, init in (("Xavier", "xavier"), ("He", "he")):
         tallies = table.tallies(scores, init)
-        runs = len({s["run"] for s in scores if s["method"].startswith(f"{init}/")})
+        runs = _runs_text([s for s in scores if s["method"].startswith(f"{init}/")], init)
         said = ", ".join(tally.short for tally in tallies)
-        halves.append(
-            f"{words}, {runs} of {PAPER_RUNS} runs: {said}" if said else f"{words}: {NOT_YET}"
-        )
+        halves.append(f"{words}, {runs}: {said}" if said else f"{words}: {NOT_YET}")
     return f"{table.name}. {'. '.join(halves)}."
 
 
