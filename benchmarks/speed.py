@@ -128,7 +128,7 @@ SECTIONS: dict[str, Callable[[Size, bool, str], dict[str, Any]]] = {
 def _agreement(size: Size, quick: bool, sections: Sequence[str]) -> dict[str, Any]:
     """Check what the chosen sections compare."""
     found: dict[str, Any] = {}
-    n_networks, repetitions = (256, 60) if quick else (1024, 200)
+    n_networks, repetitions = (256, 60) if quick else (4096, 200)
     if {"step", "breakdown", "scaling"} & set(sections):
         found["same noise, two classes"] = check_same_noise()
         found["same noise, three classes"] = check_same_noise(n_classes=3)

@@ -218,7 +218,7 @@ def test_a_wrong_comment_is_refused(results, text, message):
 
 
 # Tables whose measurement is not committed yet; a kind leaves when a document has it.
-NOT_MEASURED = {"scale_and_weight", "modules", "module_memory"}
+NOT_MEASURED = {"scale_and_weight"}
 
 
 def test_every_table_stands_in_one_document_and_once():
