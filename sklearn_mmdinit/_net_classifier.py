@@ -132,9 +132,11 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
+    >>> import torch
     >>> from torch import nn
     >>> from sklearn_mmdinit import MMDInitializer, NetClassifier
     >>> images, y = load_digits().images[:400, None] / 16 - 0.3, load_digits().target[:400]
+    >>> _ = torch.manual_seed(0)
     >>> net = nn.Sequential(
     ...     nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)
     ... )

@@ -156,7 +156,7 @@ def test_features_are_what_enters_the_last_layer(digits):
     module, seen = fitted.to_module().eval(), []
     module.fc2.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
     module(torch.from_numpy(X[:5]).float())
-    np.testing.assert_allclose(pipeline[0].transform(X[:5]), seen[0].detach(), atol=1e-5)
+    np.testing.assert_allclose(pipeline[0].transform(X[:5]), seen[0].detach(), rtol=1e-5, atol=1e-5)
     assert np.allclose(np.linalg.norm(pipeline[:2].transform(X), axis=1), 1.0, atol=1e-5)
 
 

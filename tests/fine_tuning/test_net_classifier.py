@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import ShuffleSplit
 from torch import nn
 
+from helpers import threads
 from module_zoo import AnyWidth, Words, tokens
 from protocol.networks import ConvNet, PatchTransformer, ResidualNet
 from sklearn_mmdinit import MLPClassifier, NetClassifier
@@ -90,6 +91,14 @@ FITS = {
 }
 
 
+@pytest.fixture
+def one_thread():
+    """A perceptron this small is trained by one thread; a sum of two rounds in another way."""
+    with threads(1):
+        yield
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_sequential_is_trained_as_the_perceptron_is(name, sparse, flat):
@@ -113,6 +122,7 @@ def test_a_sequential_is_trained_as_the_perceptron_is(name, sparse, flat):
     assert net.score(X, y) == mlp.score(X, y)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_stream_is_trained_as_the_perceptron_s_is(flat):
     X, y = flat
     mlp = MLPClassifier((12,), random_state=3)
