@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .hooks import pretraining_mode, step_by_step
+from .hooks import aside, pretraining_mode
 from .trace import Trace
 
 __all__ = ["chain_of"]
@@ -50,12 +50,7 @@ def chain_of(module: nn.Module, found: Trace, examples: torch.Tensor) -> tuple[s
     # Exactly these: a subclass may do something else with its weights.
     if any(type(layer) not in _LAYERS or not _is_learned(layer) for layer in layers):
         return ()
-    same = all(
-        _is_kept(module, names, at, factor, examples)
-        for at in range(len(names) - 1)
-        for factor in _FACTORS
-    )
-    return names if same else ()
+    return names if _hands_on(module, names, examples) else ()
 
 
 def _is_learned(layer: nn.Module) -> bool:
@@ -64,21 +59,29 @@ def _is_learned(layer: nn.Module) -> bool:
     return "weight" in own and all(parameter.requires_grad for parameter in own.values())
 
 
-def _is_kept(
-    module: nn.Module, names: Sequence[str], at: int, factor: float, examples: torch.Tensor
-) -> bool:
-    """Whether the logits stay where one hidden layer is scaled."""
-    scaled = copy.deepcopy(module).double()
-    pretraining_mode(scaled)
+def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -> bool:
+    """Whether the logits stay where any hidden layer is scaled."""
+    tried = copy.deepcopy(module).double()
+    pretraining_mode(tried)
+    layers = [tried.get_submodule(name) for name in names]
     X = examples.double() if examples.is_floating_point() else examples
-    # What is drawn here, by whatever layer, leaves no trace.
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), step_by_step():
-        before = scaled(X)
-        for number, name in enumerate(names):
-            layer: Any = scaled.get_submodule(name)
-            if number == at:
-                layer.weight.mul_(factor)
-            if at <= number < len(names) - 1 and layer.bias is not None:
-                layer.bias.mul_(factor)
-        layer.weight.div_(factor)
-        return bool(torch.allclose(scaled(X), before, rtol=1e-9, atol=1e-12))
+    with torch.no_grad(), aside():
+        before = tried(X)
+        for at in range(len(layers) - 1):
+            for factor in _FACTORS:
+                _scale_(layers[at:], factor)
+                same = torch.allclose(tried(X), before, rtol=1e-9, atol=1e-12)
+                _scale_(layers[at:], 1.0 / factor)  # a power of two: nothing is rounded
+                if not same:
+                    return False
+    return True
+
+
+def _scale_(layers: Sequence[Any], factor: float) -> None:
+    """Scale the first one's outputs, and hand that on to the last one, which takes it out."""
+    first, *_, last = layers
+    first.weight.mul_(factor)
+    for layer in layers[:-1]:
+        if layer.bias is not None:
+            layer.bias.mul_(factor)
+    last.weight.div_(factor)

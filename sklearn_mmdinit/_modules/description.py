@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .._network import ModuleArchitecture, arrays_of, digest_of, qualified_name
-from .hooks import step_by_step
+from .hooks import aside
 from .logits import check_logits
 from .source import ModuleSource
 
@@ -83,9 +83,7 @@ def described_with_logits(
     """
     module.float().cpu().eval()
     examples = as_examples(X, takes_integers(module))
-    # What is drawn here, by whatever layer, leaves no trace.
-    quiet = torch.random.fork_rng(devices=[])
-    with torch.no_grad(), quiet, step_by_step(), refusals_named(module, examples):
+    with torch.no_grad(), aside(), refusals_named(module, examples):
         logits = module(examples)
     check_logits(module, logits, len(examples))
     return described(source, module, X.shape[1:], logits.shape[1])

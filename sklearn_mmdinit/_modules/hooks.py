@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 __all__ = [
     "Hook",
+    "aside",
     "hooked",
     "layer_named",
     "names_of",
@@ -177,6 +178,13 @@ def unfused() -> Iterator[None]:
     Its fused kernels have no second derivative, and no form under :func:`torch.func.vmap`.
     """
     with step_by_step(), _by_plain_operations():
+        yield
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """For a pass that is only to be looked at: what any layer draws in it leaves no trace."""
+    with torch.random.fork_rng(devices=[]), step_by_step():
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .hooks import pretraining_mode, step_by_step
+from .hooks import aside, pretraining_mode
 
 __all__ = ["layout_of", "put_in_layout_"]
 
@@ -28,21 +28,20 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     """
     if not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
         return torch.contiguous_format
-    tried = put_in_layout_(copy.deepcopy(module), torch.channels_last)
+    tried = copy.deepcopy(module)
     pretraining_mode(tried)
-    parameters = [p for p in tried.parameters() if p.requires_grad]
-    # What is drawn here, by whatever layer, leaves no trace.
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), step_by_step():
-        try:
+    try:
+        put_in_layout_(tried, torch.channels_last)
+        with torch.enable_grad(), aside():
             logits = tried(examples)
+            parameters = [p for p in tried.parameters() if p.requires_grad]
             torch.autograd.grad(logits.sum(), parameters, allow_unused=True)
-        except RuntimeError:  # a view of what is in another order
-            return torch.contiguous_format
+    except RuntimeError:  # a view of what is in another order, or weights that have no such order
+        return torch.contiguous_format
     return torch.channels_last
 
 
-def put_in_layout_(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+def put_in_layout_(module: nn.Module, layout: torch.memory_format) -> None:
     """Put a module's weights into an order, in place."""
     moved: Any = module  # whose `to` has no such argument in PyTorch's own annotations
     moved.to(memory_format=layout)
-    return module

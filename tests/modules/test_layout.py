@@ -25,10 +25,23 @@ class Viewing(nn.Module):
         return self.head(self.conv(x).relu().view(len(x), -1))
 
 
+class Volumes(nn.Module):
+    """Has weights of images and of volumes; these have no such order."""
+
+    def __init__(self):
+        super().__init__()
+        self.flat, self.deep = nn.Conv2d(1, 2, 3), nn.Conv3d(1, 3, 3, padding=1)
+        self.head = nn.Linear(3 * 2 * 36, 2)
+
+    def forward(self, x):
+        return self.head(self.deep(self.flat(x).relu().unsqueeze(1)).flatten(1))
+
+
 LAYOUTS = {
     ConvNet: torch.channels_last,
     ResidualNet: torch.channels_last,
     Viewing: torch.contiguous_format,
+    Volumes: torch.contiguous_format,
     flat_perceptron: torch.contiguous_format,
 }
 
@@ -77,6 +90,7 @@ def test_theta0_and_modules_are_in_the_usual_order(monkeypatch):
     assert again.score(X) == init.score(X)
 
 
-def test_a_module_that_asks_for_the_usual_order_is_learned():
-    init = MMDInitializer(module=Viewing, n_perturbations=4, max_iter=1, random_state=0)
+@pytest.mark.parametrize("kind", [Viewing, Volumes])
+def test_a_module_that_asks_for_the_usual_order_is_learned(kind):
+    init = MMDInitializer(module=kind, n_perturbations=4, max_iter=1, random_state=0)
     assert len(init.fit(images(n=64)).loss_curve_) == 1
