@@ -7,7 +7,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 from .device import torch_device
 from .float32 import as_float32, check_float32
 from .parts import concatenated
-from .precision import PRECISIONS, native_precision, rounding
+from .precision import PRECISIONS, native_precision
 from .random_streams import StepRandom, permutation, walk_generator
 from .recomputation import recomputed
 from .threads import share, team, worthwhile_threads
@@ -25,7 +25,6 @@ __all__ = [
     "native_precision",
     "permutation",
     "recomputed",
-    "rounding",
     "share",
     "team",
     "torch_device",

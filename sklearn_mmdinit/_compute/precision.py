@@ -6,24 +6,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["PRECISIONS", "native_precision", "rounding"]
+__all__ = ["PRECISIONS", "native_precision"]
 
 # How the factors of a product are rounded; None: not at all. Sums are in float32 always.
 PRECISIONS: dict[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
-def rounding(precision: str) -> torch.dtype | None:
-    """What factors of a product are rounded to; None: they stay as they are."""
-    return PRECISIONS[precision]
-
-
 def native_precision(device: torch.device) -> str:
     """The name of bfloat16 where a device multiplies such numbers itself; else of float32."""
-    return "bfloat16" if _NATIVE.get(device.type, _never)(device) else "float32"
-
-
-def _never(device: torch.device) -> bool:
-    return False
+    is_native = _NATIVE.get(device.type)
+    return "bfloat16" if is_native is not None and is_native(device) else "float32"
 
 
 def _on_cpu(device: torch.device) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._compute import StepRandom
-from .._sampling import inverse_factor, semidefinite_cholesky
+from .._sampling import inverse_factor, noise_factor
 
 __all__ = ["gram_noise"]
 
@@ -53,17 +53,11 @@ def gram_noise(
     if n == n_copies:
         noise = _GramNoise.apply(H, units, stds, random)
     else:
-        L, _ = _factor(H, stds)
+        L, _ = noise_factor(H, *stds)
         Z = random.normal(n_copies, groups, B * P, units)
         noise = L @ Z
     noise = noise.view(n_copies, groups, B, P, units).permute(0, 2, 3, 1, 4)
     return noise.reshape(n_copies * B, P, n_out)
-
-
-def _factor(H: torch.Tensor, stds: tuple[float, float]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    weight_std, bias_std = stds
-    C = torch.bmm(H, H.mT).mul_(weight_std**2).add_(bias_std**2)
-    return semidefinite_cholesky(C)
 
 
 class _GramNoise(torch.autograd.Function):
@@ -73,7 +67,7 @@ class _GramNoise(torch.autograd.Function):
     def forward(
         ctx: Any, H: torch.Tensor, units: int, stds: tuple[float, float], random: StepRandom
     ) -> torch.Tensor:
-        L, independent = _factor(H, stds)
+        L, independent = noise_factor(H, *stds)
         Z = random.normal(*H.shape[:2], units)
         inverse = inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
         ctx.save_for_backward(H, Z, inverse)

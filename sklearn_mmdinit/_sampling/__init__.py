@@ -5,9 +5,10 @@ own forward and backward pass. Predictions of all K networks come from ``perturb
 """
 
 from .choice import SAMPLERS, gram_is_cheaper, layers_by_gram
+from .gram import noise_factor
 from .law import Perturbation, bias_std, weight_std
 from .networks import perturbed_logits
-from .semidefinite import inverse_factor, semidefinite_cholesky
+from .semidefinite import inverse_factor
 
 __all__ = [
     "SAMPLERS",
@@ -16,7 +17,7 @@ __all__ = [
     "gram_is_cheaper",
     "inverse_factor",
     "layers_by_gram",
+    "noise_factor",
     "perturbed_logits",
-    "semidefinite_cholesky",
     "weight_std",
 ]

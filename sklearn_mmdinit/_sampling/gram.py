@@ -30,7 +30,7 @@ __all__ = ["noise_factor", "sample_gram", "sample_gram_around"]
 
 
 def noise_factor(
-    H: torch.Tensor, n_out: int, scale: float
+    H: torch.Tensor, weight_std: float, bias_std: float
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The factor L of each network's noise, and which of its rows are independent.
 
@@ -38,10 +38,8 @@ def noise_factor(
     ----------
     H : Tensor of shape (n, B, n_in)
         Inputs of a layer.
-    n_out : int
-        Its number of units.
-    scale : float
-        The paper's s.
+    weight_std, bias_std : float
+        Standard deviations of the perturbations; 0 where there is none.
 
     Returns
     -------
@@ -49,8 +47,8 @@ def noise_factor(
     independent : Tensor of shape (n, B), bool, or None
         As :func:`sklearn_mmdinit._sampling.semidefinite.semidefinite_cholesky` has them.
     """
-    C = torch.bmm(H, H.mT).mul_(weight_std(H.shape[2], scale) ** 2)
-    return semidefinite_cholesky(C.add_(bias_std(n_out, scale) ** 2))
+    C = torch.bmm(H, H.mT).mul_(weight_std**2)
+    return semidefinite_cholesky(C.add_(bias_std**2))
 
 
 def sample_gram_around(mean: torch.Tensor, L: torch.Tensor, how: Sampling) -> torch.Tensor:
@@ -115,7 +113,8 @@ class _GramLinear(torch.autograd.Function):
     ) -> torch.Tensor:
         n_out = len(weight)
         shape = (*H.shape[:2], n_out)
-        L, independent = noise_factor(H, n_out, how.scale)
+        stds = weight_std(H.shape[2], how.scale), bias_std(n_out, how.scale)
+        L, independent = noise_factor(H, *stds)
         Z = how.random.normal(*shape, out=how.kept("normals", shape, H))
         out = how.kept("activations", shape, H)
         # One product by W for many networks.

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from .._compute import Empty, StepRandom, Workspace, concatenated, fresh, rounding
+from .._compute import PRECISIONS, Empty, StepRandom, Workspace, concatenated, fresh
 from .._network import ACTIVATIONS, BATCH_NORM_EPS, MLP, Architecture
 from .choice import layers_by_gram
 from .direct import sample_direct
 from .gram import noise_factor, sample_gram, sample_gram_around
-from .law import Perturbation
+from .law import Perturbation, bias_std, weight_std
 from .layer import Sampling
 
 __all__ = ["perturbed_logits"]
@@ -70,7 +70,9 @@ def perturbed_logits(
     if gram[0]:
         # All copies have the first layer's inputs in common: one factor, one product by W.
         mean = torch.nn.functional.linear(X, first.weight, first.bias).unsqueeze(0)
-        factor, _ = noise_factor(X.unsqueeze(0), len(first.weight), perturbation.scale)
+        scale = perturbation.scale
+        stds = weight_std(X.shape[1], scale), bias_std(len(first.weight), scale)
+        factor, _ = noise_factor(X.unsqueeze(0), *stds)
     copies = _Copies(
         architecture,
         X.unsqueeze(0),
@@ -169,7 +171,7 @@ class _Copies:
             layer,
             kept,
             scratch,
-            rounding(self.perturbation.precision),
+            PRECISIONS[self.perturbation.precision],
         )
 
 
