@@ -21,7 +21,7 @@ from typing import Any
 
 from protocol.store import write_json
 from reporting.accuracy_figure import draw_accuracy
-from reporting.combined import PartsDifferError, combined
+from reporting.combined import combined
 from reporting.task_tables import unpack_scores
 
 __all__ = ["main"]
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         results = combined([(str(path), _read(path)) for path in options.parts])
-    except (OSError, ValueError, PartsDifferError) as error:
+    except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)

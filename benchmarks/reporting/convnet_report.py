@@ -13,11 +13,10 @@ from protocol.scratch import SCRATCH
 from reporting.against_table import Difference, against
 from reporting.table import Table
 from reporting.task_tables import (
-    Gain,
     accuracies_of,
     build_table,
     gain_text,
-    paired_gain,
+    paired_difference,
     summarize,
 )
 
@@ -65,18 +64,15 @@ def convnet_differences(scores: Scores) -> list[Difference]:
     return [difference for difference in against(scores) if difference.method in own]
 
 
-def _paired(one: dict[Any, float], other: dict[Any, float]) -> Gain | None:
-    pairs = [pair for pair in one if pair in other]
-    return paired_gain([one[pair] - other[pair] for pair in pairs]) if pairs else None
-
-
 def perceptron_differences(scores: Scores) -> Table:
     """Each row of the ConvNet minus the perceptron's, on the tasks that both have."""
     cells = accuracies_of(scores)
     sizes = sorted({n for _, n in cells})
     rows = []
     for own, other in PERCEPTRONS.items():
-        gains = [_paired(cells.get((own, n), {}), cells.get((other, n), {})) for n in sizes]
+        gains = [
+            paired_difference(cells.get((own, n), {}), cells.get((other, n), {})) for n in sizes
+        ]
         if any(gain is not None for gain in gains):
             rows.append([own, other, *map(gain_text, gains)])
     title = (

@@ -25,6 +25,7 @@ __all__ = [
     "DETACHMENT_AT_ACTIVATION",
     "EXPECTED",
     "SCALE",
+    "SCRATCH_NETWORKS",
     "TABLES_HE",
     "TABLES_XAVIER",
     "THEOREMS",
@@ -136,14 +137,16 @@ def _tables(init: str, words: str) -> Expected:
 
 TABLES_XAVIER = _tables("xavier", "Xavier")
 TABLES_HE = _tables("he", "He")
-SCRATCH_NAMES = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
+SCRATCH_NETWORKS = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
+"""The paper's rows that need no theta0."""
+
 BALANCED = Expected(
     "Networks from scratch with exactly N labelled images of each digit, four runs",
     "mnist-balanced.json",
     f"{TASKS} --draw balanced --methods '*/scratch'",
     "five minutes on 2 cores",
-    len(SCRATCH_NAMES) * PAPER_RUNS,
-    _runs_of(SCRATCH_NAMES, PAPER_RUNS),
+    len(SCRATCH_NETWORKS) * PAPER_RUNS,
+    _runs_of(SCRATCH_NETWORKS, PAPER_RUNS),
 )
 DEGENERACIES = Expected(
     "Degenerate softmax, dead neurons and densities of predictions (appendix)",

@@ -23,6 +23,7 @@ __all__ = [
     "holding",
     "orderings",
     "side_by_side",
+    "starred",
 ]
 
 Grid = Mapping[str, Mapping[str, Estimate]]
@@ -94,6 +95,11 @@ def orderings(
     return found
 
 
+def starred(ours: Estimate | None, paper: Estimate, spread: Spread) -> str:
+    """A figure of ours, with a star where it disagrees with the paper's."""
+    return "-" if ours is None else f"{ours}{'' if spread.same(ours, paper) else ' *'}"
+
+
 def side_by_side(
     title: str,
     what: str,
@@ -131,10 +137,7 @@ def side_by_side(
         if all(e is None for e in own):
             measured = False
             continue
-        texts = [
-            "-" if e is None else f"{e}{'' if spread.same(e, paper[c][row]) else ' *'}"
-            for c, e in zip(columns, own, strict=True)
-        ]
+        texts = [starred(e, paper[c][row], spread) for c, e in zip(columns, own, strict=True)]
         lines.append(["", here.get(row, "here"), *texts])
     if not measured:
         lines.append(["the others" if cells(ours, paper) else "all", "here", missing])

@@ -16,12 +16,19 @@ from reporting.task_tables import (
     Summary,
     accuracies_of,
     gain_text,
-    paired_gain,
+    paired_difference,
     summarize,
     unpack_scores,
 )
 
-__all__ = ["MAIN_TABLES", "MainTable", "claims_table", "paper_grid", "scores_of_paper"]
+__all__ = [
+    "MAIN_TABLES",
+    "MainTable",
+    "claims_table",
+    "our_grid",
+    "paper_grid",
+    "scores_of_paper",
+]
 
 RUNS = SPREADS["runs"]
 
@@ -47,10 +54,10 @@ def _networks(init: str) -> list[str]:
     return [name for name in PAPER_METHODS if METHODS[name].init == init]
 
 
-def paper_grid(table: Mapping[str, Row], init: str) -> Grid:
-    """The paper's figures of the networks with one kind of fresh weights."""
+def paper_grid(table: Mapping[str, Row], networks: Sequence[str]) -> Grid:
+    """The paper's figures of some networks."""
     return {
-        _column(n): {name: Estimate(*table[name][place], PAPER_RUNS) for name in _networks(init)}
+        _column(n): {name: Estimate(*table[name][place], PAPER_RUNS) for name in networks}
         for place, n in enumerate(N_LABELS)
     }
 
@@ -70,9 +77,9 @@ def _task_std(summary: Summary) -> tuple[float | None, float | None]:
 FIGURES = {"accuracy": _accuracy, "task_std": _task_std}
 
 
-def _our_grid(kind: str, scores: Scores, init: str) -> Grid:
+def our_grid(kind: str, scores: Scores, networks: Sequence[str]) -> Grid:
+    """Ours of the same networks; `kind` is a key of ``FIGURES``."""
     grid: dict[str, dict[str, Estimate]] = {_column(n): {} for n in N_LABELS}
-    networks = _networks(init)
     for summary in summarize(s for s in scores if s["method"] in networks):
         mean, std = FIGURES[kind](summary)
         if summary.n_labels in N_LABELS and mean is not None:
@@ -98,12 +105,6 @@ def _ours_against_all(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
     ]
 
 
-def _paired(one: Cell, other: Cell) -> Gain | None:
-    """Difference on the tasks that both cells have; None without any."""
-    pairs = [pair for pair in one if pair in other]
-    return paired_gain([one[p] - other[p] for p in pairs]) if pairs else None
-
-
 def _verdict(gain: Gain) -> str:
     """Whether ours is above, and whether the interval leaves out 0."""
     clear = gain.low is not None and gain.high is not None and gain.low * gain.high > 0.0
@@ -117,7 +118,7 @@ def claims_table(scores: Scores, init: str) -> Table:
     for other in _networks(init):
         texts = []
         for place, n in enumerate(N_LABELS):
-            gain = _paired(table.get((ours, n), {}), table.get((other, n), {}))
+            gain = paired_difference(table.get((ours, n), {}), table.get((other, n), {}))
             paper = ACCURACY[ours][place][0] - ACCURACY[other][place][0]
             texts.append(
                 "-" if gain is None else f"{_verdict(gain)}: {gain_text(gain)} ({paper:+.2f})"
@@ -165,8 +166,8 @@ class MainTable:
         return side_by_side(
             self.title,
             "network",
-            _our_grid(self.kind, scores, init),
-            paper_grid(self.paper, init),
+            our_grid(self.kind, scores, _networks(init)),
+            paper_grid(self.paper, _networks(init)),
             RUNS,
             here=here,
             missing=missing,
@@ -174,9 +175,10 @@ class MainTable:
 
     def tallies(self, scores: Scores, init: str) -> list[Tally]:
         """What agrees, and which of the paper's claims hold; only what can be looked at."""
-        ours, paper = _our_grid(self.kind, scores, init), paper_grid(self.paper, init)
+        networks = _networks(init)
+        ours, paper = our_grid(self.kind, scores, networks), paper_grid(self.paper, networks)
         # Runs have tasks of their own, and some methods more runs than others.
-        shared = _our_grid(self.kind, _of_shared_runs(scores, init), init)
+        shared = our_grid(self.kind, _of_shared_runs(scores, init), networks)
         # The paper claims each of these, also where two of its figures are close.
         claims = orderings(shared, paper, None, pairs=_ours_against_all)
         found = [agreement(ours, paper, RUNS), holding(claims, self.claim)]

@@ -14,7 +14,7 @@ from reporting.expected import COHERENCE, RIVAL_RUNS, TABLES_XAVIER
 from reporting.library import Library
 from reporting.main_tables import scores_of_paper
 from reporting.table import Table
-from reporting.task_tables import accuracies_of, gain_text, paired_gain
+from reporting.task_tables import accuracies_of, gain_text, paired_difference
 
 __all__ = ["ranking_table", "rivals_sentences", "rivals_table", "scores_by_row"]
 
@@ -101,8 +101,7 @@ def ranking_table(cells: Cells) -> Table:
 
 
 def _gain(own: Mapping[tuple[int, int], float], base: Mapping[tuple[int, int], float]) -> str:
-    pairs = [pair for pair in own if pair in base]
-    return gain_text(paired_gain([own[p] - base[p] for p in pairs])) if pairs else "-"
+    return gain_text(paired_difference(own, base))
 
 
 def _best(cells: Cells, rows: Sequence[str], n_labels: int) -> str | None:

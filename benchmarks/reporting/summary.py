@@ -23,9 +23,9 @@ NOT_YET = "not run yet"
 def _runs_text(scores: list[dict[str, Any]], init: str) -> str:
     """How many of the paper's runs there are, of ours and of the methods it stands beside."""
     ours = {s["run"] for s in scores if s["method"] == f"{init}/fcn/ours"}
-    others = {s["run"] for s in scores} - ours
+    runs = {s["run"] for s in scores}
     text = f"{len(ours)} of {PAPER_RUNS} runs"
-    return f"{text} of ours, {len(ours | others)} of others" if others else text
+    return text if ours == runs else f"{text} of ours, {len(runs)} of others"
 
 
 def _main_line(table: MainTable, library: Library) -> str:

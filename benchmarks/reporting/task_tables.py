@@ -12,7 +12,7 @@ learned theta0, so with one run the interval speaks of tasks and draws and not o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "build_table",
     "gain_text",
     "pack_scores",
+    "paired_difference",
     "paired_gain",
     "summarize",
     "unpack_scores",
@@ -77,6 +78,14 @@ def paired_gain(differences: Sequence[float]) -> Gain:
         return Gain(mean, None, None, n)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread / math.sqrt(n)
     return Gain(mean, mean - half, mean + half, n)
+
+
+def paired_difference(
+    one: Mapping[tuple[int, int], float], other: Mapping[tuple[int, int], float]
+) -> Gain | None:
+    """:func:`paired_gain` on the (run, task) that both have; None without any."""
+    pairs = [pair for pair in one if pair in other]
+    return paired_gain([one[pair] - other[pair] for pair in pairs]) if pairs else None
 
 
 def pack_scores(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Both laws of labelled images beside the paper: what agrees, by hand."""
 
-from reporting.draw_report import SCRATCH_NETWORKS, draw_sentences, draw_table
+from reporting.draw_report import draw_sentences, draw_table
+from reporting.expected import SCRATCH_NETWORKS
 from reporting.paper import ACCURACY
 from reporting.reproduction import reproduction_report
 from results_stand_in import like_the_paper, others, task_results, write_all
