@@ -15,8 +15,8 @@ of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``ste
 ``coherence_ablation`` of what ``coherence.py`` did;
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
 and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
-lines of ``REPORT.md``, made of all results there are, and ``ranking`` a table of every method in
-them. Run it after a new result (some seconds), and after ``report.py``::
+lines of ``REPORT.md``, made of all results there are, ``ranking`` a table of every method in them,
+and ``precision`` one of the short runs with and without rounded products. Run it after a new result (some seconds), and after ``report.py``::
 
     python benchmarks/readme_tables.py
 
@@ -42,6 +42,7 @@ from reporting.coherence_tables import points_of_results as coherence_results
 from reporting.degeneracy_tables import DEGENERACY_TABLES
 from reporting.diagnostics_tables import diagnostics_table
 from reporting.library import Library
+from reporting.precision_table import precision_table
 from reporting.rivals_report import ranking_table, scores_by_row
 from reporting.scale_tables import scale_and_weight_table
 from reporting.speed_tables import SPEED_TABLES, build_speed_table
@@ -104,9 +105,14 @@ def _ranking(folder: Path) -> str:
     return as_markdown(ranking_table(scores_by_row(Library(folder))))
 
 
+def _precision(folder: Path) -> str:
+    return as_markdown(precision_table(Library(folder)))
+
+
 DIGESTS: dict[str, Callable[[Path], str]] = {
     "report_summary": _report_summary,
     "ranking": _ranking,
+    "precision": _precision,
 }
 """From the folder of results to Markdown made of several of its files, by kind."""
 

@@ -10,6 +10,8 @@ from scipy import stats
 import readme_tables
 from protocol.store import write_json
 from reporting.against_table import against, against_table
+from reporting.library import Library
+from reporting.precision_table import precision_table
 from reporting.table import as_text
 from reporting.task_tables import build_table, pack_scores, paired_gain, summarize, unpack_scores
 
@@ -234,3 +236,22 @@ def test_every_table_stands_in_one_document_and_once():
 
 def test_the_readme_says_what_the_committed_results_say(capsys):
     assert readme_tables.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_rounded_products_are_compared_on_the_same_tasks(tmp_path):
+    def part(accuracies, loss):
+        scores = [
+            {"method": "xavier/fcn/ours", "run": 0, "task": t, "n_labels": 5, "accuracy": a}
+            for t, a in enumerate(accuracies)
+        ]
+        theta0 = {"method": "xavier/fcn/ours", "run": 0, "best_loss": loss}
+        return {"theta0": [theta0], "scores": pack_scores(scores)}
+
+    write_json(tmp_path / "mnist-short.json", part([0.8, 0.9], 0.25))
+    assert [row[0] for row in precision_table(Library(tmp_path)).rows] == ["float32"]
+    write_json(tmp_path / "mnist-short-bfloat16.json", part([0.82, 0.9], 0.125))
+    table = precision_table(Library(tmp_path))
+    assert table.head == ["precision", "loss", "N = 5"]
+    assert table.rows[:2] == [["float32", "0.2500", "85.00"], ["bfloat16", "0.1250", "86.00"]]
+    # Differences of 2 and 0 points: t(1) at 97.5 % is 12.706.
+    assert table.rows[2] == ["difference", "", "+1.00 [-11.71, +13.71]"]
