@@ -16,7 +16,8 @@ of what ``budget.py`` did, ``diagnostics`` of what ``diagnostics.py`` did; ``ste
 ``degenerate_softmax`` or ``dead_neurons`` of what ``degeneracies.py`` did, ``scale_and_weight``
 and ``theorems`` of what the commands of these names did. ``report_summary`` is no table but five
 lines of ``REPORT.md``, made of all results there are, ``ranking`` a table of every method in them,
-and ``precision`` one of the short runs with and without rounded products. Run it after a new result (some seconds), and after ``report.py``::
+and ``precision`` one of the short runs with and without rounded products. Run it after a new
+result (some seconds), and after ``report.py``::
 
     python benchmarks/readme_tables.py
 

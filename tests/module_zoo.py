@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 from sklearn_mmdinit._compute import StepRandom
@@ -11,6 +12,12 @@ from sklearn_mmdinit._modules import ModuleSource, blueprint_of
 from sklearn_mmdinit._sampling import Perturbation, perturbed_logits
 
 SCALE = math.sqrt(0.5)
+
+
+def digit_images(n, dtype=np.float32):
+    """Scikit-learn's digits as images of one channel, and which they are."""
+    X, y = load_digits(return_X_y=True)
+    return (X[:n] / 16 - 0.3).reshape(-1, 1, 8, 8).astype(dtype), y[:n]
 
 
 def images(n=4, side=8, seed=0):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -13,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 from torch import nn
 
-from module_zoo import Twice, Words, tokens
+from module_zoo import Twice, Words, digit_images, tokens
 from protocol.networks import ConvNet, ResidualNet
 from sklearn_mmdinit import (
     MLPClassifier,
@@ -27,8 +26,8 @@ from sklearn_mmdinit._network import theta0_of
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return (X[:90] / 16 - 0.3).reshape(-1, 1, 8, 8).astype(np.float32), y[:90] % 3
+    X, y = digit_images(90)
+    return X, y % 3
 
 
 def initializer(module=ConvNet, **params):

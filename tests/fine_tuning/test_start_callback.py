@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -14,14 +13,15 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
 
+from module_zoo import digit_images
 from protocol.networks import ConvNet, ResidualNet
 from sklearn_mmdinit import MMDInitializer, WarmStart, save_theta0
 
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return (X[:60] / 16 - 0.3).reshape(-1, 1, 8, 8).astype(np.float32), y[:60] % 3
+    X, y = digit_images(60)
+    return X, y % 3
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from torch import nn
 
-from module_zoo import Bare, Words, rows, seeded, tokens
+from module_zoo import Bare, Words, digit_images, rows, seeded, tokens
 from protocol.networks import MODULES, ConvNet, flat_perceptron
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit._network import MLP, theta0_of
@@ -28,8 +27,7 @@ from sklearn_mmdinit.diagnostics import (
 
 @pytest.fixture(scope="module")
 def digits():
-    X, y = load_digits(return_X_y=True)
-    return (X[:160] / 16 - 0.3).reshape(-1, 1, 8, 8), y[:160]
+    return digit_images(160, dtype=np.float64)
 
 
 @pytest.fixture(scope="module")

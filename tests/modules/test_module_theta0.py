@@ -8,12 +8,11 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from skorch import NeuralNetClassifier
 from torch import nn
 
-from module_zoo import seeded
+from module_zoo import digit_images, seeded
 from protocol.networks import ConvNet, ResidualNet
 from sklearn_mmdinit import (
     MMDInitializer,
@@ -26,17 +25,17 @@ from sklearn_mmdinit import (
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return (X[:48] / 16 - 0.3).reshape(-1, 1, 8, 8).astype(np.float32), y[:48] % 2
+def data():
+    X, y = digit_images(48)
+    return X, y % 2
 
 
 @pytest.fixture(scope="module")
-def init(digits):
+def init(data):
     module = {"module": ConvNet, "module__width": 3, "module__batch_norm": True}
     return MMDInitializer(
         **module, n_perturbations=4, max_iter=1, batch_size=16, random_state=0
-    ).fit(digits[0])
+    ).fit(data[0])
 
 
 @pytest.fixture
@@ -98,10 +97,10 @@ def test_another_one_is_refused_by_name_and_unchanged(name, init, path):
     assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
 
 
-def test_a_missing_array_is_named(digits, path):
+def test_a_missing_array_is_named(data, path):
     init = MMDInitializer(
         module=ConvNet(2, 3), n_perturbations=2, max_iter=0, batch_size=16, random_state=0
-    ).fit(digits[0])
+    ).fit(data[0])
     save_theta0(path, init)
     with pytest.raises(ValueError, match=r"no array 'norm1\.bias', which the module"):
         load_theta0(path, ConvNet(2, 3, batch_norm=True))
@@ -121,8 +120,8 @@ def test_arrays_that_do_not_fit_the_description_are_refused(init, path):
         load_theta0(path)
 
 
-def test_a_perceptron_is_loaded_into_one(digits, path):
-    flat = digits[0].reshape(48, -1)
+def test_a_perceptron_is_loaded_into_one(data, path):
+    flat = data[0].reshape(48, -1)
     init = MMDInitializer((5,), n_perturbations=2, max_iter=0, random_state=0).fit(flat)
     save_theta0(path, init)
     module = init.to_module()
@@ -153,8 +152,8 @@ def assert_starts_there(net, init):
 
 
 @pytest.mark.parametrize("kind", ["module", "perceptron", "random labels"])
-def test_skorch_builds_from_it_every_time(kind, init, digits):
-    X, y = digits
+def test_skorch_builds_from_it_every_time(kind, init, data):
+    X, y = data
     if kind != "module":
         X = X.reshape(48, -1)
         make = {"perceptron": MMDInitializer, "random labels": RandomLabelInitializer}[kind]
