@@ -145,8 +145,31 @@ def test_densities_over_inputs_have_a_panel_a_network_and_both_groups(prediction
             expected, _ = np.histogram(array[panel, :, 1], bins=10, range=(0, 1), density=True)
             np.testing.assert_allclose(steps.values, expected)
         assert "class 1" in axis.get_xlabel()
-    legend = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
-    assert legend == ["before", "after", "uniform"]
+    (legend,) = display.figure_.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["before", "after", "uniform"]
+
+
+@pytest.mark.parametrize("max_panels", [1, 4])
+def test_the_legend_of_the_densities_is_all_in_the_figure_and_covers_no_panel(
+    predictions, max_panels
+):
+    display = PredictionDensityDisplay.from_predictions(
+        predictions, predictions, max_panels=max_panels
+    )
+    figure = display.figure_
+    figure.draw_without_rendering()  # the layout is made when the figure is drawn
+    box = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert box.y1 <= figure.bbox.y1
+    assert not any(box.overlaps(axis.get_window_extent()) for axis in display.ax_)
+
+
+def test_densities_in_axes_of_the_users_own_have_their_legend_in_them(plt, predictions):
+    _, axes = plt.subplots(1, 2)
+    display = PredictionDensityDisplay.from_predictions(predictions, max_panels=2, ax=axes)
+    assert display.figure_.legends == []
+    legend = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert legend == ["before", "uniform"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])

@@ -191,8 +191,9 @@ class PredictionDensityDisplay:
         """
         plt = pyplot()
         n_panels = len(self.panel_names)
-        if ax is None:
-            size = (3.0 * n_panels, 2.6)
+        own_figure = ax is None
+        if own_figure:
+            size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
             _, ax = plt.subplots(
                 1, n_panels, figsize=size, squeeze=False, sharex=True, layout="constrained"
             )
@@ -210,5 +211,11 @@ class PredictionDensityDisplay:
             axis.plot(grid, self.uniform_density(grid), "k:", label="uniform")
             axis.set(title=title, xlabel=f"Probability of class {self.class_index}")
         axes[0].set_ylabel("Density")
-        axes[0].legend()
+        if own_figure:  # the curves fill their panels: beside them is where a legend hides none
+            handles, labels = axes[0].get_legend_handles_labels()
+            self.figure_.legend(
+                handles, labels, loc="outside upper center", ncols=len(labels), frameon=False
+            )
+        else:
+            axes[0].legend()
         return self
