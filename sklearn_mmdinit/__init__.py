@@ -9,6 +9,7 @@ from ._mmd_initializer import MMDInitializer
 from ._modules import register_layer
 from ._net_classifier import NetClassifier
 from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
+from ._random_affine import RandomAffine
 from ._random_label_initializer import RandomLabelInitializer
 
 __version__ = "0.1.0"
@@ -20,6 +21,7 @@ __all__ = [
     "MMDInitializer",
     "ModuleArchitecture",
     "NetClassifier",
+    "RandomAffine",
     "RandomLabelInitializer",
     "Theta0",
     "WarmStart",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -61,6 +62,11 @@ class Coherence(BaseEstimator):
     algorithm : {"auto", "exact", "approximate"}, default="auto"
         The search: scikit-learn's exact one, or that of ``pynndescent`` (the extra
         ``neighbors``); "auto" takes the latter where it is the cheaper one and is installed.
+    augmentation : callable or None, default=None
+        ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator` and
+        returns rows like them, each changed in a way that tasks do not mind: both ends of every
+        walk are changed so in each step. :class:`RandomAffine` does it for images. Neighbours
+        are searched among the rows as they are.
     memory : None, str or joblib.Memory, default=None
         Cache of the neighbours that were searched.
     n_jobs : int, default=None
@@ -70,6 +76,7 @@ class Coherence(BaseEstimator):
     See Also
     --------
     MMDInitializer : Takes it as ``coherence``.
+    RandomAffine : Small changes of images.
     sklearn_mmdinit.display.CoherenceDisplay : Draws C.
 
     Notes
@@ -104,6 +111,7 @@ class Coherence(BaseEstimator):
         shared_neighbor_power: float = 2.0,
         graph: Any = None,
         algorithm: str = "auto",
+        augmentation: Callable[[np.ndarray, np.random.Generator], Any] | None = None,
         memory: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -116,6 +124,7 @@ class Coherence(BaseEstimator):
         self.shared_neighbor_power = shared_neighbor_power
         self.graph = graph
         self.algorithm = algorithm
+        self.augmentation = augmentation
         self.memory = memory
         self.n_jobs = n_jobs
 
@@ -132,6 +141,11 @@ def check_coherence(coherence: Coherence) -> None:
     if coherence.n_components is not None:
         check_positive(coherence, "n_components")
     check_choice("algorithm", coherence.algorithm, ALGORITHMS)
+    if coherence.augmentation is not None and not callable(coherence.augmentation):
+        raise TypeError(
+            "augmentation must be None or a function of rows and a random generator, got "
+            f"{coherence.augmentation!r}"
+        )
 
 
 def walk_on(coherence: Coherence, X: np.ndarray, walks: dict[str, Walk], verbose: int) -> Walk:

@@ -331,7 +331,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
             return super()._batches(X, seed)
         self._walks: dict[str, Any] = getattr(self, "_walks", {})
         walk = walk_on(coherence, X.reshape(len(X), -1), self._walks, self.verbose)
-        return WalkBatches(min(coherence.batch_size, len(X)), walk, coherence.walk_length, seed)
+        size = min(coherence.batch_size, len(X))
+        return WalkBatches(size, walk, coherence.walk_length, seed, coherence.augmentation)
 
     def _schedule(self) -> Schedule:
         return replace(super()._schedule(), learning_rate=self.learning_rate, keep=self.keep)

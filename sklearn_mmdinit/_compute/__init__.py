@@ -8,7 +8,7 @@ from .device import torch_device
 from .float32 import as_float32, check_float32
 from .parts import concatenated
 from .precision import PRECISIONS, native_precision
-from .random_streams import StepRandom, permutation, walk_generator
+from .random_streams import StepRandom, augmentation_generator, permutation, walk_generator
 from .recomputation import recomputed
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
@@ -19,6 +19,7 @@ __all__ = [
     "StepRandom",
     "Workspace",
     "as_float32",
+    "augmentation_generator",
     "check_float32",
     "concatenated",
     "fresh",

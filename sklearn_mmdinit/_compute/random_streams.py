@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["StepRandom", "permutation", "walk_generator"]
+__all__ = ["StepRandom", "augmentation_generator", "permutation", "walk_generator"]
 
 # Names of the independent streams of one seed; 2 is that of initial weights.
-_STEP, _EPOCH, _WALK = 0, 1, 3
+_STEP, _EPOCH, _WALK, _AUGMENTATION = 0, 1, 3, 4
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
@@ -24,6 +24,11 @@ def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
 def walk_generator(seed: int, step: int) -> np.random.Generator:
     """What the walks of one step are drawn with, on the host."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_WALK, step)))
+
+
+def augmentation_generator(seed: int, step: int) -> np.random.Generator:
+    """What the rows of one step are changed with, on the host."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_AUGMENTATION, step)))
 
 
 class StepRandom:

@@ -262,8 +262,8 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
-                rows = batches.rows(own, _FIRST_SCORE_STEP + i)[0]
-                batch = self._blueprint.examples(X[rows]).to(device)
+                rows = batches.gathered(X, own, _FIRST_SCORE_STEP + i)[0]
+                batch = self._blueprint.examples(rows).to(device)
                 total += float(objective(network, batch, random.at(_FIRST_SCORE_STEP + i))[0])
         return -total / n_batches
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from .._compute import walk_generator
+from .._compute import augmentation_generator, walk_generator
 from .._graph import Walk
 
 __all__ = ["Batches", "RowBatches", "WalkBatches", "steps_at_a_time"]
@@ -46,6 +47,9 @@ class Batches(Protocol):
             Number of the first step: draws follow from it.
         """
 
+    def gathered(self, X: np.ndarray, order: np.ndarray, first_step: int) -> np.ndarray:
+        """The mini-batches (n_steps, n_rows, ...) of those rows of X (n, ...)."""
+
 
 @dataclass(frozen=True)
 class RowBatches:
@@ -72,6 +76,10 @@ class RowBatches:
         """Numbers (n_steps, size) of the rows of each mini-batch."""
         return order.reshape(-1, self.size)
 
+    def gathered(self, X: np.ndarray, order: np.ndarray, first_step: int) -> np.ndarray:
+        """The mini-batches (n_steps, size, ...)."""
+        return X[self.rows(order, first_step)]
+
 
 @dataclass(frozen=True)
 class WalkBatches:
@@ -86,13 +94,16 @@ class WalkBatches:
     mean_length : float
         Mean number of edges of a walk.
     seed : int
-        The walks of a step follow from it and the step's number.
+        The walks of a step, and changes of its rows, follow from it and the step's number.
+    augmentation : callable or None, default=None
+        ``augmentation(rows, rng)``: the rows of a step, changed.
     """
 
     size: int
     walk: Walk
     mean_length: float
     seed: int
+    augmentation: Callable[[np.ndarray, np.random.Generator], Any] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -111,3 +122,37 @@ class WalkBatches:
             for offset, own in enumerate(starts)
         ]
         return np.concatenate([starts, np.stack(ends)], axis=1)
+
+    def gathered(self, X: np.ndarray, order: np.ndarray, first_step: int) -> np.ndarray:
+        """The mini-batches (n_steps, 2 size, ...), changed by the augmentation if there is one.
+
+        Raises
+        ------
+        ValueError
+            If the augmentation does not give back as many rows of the same kind, or one with
+            NaN or infinity.
+        """
+        mini_batches = X[self.rows(order, first_step)]
+        if self.augmentation is None:
+            return mini_batches
+        for offset, rows in enumerate(mini_batches):
+            rng = augmentation_generator(self.seed, first_step + offset)
+            mini_batches[offset] = _changed(self.augmentation, rows, rng)
+        return mini_batches
+
+
+def _changed(
+    augmentation: Callable[[np.ndarray, np.random.Generator], Any],
+    rows: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The rows after the augmentation, checked."""
+    changed = np.asarray(augmentation(rows, rng))
+    if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
+        raise ValueError(
+            f"augmentation={augmentation!r} must return rows like those it is given, of shape "
+            f"{rows.shape} and type {rows.dtype}; got shape {changed.shape}, {changed.dtype}"
+        )
+    if not np.isfinite(changed).all():
+        raise ValueError(f"augmentation={augmentation!r} returned NaN or infinity")
+    return changed

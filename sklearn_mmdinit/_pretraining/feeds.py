@@ -96,8 +96,8 @@ class RowFeed:
         order = order[: n_steps * size].reshape(n_steps, size)
         most = self.most or self.batches.n_steps(self.X[0].size)
         for first, n in _portions(n_steps, step, window, most):
-            rows = self.batches.rows(order[first : first + n].ravel(), step + first)
-            yield first, self.examples(self.X[rows])
+            own = order[first : first + n].ravel()
+            yield first, self.examples(self.batches.gathered(self.X, own, step + first))
 
 
 def _portions(

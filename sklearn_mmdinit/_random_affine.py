@@ -1,0 +1,153 @@
+"""Small random changes of images that leave what they show as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_scalar
+from torch.nn.functional import affine_grid, grid_sample
+
+__all__ = ["RandomAffine"]
+
+
+class RandomAffine(BaseEstimator):
+    """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
+
+    Each image is changed in its own way: every amount is uniform between its limits in both
+    directions, and pixels between pixels are interpolated linearly.
+
+    Parameters
+    ----------
+    degrees : float, default=15.0
+        Largest rotation about the centre, in degrees, at most 180.
+    shift : float, default=2.0
+        Largest shift along either axis, in pixels.
+    scale : float, default=0.1
+        Largest logarithm of the factor of either side.
+    shear : float, default=8.0
+        Largest angle by which columns lean, in degrees, less than 90.
+    mirror : bool, default=False
+        Whether every other image, at random, has left and right exchanged.
+    image_shape : tuple of int or None, default=None
+        Height and width, or channels, height and width, of what a flat row holds. None: a
+        square of one channel; rows of shape (channels, height, width) need none.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : Changes both ends of its walks with it.
+
+    Notes
+    -----
+    What lies beyond the border is taken to be as the border is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_mmdinit import RandomAffine
+    >>> X = load_digits().data
+    >>> changed = RandomAffine(shift=1.0)(X, np.random.default_rng(0))
+    >>> changed.shape == X.shape, bool((changed != X).any(axis=1).all())
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        degrees: float = 15.0,
+        shift: float = 2.0,
+        scale: float = 0.1,
+        shear: float = 8.0,
+        mirror: bool = False,
+        image_shape: Sequence[int] | None = None,
+    ) -> None:
+        self.degrees = degrees
+        self.shift = shift
+        self.scale = scale
+        self.shear = shear
+        self.mirror = mirror
+        self.image_shape = image_shape
+
+    def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Change each image.
+
+        Parameters
+        ----------
+        X : ndarray of float of shape (n, n_pixels) or (n, channels, height, width)
+            Images, on any scale.
+        rng : numpy.random.Generator
+            Source of the amounts.
+
+        Returns
+        -------
+        ndarray of the shape and type of X
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or rows are no images of ``image_shape``.
+        """
+        self._check_params()
+        shape = _image_shape(X, self.image_shape)
+        images = torch.from_numpy(np.ascontiguousarray(X)).view(len(X), *shape)
+        height, width = shape[1:]
+        maps = torch.from_numpy(self._maps(len(X), height, width, rng)).to(images.dtype)
+        grid = affine_grid(maps, list(images.shape), align_corners=False)
+        changed = grid_sample(images, grid, padding_mode="border", align_corners=False)
+        return changed.view(X.shape).numpy()
+
+    def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+        """Affine maps (n, 2, 3) from places of the changed images to those of the images.
+
+        Places count from -1 to 1 along each side: angles are those of pixels all the same.
+        """
+
+        def amounts(largest: float) -> np.ndarray:
+            return rng.uniform(-largest, largest, n)
+
+        angle, lean = np.deg2rad(amounts(self.degrees)), np.tan(np.deg2rad(amounts(self.shear)))
+        across, down = (np.exp(amounts(self.scale)) for _ in range(2))
+        if self.mirror:
+            across = across * rng.choice([-1.0, 1.0], n)
+        right, below = amounts(self.shift) * 2.0 / width, amounts(self.shift) * 2.0 / height
+        cosine, sine = np.cos(angle), np.sin(angle)
+        # A rotation after a shear after a stretch.
+        xx, xy = cosine * across, (cosine * lean - sine) * down
+        yx, yy = sine * across, (sine * lean + cosine) * down
+        x = np.stack([xx, xy * height / width, right], axis=1)
+        y = np.stack([yx * width / height, yy, below], axis=1)
+        return np.stack([x, y], axis=1)
+
+    def _check_params(self) -> None:
+        for name in ("degrees", "shift", "scale", "shear"):
+            value = getattr(self, name)
+            check_scalar(value, name, Real, min_val=0)
+            if not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, got {value!r}")
+        check_scalar(self.degrees, "degrees", Real, max_val=180)
+        check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
+
+
+def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
+    """Channels, height and width of what the rows of X hold."""
+    own, pixels = X.shape[1:], math.prod(X.shape[1:])
+    if asked is None:
+        if len(own) == 3:
+            return own
+        side = math.isqrt(pixels)
+        found = (1, side, side)
+    else:
+        found = tuple(asked) if len(asked) == 3 else (1, *asked)
+    if len(found) != 3 or math.prod(found) != pixels or len(own) not in (1, 3):
+        raise ValueError(
+            f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "
+            "or (channels, height, width) with as many numbers as a row has, or None for rows "
+            "that are squares or have three axes"
+        )
+    return found
