@@ -56,6 +56,7 @@ from dataclasses import asdict
 from data.datasets import DatasetUnavailableError
 from engines.choice import add_engine_options, engine_of
 from engines.engine import EngineLostError, EngineUnavailableError
+from protocol.augmentations import AUGMENTATIONS
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
@@ -122,6 +123,14 @@ def _parser() -> argparse.ArgumentParser:
         "with, any of them; balanced: N of each class to train on, and 2 N, as evenly as can be, "
         "to validate with; default: uniform",
     )
+    add(
+        "--augmentation",
+        choices=list(AUGMENTATIONS),
+        default="none",
+        help="small random changes of the images, in which ours+coherence learns that they mean "
+        "the same. digits: rotations, shifts, stretches, shears; clothes: mirror images too, and "
+        "next to no rotation; default: none",
+    )
     add_task_options(parser, first_run=0)
     add_engine_options(parser)
     return parser
@@ -133,6 +142,8 @@ def _stem(dataset: str, plan: Plan) -> str:
     name = f"{name}_tasks" if plan.classes == 2 else f"{name}_ten_way"
     if plan.draw != "uniform":
         name = f"{name}_{plan.draw}"
+    if plan.augmentation != "none":
+        name = f"{name}_augmented"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"
 
 

@@ -87,14 +87,14 @@ class _Passes:
 
     max_iter: Any
     n_perturbations: Any = "auto"
-    coherence: str | None = None
+    coherence: Any = None
 
 
 def _passes(name: str, settings: NetworkSettings) -> _Passes | None:
     coherent = "auto" if settings.coherent_epochs is None else settings.coherent_epochs
     return {
         "ours": _Passes(settings.epochs, settings.n_perturbations),
-        "ours+coherence": _Passes(coherent, coherence="auto"),
+        "ours+coherence": _Passes(coherent, coherence=settings.coherence),
         "scratch": None,
     }[CONVNET_METHODS[name]]
 

@@ -23,8 +23,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer
 
+from protocol.augmentations import AUGMENTATIONS
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabelInitializer
 
 __all__ = [
     "FEATURES",
@@ -165,6 +166,8 @@ class NetworkSettings:
         Passes of the one with coherence; None: as many as it takes itself.
     classes : int
         Outputs. With two a draw has validation rows, with more it has none.
+    augmentation : str
+        Key of AUGMENTATIONS: how images are changed along the walks of coherence.
     """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
@@ -174,6 +177,13 @@ class NetworkSettings:
     coherent_epochs: int | None = None
     classes: int = 2
     precision: str = "float32"
+    augmentation: str = "none"
+
+    @property
+    def coherence(self) -> Coherence | str:
+        """The fourth term of "ours+coherence"."""
+        change = AUGMENTATIONS[self.augmentation]
+        return "auto" if change is None else Coherence(augmentation=change)
 
 
 def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
@@ -188,7 +198,7 @@ def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstima
 
 def _coherent(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
     passes = "auto" if settings.coherent_epochs is None else settings.coherent_epochs
-    return MMDInitializer(**common, max_iter=passes, coherence="auto")
+    return MMDInitializer(**common, max_iter=passes, coherence=settings.coherence)
 
 
 def _random_labels(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:

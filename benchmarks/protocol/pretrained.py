@@ -139,7 +139,7 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
     probe = type(initializer)(**kept).set_params(
         hidden_layer_sizes=(8,),
         gain="auto",
-        coherence=clone(own).set_params(graph=None, memory=None),
+        coherence=clone(own).set_params(graph=None, augmentation=None, memory=None),
         device="cpu",
         verbose=0,
         random_state=0,

@@ -19,7 +19,8 @@ class Plan:
 
     ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
     those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
-    binary task are drawn, ``network`` of which kind the methods' networks are.
+    binary task are drawn, ``network`` of which kind the methods' networks are, ``augmentation``
+    how images are changed along the walks of coherence.
     """
 
     methods: tuple[str, ...]
@@ -34,6 +35,7 @@ class Plan:
     draw: str = "uniform"
     rivals: tuple[str, ...] = ()
     network: str = "mlp"
+    augmentation: str = "none"
 
 
 QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
@@ -82,6 +84,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     names = NETWORK_KINDS[options.network].names
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
+    plan = replace(plan, augmentation=options.augmentation)
     plan = replace(plan, rivals=tuple(select_rivals(options.rivals)))
     plan = replace(plan, epochs=plan.epochs * longer)
     if quick is not None:

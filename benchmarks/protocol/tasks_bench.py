@@ -35,6 +35,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         coherent_epochs=plan.coherent_passes,
         classes=plan.classes,
         precision=options.precision,
+        augmentation=plan.augmentation,
     )
     tasks = tasks_of_runs(
         data.y_train,

@@ -26,7 +26,7 @@ OF_A_PART = {
     "coherent_passes",
 }
 # What came later has been this before.
-BEFORE = {"classes": 2, "draw": "uniform", "network": "mlp"}
+BEFORE = {"classes": 2, "draw": "uniform", "network": "mlp", "augmentation": "none"}
 
 MADE_WITH = (
     "settings",

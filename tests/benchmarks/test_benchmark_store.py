@@ -12,7 +12,7 @@ from protocol import pretrained as kept
 from protocol.methods import METHODS, NetworkSettings, initializer_of
 from protocol.pretrained import data_digest, fit_key, learn
 from protocol.store import ScoreLog, digest_of, write_atomically, write_json
-from sklearn_mmdinit import Coherence
+from sklearn_mmdinit import Coherence, RandomAffine
 
 # Files
 
@@ -134,6 +134,8 @@ def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
         "default": _coherent(1, coherence=Coherence()),
         "other": _coherent(1, coherence=Coherence(separation=3.0)),
         "memory": _coherent(1, coherence=Coherence(memory="a folder", n_jobs=2)),
+        "augmented": _coherent(1, coherence=Coherence(augmentation=RandomAffine())),
+        "augmented more": _coherent(1, coherence=Coherence(augmentation=RandomAffine(shift=3.0))),
         "none": _coherent(1, coherence=None),
     }
     keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}

@@ -9,6 +9,7 @@ from sklearn.model_selection import cross_val_score
 
 from data.datasets import load_digits_dataset, standardize
 from protocol import bench
+from protocol.augmentations import AUGMENTATIONS
 from protocol.bench import load_scaled, tasks_of_runs
 from protocol.methods import (
     FEATURES,
@@ -23,6 +24,7 @@ from protocol.methods import (
     network_contender,
     select_names,
 )
+from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options
 from protocol.tasks import (
     PURPOSES,
@@ -393,6 +395,25 @@ def test_coherence_takes_its_own_settings(passes, expected):
         (4,), n_classes=3, init="he", coherence="auto", max_iter=expected, random_state=0
     )
     assert initializer.get_params() == own.get_params()
+
+
+@pytest.mark.parametrize("network", NETWORK_KINDS)
+def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
+    kind = NETWORK_KINDS[network]
+    for name in kind.names:
+        plain, augmented = (
+            kind.initializer(kind.theta0_of(name), NetworkSettings(augmentation=how), 784, 0)
+            for how in ("none", "clothes")
+        )
+        if not kind.theta0_of(name).endswith("+coherence"):
+            assert repr(plain) == repr(augmented)
+            continue
+        change = augmented.get_params()["coherence__augmentation"]
+        assert change.get_params() == AUGMENTATIONS["clothes"].get_params()
+        assert plain.coherence == "auto"
+        assert augmented.set_params(coherence="auto").get_params().keys() == (
+            plain.get_params().keys()
+        )
 
 
 # What a score is kept under, as of the results that are committed: a change makes all old logs

@@ -138,6 +138,24 @@ def test_the_task_with_all_classes(tmp_path, capsys):
     assert "(82.42" not in capsys.readouterr().out  # the paper's figures are of binary tasks
 
 
+def test_augmentation_has_results_of_its_own(tmp_path):
+    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")
+    only = (*only, "--coherent-epochs", "1")
+    assert _run(tmp_path, *only) == 0
+    plain = _scores(tmp_path)
+    assert _run(tmp_path, *only, "--augmentation", "digits") == 0
+    assert _scores(tmp_path) == plain  # its file is another one
+    results = json.loads((tmp_path / "digits_tasks_augmented.json").read_text())
+    assert results["settings"]["augmentation"] == "digits"
+    augmented = {
+        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
+        for s in unpack_scores(results["scores"])
+    }
+    assert augmented.keys() == plain.keys()
+    for key, accuracy in augmented.items():
+        assert (accuracy == plain[key]) == (key[0] != "features+logistic"), key
+
+
 def test_balanced_draws_have_results_of_their_own(tmp_path):
     only = ("--methods", "*/fcn/scratch", "--n-labels", "5")
     assert _run(tmp_path, *only) == 0
