@@ -12,25 +12,31 @@ from typing import Any
 from protocol.bench import Bench
 from protocol.convnet_methods import CONVNET_METHODS, CONVNET_SCRATCH
 from protocol.methods import METHODS, Contender, select_names
+from protocol.rival_augmented import AUGMENTED, augmented_rivals
 from protocol.rival_classifiers import CLASSIFIERS, rival_contenders
 from protocol.rival_networks import NETWORKS, network_rivals
 from protocol.scratch import SCRATCH
 
-__all__ = ["RIVALS", "Rivals", "rival_contenders", "scratch_of", "select_rivals"]
+__all__ = ["ALL_RIVALS", "RIVALS", "Rivals", "rival_contenders", "scratch_of", "select_rivals"]
 
 RIVALS = (*CLASSIFIERS, *NETWORKS)
-"""Every rival, in the order of the tables."""
+"""Every rival that knows the images as they are, in the order of the tables."""
+
+ALL_RIVALS = (*RIVALS, *AUGMENTED)
+"""And those with changed copies of them."""
 
 
-def select_rivals(patterns: Sequence[str] | None) -> list[str]:
+def select_rivals(patterns: Sequence[str] | None, *, augmented: bool = False) -> list[str]:
     """The rivals that ``--rivals`` asks for.
 
     Parameters
     ----------
     patterns : sequence of str or None
         Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``, ``'*'``. Empty,
-        the option alone: those without a network, which take seconds. None, where it is not
-        given: none.
+        the option alone: those without a network, which take seconds, and those of AUGMENTED
+        where they are valid. None, where it is not given: none.
+    augmented : bool, default=False
+        Whether those of AUGMENTED are valid.
 
     Raises
     ------
@@ -40,9 +46,9 @@ def select_rivals(patterns: Sequence[str] | None) -> list[str]:
     if patterns is None:
         return []
     if not patterns:
-        return list(CLASSIFIERS)
+        return [*CLASSIFIERS, *(AUGMENTED if augmented else ())]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
-    return select_names(full, RIVALS, what="rival")
+    return select_names(full, ALL_RIVALS if augmented else RIVALS, what="rival")
 
 
 def scratch_of(method: str) -> str | None:
@@ -54,7 +60,7 @@ def scratch_of(method: str) -> str | None:
         return METHODS[method].scratch
     if method in CONVNET_METHODS:
         return CONVNET_SCRATCH
-    return SCRATCH.name if method in NETWORKS else None
+    return SCRATCH.name if method in {*NETWORKS, "rival/augmented-scratch"} else None
 
 
 class Rivals:
@@ -71,6 +77,7 @@ class Rivals:
     """
 
     def __init__(self, names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> None:
+        self.augmented = augmented_rivals(names, bench)
         self.networks = [name for name in names if name in NETWORKS]
         self.bench = bench
         classifiers = [name for name in names if name in CLASSIFIERS]
@@ -87,4 +94,4 @@ class Rivals:
     def of_run(self, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
         """The contenders of a run, and a record of each start that was learned for it."""
         contenders, records = network_rivals(self.networks, self.bench, run)
-        return self.classifiers + contenders, records
+        return self.classifiers + contenders + self.augmented, records

@@ -85,7 +85,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, augmentation=options.augmentation)
-    plan = replace(plan, rivals=tuple(select_rivals(options.rivals)))
+    rivals = select_rivals(options.rivals, augmented=plan.augmentation != "none")
+    plan = replace(plan, rivals=tuple(rivals))
     plan = replace(plan, epochs=plan.epochs * longer)
     if quick is not None:
         plan = replace(plan, coherent_passes=quick * longer)

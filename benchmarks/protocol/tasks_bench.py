@@ -15,7 +15,7 @@ from protocol.methods import NetworkSettings
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.pretrained import Pretrained
 from protocol.pretraining import Pretraining, learn_all
-from protocol.rivals import RIVALS, Rivals
+from protocol.rivals import ALL_RIVALS, Rivals
 from protocol.store import ScoreLog
 from protocol.task_plan import Plan
 from protocol.tasks import pretraining_seed
@@ -122,6 +122,6 @@ def measure(
         title="evaluating",
         quiet=options.quiet,
     )
-    order = {name: place for place, name in enumerate((*kind.names, *RIVALS))}
+    order = {name: place for place, name in enumerate((*kind.names, *ALL_RIVALS))}
     scores.sort(key=lambda s: (order[s["method"]], s["n_labels"], s["run"], s["task"]))
     return scores, records

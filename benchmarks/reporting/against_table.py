@@ -16,7 +16,7 @@ import numpy as np
 
 from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0
 from protocol.methods import FEATURES, FEATURES_THETA0
-from protocol.rivals import RIVALS, scratch_of
+from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.table import Table
 from reporting.task_tables import Gain, accuracies_of, gain_text, paired_gain
 
@@ -84,7 +84,7 @@ def _best_rival(table: dict[tuple[str, int], Cell], n_labels: int, own: Cell) ->
     """The rival with the highest mean on these tasks; None where there is none."""
     means = {
         name: float(np.mean(list(table[name, n_labels].values())))
-        for name in RIVALS
+        for name in ALL_RIVALS
         if table.get((name, n_labels), {}).keys() == own.keys()
     }
     return max(means, key=lambda name: means[name], default=None)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from protocol.network_kinds import NETWORK_KINDS
-from protocol.rivals import RIVALS
+from protocol.rivals import ALL_RIVALS
 from reporting.against_table import against, against_records
 from reporting.task_tables import pack_scores, summarize, unpack_scores
 
@@ -97,7 +97,7 @@ def combined(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
             entries.append(entry)
         theta0s += part["theta0"]
         made += part.get("parts") or [_made_with(part)]
-    rows = (*NETWORK_KINDS[first["settings"].get("network", "mlp")].names, *RIVALS)
+    rows = (*NETWORK_KINDS[first["settings"].get("network", "mlp")].names, *ALL_RIVALS)
     order = {name: place for place, name in enumerate(rows)}
     entries.sort(key=lambda e: (order[e["method"]], e["n_labels"], e["run"]))
     scores = unpack_scores(entries)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from protocol import pretrained, rival_networks
 from protocol.bench import Bench
 from protocol.evaluation import evaluate, scaled
 from protocol.methods import NetworkSettings
+from protocol.rival_augmented import AUGMENTED
 from protocol.rival_classifiers import CLASSIFIERS
 from protocol.rival_networks import NETWORKS
-from protocol.rivals import RIVALS, Rivals, scratch_of, select_rivals
+from protocol.rivals import ALL_RIVALS, RIVALS, Rivals, scratch_of, select_rivals
 from protocol.scratch import SCRATCH, scratch_contender
 from protocol.store import ScoreLog
 from protocol.tasks import random_tasks
@@ -158,6 +160,34 @@ def test_with_all_classes_the_networks_have_as_many_outputs(bench):
 )
 def test_rivals_are_selected_by_name_or_pattern(patterns, expected):
     assert select_rivals(patterns) == expected
+
+
+def test_rivals_with_changed_copies_are_there_with_augmentation_alone():
+    assert select_rivals([], augmented=True) == [*CLASSIFIERS, *AUGMENTED]
+    assert select_rivals(["*"], augmented=True) == list(ALL_RIVALS) == [*RIVALS, *AUGMENTED]
+    assert select_rivals(["augmented-svm"], augmented=True) == ["rival/augmented-svm"]
+    with pytest.raises(ValueError, match="unknown rival 'rival/augmented-svm'"):
+        select_rivals(["augmented-svm"])
+    assert scratch_of("rival/augmented-svm") is None
+    assert scratch_of("rival/augmented-scratch") == SCRATCH.name
+
+
+def test_rivals_with_changed_copies_learn_the_tasks_of_scratch(bench, tmp_path):
+    bench = replace(bench, network=replace(bench.network, augmentation="digits"))
+    found, records = contenders_of(bench, names=tuple(AUGMENTED))
+    assert (tuple(found), records) == (tuple(AUGMENTED), [])
+    scratch = scratch_contender(bench.X, bench.network)
+    scores = evaluate(
+        [scratch, *found.values()],
+        bench.tasks[0],
+        (5,),
+        data=bench.data,
+        log=ScoreLog(tmp_path / "scores.jsonl"),
+        seed=0,
+        quiet=True,
+    )
+    by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
+    assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())
 
 
 def test_an_unknown_rival_is_refused_with_the_valid_ones():

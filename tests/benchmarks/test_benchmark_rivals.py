@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_blobs
+from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import load_digits_dataset, standardize
 from protocol.methods import LastRowsSplit
+from rivals.augmented import AugmentedClassifier
 from rivals.autoencoder import DenoisingAutoencoder
 from rivals.corruption import CORRUPTIONS, gaussian, masking
 from rivals.fresh import fresh_arrays, n_layers, weight_name
@@ -34,6 +36,35 @@ def outputs(arrays, X):
         found.append(X @ arrays[weight_name(layer)].T + arrays[f"linears.{layer}.bias"])
         X = np.maximum(found[-1], 0.0)
     return found
+
+
+# Changed copies of labelled rows
+
+
+@pytest.mark.parametrize("n_copies", [0, 1, 4])
+def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
+    X, y = np.arange(12.0)[:, None] * 100, np.arange(12) % 3
+    seen = {}
+
+    class Spy(DummyClassifier):
+        def fit(self, X, y):
+            seen.update(X=X, y=y)
+            return super().fit(X, y)
+
+    def change(rows, rng):
+        return rows + rng.uniform(1.0, 2.0, rows.shape)
+
+    clf = AugmentedClassifier(Spy(strategy="most_frequent"), change, n_copies).fit(X, y)
+    rows, each = seen["X"].reshape(12, 1 + n_copies), 1 + n_copies
+    np.testing.assert_array_equal(rows[:, 0], X[:, 0])
+    np.testing.assert_array_equal(np.round(rows / 100.0), np.repeat(X / 100.0, each, axis=1))
+    assert len(np.unique(rows)) == rows.size
+    np.testing.assert_array_equal(seen["y"].reshape(12, each), np.repeat(y[:, None], each, axis=1))
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.predict(X).tolist() == [0] * 12
+    ((train, validation),) = LastRowsSplit().split(seen["X"])
+    assert set(np.round(seen["X"][validation] / 100.0).ravel()) == {10.0, 11.0}
+    assert len(train) + len(validation) == rows.size
 
 
 # Fresh weights

@@ -1,0 +1,68 @@
+"""Rivals that get the changes of images that coherence gets, on the labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.svm import SVC
+
+from protocol.augmentations import AUGMENTATIONS
+from protocol.bench import Bench
+from protocol.methods import Contender
+from protocol.rival_classifiers import N_COMPONENTS
+from protocol.scratch import scratch_contender, variant
+from rivals.augmented import AugmentedClassifier
+from sklearn_mmdinit import RandomAffine
+
+__all__ = ["AUGMENTED", "augmented_rivals"]
+
+# Of each labelled row.
+N_COPIES = 20
+
+
+def _change(bench: Bench) -> RandomAffine:
+    change = AUGMENTATIONS[bench.network.augmentation]
+    assert change is not None  # else these rivals cannot be asked for
+    return change
+
+
+def _identity(bench: Bench) -> dict[str, object]:
+    return {"n_copies": N_COPIES, "augmentation": repr(_change(bench))}
+
+
+def _svm(name: str, bench: Bench) -> Contender:
+    X, seed = bench.X, bench.options.seed
+    pca = PCA(min(N_COMPONENTS, X.shape[1]), random_state=seed, svd_solver="covariance_eigh")
+    # Learned from all unlabelled images, as for the SVM without copies.
+    pca.fit(bench.X_unlabelled)
+    svm = make_pipeline(FrozenEstimator(pca), SVC(C=10.0))
+    trained = AugmentedClassifier(svm, _change(bench), N_COPIES)
+    identity = {"seed": seed, "n_train": len(bench.X_unlabelled), "n_components": pca.n_components}
+    return Contender(
+        name, X, lambda random_state: clone(trained), identity | {"C": 10.0} | _identity(bench)
+    )
+
+
+def _scratch(name: str, bench: Bench) -> Contender:
+    def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
+        trained = AugmentedClassifier(pipeline, _change(bench), N_COPIES, random_state)
+        return make_pipeline(trained)
+
+    scratch = scratch_contender(bench.X, bench.network)
+    return variant(scratch, name, augmented, _identity(bench))
+
+
+AUGMENTED: dict[str, Callable[[str, Bench], Contender]] = {
+    "rival/augmented-svm": _svm,
+    "rival/augmented-scratch": _scratch,
+}
+"""In the order of the tables; they are there with ``--augmentation`` alone."""
+
+
+def augmented_rivals(names: Sequence[str], bench: Bench) -> list[Contender]:
+    """Those of AUGMENTED that are among the names."""
+    return [AUGMENTED[name](name, bench) for name in names if name in AUGMENTED]
