@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.convnet_methods import CONVNET_NAMES
+from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0, CONVNET_NAMES
 from protocol.methods import METHODS, PAPER_METHODS
 from protocol.rivals import RIVALS
 from reporting.estimate import PAPER_RUNS
@@ -220,6 +220,22 @@ TEN_WAY = Expected(
     len(COHERENT),
     _runs_of(COHERENT, 1),
 )
+AUGMENTED_MNIST = Expected(
+    "Coherence with augmentation on MNIST, four runs",
+    "mnist-augmented.json",
+    f"{COHERENCE.command} --augmentation digits",
+    "50 minutes on 2 cores",
+    len(COHERENT) * PAPER_RUNS,
+    _runs_of(COHERENT, PAPER_RUNS),
+)
+AUGMENTED_TEN_WAY = Expected(
+    "Coherence with augmentation on the ten digits themselves",
+    "mnist-ten-way-augmented.json",
+    f"{TEN_WAY.command} --augmentation digits",
+    "ten minutes on 2 cores",
+    len(COHERENT),
+    _runs_of(COHERENT, 1),
+)
 CONVNET_RUNS = 2
 CONVNET = Expected(
     "A convolutional network on MNIST, two runs",
@@ -237,6 +253,16 @@ CONVNET_TEN_WAY = Expected(
     "40 minutes on 2 cores",
     len(CONVNET_NAMES),
     _runs_of(CONVNET_NAMES, 1),
+)
+AUGMENTED_CONVNET = (CONVNET_FEATURES_THETA0, CONVNET_FEATURES)
+CONVNET_TEN_WAY_AUGMENTED = Expected(
+    "A convolutional network on the ten digits themselves, with augmentation",
+    "mnist-convnet-ten-way-augmented.json",
+    f"{TASKS} --network convnet --runs 1 --classes 10 --n-labels 10 --augmentation digits "
+    f"--methods {' '.join(AUGMENTED_CONVNET)}",
+    "20 minutes on 2 cores",
+    len(AUGMENTED_CONVNET),
+    _runs_of(AUGMENTED_CONVNET, 1),
 )
 TIME = Expected(
     "Accuracy against pre-training time, by objective",
@@ -277,8 +303,11 @@ EXPECTED = (
     COHERENCE,
     FASHION,
     TEN_WAY,
+    AUGMENTED_MNIST,
+    AUGMENTED_TEN_WAY,
     CONVNET,
     CONVNET_TEN_WAY,
+    CONVNET_TEN_WAY_AUGMENTED,
     TIME,
     BUDGET,
 )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from reporting.against_table import against, against_table
 from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.augmented_report import augmentation_differences
 from reporting.budget_tables import budget_table
 from reporting.budget_tables import points_of_results as budget_points
 from reporting.coherence_report import standing_sentences, time_sentences
@@ -23,11 +25,14 @@ from reporting.convnet_report import (
 )
 from reporting.draw_report import draw_sentences, draw_table
 from reporting.expected import (
+    AUGMENTED_MNIST,
+    AUGMENTED_TEN_WAY,
     BALANCED,
     BUDGET,
     COHERENCE,
     CONVNET,
     CONVNET_TEN_WAY,
+    CONVNET_TEN_WAY_AUGMENTED,
     EXPECTED,
     FASHION,
     RIVAL_RUNS,
@@ -131,6 +136,16 @@ def _rivals(library: Library) -> Blocks:
     return [*blocks, library.picture("mnist-rivals.png", "Accuracy of the rivals")]
 
 
+def _standing(scores: list[dict[str, Any]]) -> Blocks:
+    """Where our rows stand against scratch and rivals, and the accuracy of all."""
+    differences = against(scores)
+    accuracy = build_table("accuracy", summarize(scores), paper=False)
+    accuracy = replace(accuracy, title=accuracy.title.removeprefix("Table 1. "))
+    said = standing_sentences(differences)
+    blocks = [_list(said)] if said else []
+    return [*blocks, *_table(against_table(differences)), *_table(accuracy)]
+
+
 def _coherence(library: Library) -> Blocks:
     blocks = ["## Coherence, which is not the paper's"]
     kinds = {"MNIST": COHERENCE, "Fashion-MNIST": FASHION, "The ten digits themselves": TEN_WAY}
@@ -140,11 +155,32 @@ def _coherence(library: Library) -> Blocks:
         if results is None:
             blocks.append(_said(expected))
             continue
+        blocks += _standing(unpack_scores(results["scores"]))
+        picture = expected.file.replace(".json", ".png")
+        blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
+    return blocks
+
+
+def _augmentation(library: Library) -> Blocks:
+    blocks = ["## Coherence with augmentation", library.note("augmentation")]
+    kinds = {
+        "MNIST, with augmentation": (AUGMENTED_MNIST, COHERENCE),
+        "The ten digits themselves, with augmentation": (AUGMENTED_TEN_WAY, TEN_WAY),
+        "The ten digits themselves, by the convolutional network with augmentation": (
+            CONVNET_TEN_WAY_AUGMENTED,
+            CONVNET_TEN_WAY,
+        ),
+    }
+    for words, (expected, without) in kinds.items():
+        blocks.append(f"### {words}")
+        results, plain = (library.results(e.file) for e in (expected, without))
+        if results is None:
+            blocks.append(_said(expected))
+            continue
         scores = unpack_scores(results["scores"])
-        blocks.append(_list(standing_sentences(against(scores))))
-        blocks += _table(against_table(against(scores)))
-        accuracy = build_table("accuracy", summarize(scores), paper=False)
-        blocks += _table(replace(accuracy, title=accuracy.title.removeprefix("Table 1. ")))
+        if plain:
+            blocks += _table(augmentation_differences(scores, unpack_scores(plain["scores"])))
+        blocks += _standing(scores)
         picture = expected.file.replace(".json", ".png")
         blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
     return blocks
@@ -217,5 +253,6 @@ def reproduction_report(library: Library) -> str:
         _list(summary_lines(library)),
         *_state(library),
     ]
-    sections = (_main_tables, _draw, _appendix, _rivals, _coherence, _convnet, _time, _made_with)
+    ours = (_coherence, _augmentation, _convnet, _time)
+    sections = (_main_tables, _draw, _appendix, _rivals, *ours, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

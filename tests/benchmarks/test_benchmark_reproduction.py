@@ -10,6 +10,7 @@ import report
 from protocol.rivals import RIVALS
 from protocol.store import write_json
 from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.augmented_report import augmentation_differences
 from reporting.convnet_report import (
     PERCEPTRONS,
     convnet_differences,
@@ -18,6 +19,8 @@ from reporting.convnet_report import (
     perceptron_differences,
 )
 from reporting.expected import (
+    AUGMENTED_MNIST,
+    AUGMENTED_TEN_WAY,
     COHERENCE,
     CONVNET,
     CONVNET_TEN_WAY,
@@ -46,6 +49,7 @@ from reporting.summary import summary_lines
 from reporting.table import as_markdown
 from reporting.task_tables import unpack_scores
 from results_stand_in import (
+    AUGMENTED,
     COHERENT,
     CONVOLUTIONAL,
     HEAD,
@@ -212,8 +216,8 @@ def test_rivals_come_from_whichever_file_has_them(whole, part):
     assert rows["rival/lsuv"][1:3] == ["4", "84.50, +9.00 [+9.00, +9.00]"]
     assert rows["xavier/fcn/scratch"][2] == "75.50"
     best, rival, network = rivals_sentences(scores_by_row(whole))
-    assert "N = 5: xavier/fcn/ours+coherence (97.50)" in best
-    assert "N = 40: tuned-scratch (88.50)" in rival
+    assert "N = 5: features+logistic, augmented (98.90)" in best
+    assert "N = 40: augmented-svm (89.50)" in rival
     assert "tuned-scratch" in network
     *found, last = rivals_table(scores_by_row(part)).rows
     assert "rival/1-nn" in [row[0] for row in found]
@@ -236,12 +240,44 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     means = [np.mean([float(cell) for cell in row[2:6]]) for row in table.rows]
     assert means == sorted(means, reverse=True)
     rows = {row[0]: row for row in table.rows}
-    assert len(rows) == len(table.rows) == len(RIVALS) + 4
+    # Scratch and ours with three theta0s, two of them with the rows on their features.
+    assert len(rows) == len(table.rows) == len(RIVALS) + 1 + 6
     assert rows["xavier/fcn/scratch"][-1] == "-"
     assert rows["lsuv"][1:] == ["4", *["84.50"] * 4, "+9.00 [+9.00, +9.00]"]
     # Paired: of a row with one run, only that run of scratch counts.
     assert {row[1] for row in ranking_table(scores_by_row(part)).rows} == {"1", "4"}
     assert ranking_table(scores_by_row(empty)).rows == []
+
+
+# Augmentation
+
+
+def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
+    own, plain = (
+        unpack_scores(whole.results(e.file)["scores"]) for e in (AUGMENTED_MNIST, COHERENCE)
+    )
+    table = augmentation_differences(own, plain)
+    assert table.head == ["method", "N = 5", "N = 10", "N = 20", "N = 40"]
+    assert {row[0]: row[1] for row in table.rows} == {
+        "xavier/fcn/ours+coherence": "+1.00 [+1.00, +1.00]",
+        "features+logistic": "+2.40 [+2.40, +2.40]",
+    }
+    assert augmentation_differences(own, []).rows == []
+    text = reproduction_report(whole)
+    section = text[text.index("## Coherence with augmentation") : text.index("## A convolutional")]
+    assert section.count("With augmentation minus without") == 3
+    assert "| rival/augmented-svm | 89.50 |" in section
+    assert "above the best rival at N = 5, 10, 20, 40" in section
+    nothing = reproduction_report(empty)
+    assert f"{AUGMENTED_TEN_WAY.not_run[1:]}." in nothing
+
+
+def test_rows_with_augmentation_are_not_those_without(tmp_path):
+    files = {COHERENCE.file: flat(COHERENT, runs=1), AUGMENTED_MNIST.file: flat(AUGMENTED, runs=1)}
+    files = {file: task_results(scores) for file, scores in files.items()}
+    rows = {row[0]: row for row in rivals_table(scores_by_row(write_all(tmp_path, files))).rows}
+    found = {name: rows[name][2].split(",")[0] for name in rows if name.startswith("features")}
+    assert found == {"features+logistic": "96.50", "features+logistic, augmented": "98.90"}
 
 
 # A convolutional network
