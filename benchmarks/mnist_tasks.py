@@ -127,9 +127,8 @@ def _parser() -> argparse.ArgumentParser:
         "--augmentation",
         choices=list(AUGMENTATIONS),
         default="none",
-        help="small random changes of the images, in which ours+coherence learns that they mean "
-        "the same. digits: rotations, shifts, stretches, shears; clothes: mirror images too, and "
-        "next to no rotation; default: none",
+        help="small random changes of images that ours+coherence learns not to mind. digits: "
+        "rotations, shifts, stretches and shears; default: none",
     )
     add_task_options(parser, first_run=0)
     add_engine_options(parser)

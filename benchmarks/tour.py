@@ -26,7 +26,7 @@ from tour_steps.elsewhere import files, onnx, scikit_learn
 from tour_steps.fine_tuning import features, few_labels, routed, search, stream, unlabelled
 from tour_steps.journey import Claims, Journey
 from tour_steps.modules import convolutions, in_place, own_layer, skorch
-from tour_steps.pretraining import baseline, coherence, diagnose, paper, theorems
+from tour_steps.pretraining import augmentation, baseline, coherence, diagnose, paper, theorems
 
 __all__ = ["STEPS", "main"]
 
@@ -35,6 +35,7 @@ OUTPUT = Path(__file__).resolve().parent / "output"
 STEPS: tuple[Callable[[Journey], Claims], ...] = (
     paper,
     coherence,
+    augmentation,
     diagnose,
     theorems,
     few_labels,

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+from copy import copy
 
-from sklearn_mmdinit import Architecture, Coherence, MMDInitializer, RandomLabelInitializer, Theta0
+import numpy as np
+from sklearn.base import clone
+from sklearn.preprocessing import normalize
+
+from sklearn_mmdinit import (
+    Architecture,
+    Coherence,
+    MMDInitializer,
+    RandomAffine,
+    RandomLabelInitializer,
+    Theta0,
+)
 from sklearn_mmdinit.diagnostics import (
     coherence_kernel,
     dead_neuron_ratio,
@@ -23,7 +34,7 @@ from sklearn_mmdinit.theory import (
 )
 from tour_steps.journey import Claims, Journey, say
 
-__all__ = ["baseline", "coherence", "diagnose", "paper", "theorems"]
+__all__ = ["augmentation", "baseline", "coherence", "diagnose", "paper", "theorems"]
 
 HIDDEN = (64, 64)
 
@@ -76,6 +87,22 @@ def coherence(journey: Journey) -> Claims:
         '"auto" is Coherence() where rows are many': journey.quick
         or all(np.array_equal(a, b) for a, b in same),
     }
+
+
+def augmentation(journey: Journey) -> Claims:
+    """Coherence under small changes of the images: features that do not mind them."""
+    change = RandomAffine(shift=1.0)
+    moved = change(journey.X, np.random.default_rng(0))
+
+    def likeness(init: MMDInitializer) -> float:
+        one, other = (normalize(init.transform(rows)) for rows in (journey.X, moved))
+        return float(np.mean(np.sum(one * other, axis=1)))
+
+    without = copy(journey.learned["coherent"]).set_params(output="hidden")
+    init = clone(without).set_params(coherence=Coherence(augmentation=change)).fit(journey.X)
+    plain, changed = likeness(without), likeness(init)
+    say(f"an image's features and those of it moved: cosine {plain:.2f}; so learned {changed:.2f}")
+    return {"features learned under changes mind them less": changed > plain}
 
 
 def diagnose(journey: Journey) -> Claims:

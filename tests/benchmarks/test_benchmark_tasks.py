@@ -403,13 +403,13 @@ def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
     for name in kind.names:
         plain, augmented = (
             kind.initializer(kind.theta0_of(name), NetworkSettings(augmentation=how), 784, 0)
-            for how in ("none", "clothes")
+            for how in ("none", "digits")
         )
         if not kind.theta0_of(name).endswith("+coherence"):
             assert repr(plain) == repr(augmented)
             continue
         change = augmented.get_params()["coherence__augmentation"]
-        assert change.get_params() == AUGMENTATIONS["clothes"].get_params()
+        assert change.get_params() == AUGMENTATIONS["digits"].get_params()
         assert plain.coherence == "auto"
         assert augmented.set_params(coherence="auto").get_params().keys() == (
             plain.get_params().keys()

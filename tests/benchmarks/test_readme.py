@@ -13,8 +13,10 @@ from skorch import NeuralNetClassifier
 
 from protocol.networks import ConvNet
 from sklearn_mmdinit import (
+    Coherence,
     MMDInitializer,
     NetClassifier,
+    RandomAffine,
     WarmStart,
     load_theta0,
     save_theta0,
@@ -90,6 +92,18 @@ def test_parameters_of_a_class_and_nets_of_skorch_s(tmp_path, monkeypatch):
     for net in (*made, names["clf"].set_params(max_iter=0)):
         started = net.fit(images, y[:60] % 2).module_.conv1.weight.detach().numpy()
         np.testing.assert_array_equal(started, kept)
+
+
+def test_augmentations_change_images_and_nothing_else_of_them():
+    names = {"Coherence": Coherence, "MMDInitializer": MMDInitializer, "RandomAffine": RandomAffine}
+    exec(compile(example_with("RandomAffine"), "README.md", "exec"), names)
+    X, rng = load_digits().data[:20], np.random.default_rng(0)
+    terms = (names["digits"].coherence, names["animals"].coherence, names["noisy"])
+    for change in (term.augmentation for term in terms):
+        changed = change(X, rng)
+        assert changed.shape == X.shape
+        assert (changed != X).any(axis=1).all()
+        assert np.corrcoef(changed.ravel(), X.ravel())[0, 1] > 0.2
 
 
 @pytest.mark.parametrize("needle", ["mnist_tasks.py", "pytest"])
