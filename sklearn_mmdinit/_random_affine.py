@@ -79,8 +79,8 @@ class RandomAffine(BaseEstimator):
 
         Parameters
         ----------
-        X : ndarray of float of shape (n, n_pixels) or (n, channels, height, width)
-            Images, on any scale.
+        X : ndarray of shape (n, n_pixels) or (n, channels, height, width)
+            Images of float32 or float64, on any scale.
         rng : numpy.random.Generator
             Source of the amounts.
 
@@ -91,11 +91,17 @@ class RandomAffine(BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter is not valid, or rows are no images of ``image_shape``.
+            If a parameter is not valid, or rows are no images of ``image_shape``, or numbers of
+            another type.
         """
         self._check_params()
+        X = np.asarray(X)
+        if X.dtype not in (np.float32, np.float64):
+            raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
         shape = _image_shape(X, self.image_shape)
-        images = torch.from_numpy(np.ascontiguousarray(X)).view(len(X), *shape)
+        if len(X) == 0:  # which grid_sample does not take
+            return X.copy()
+        images = torch.from_numpy(np.require(X, requirements=("C", "W"))).view(len(X), *shape)
         height, width = shape[1:]
         maps = torch.from_numpy(self._maps(len(X), height, width, rng)).to(images.dtype)
         grid = affine_grid(maps, list(images.shape), align_corners=False)

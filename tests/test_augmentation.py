@@ -129,6 +129,24 @@ def test_rows_that_are_no_images_are_named(shape):
         changed(images(3, *shape))
 
 
+def test_no_images_are_none_changed():
+    assert changed(images(0, 64), shift=1.0).shape == (0, 64)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, bool])
+def test_numbers_of_another_type_are_named(dtype):
+    with pytest.raises(ValueError, match=f"float32 or float64, got {np.dtype(dtype)}"):
+        changed(images(3, 64).astype(dtype))
+
+
+def test_rows_that_cannot_be_written_to_and_lists_are_images_too():
+    X = images(3, 64)
+    expected = changed(X, shift=1.0)
+    X.setflags(write=False)
+    np.testing.assert_array_equal(changed(X, shift=1.0), expected)
+    np.testing.assert_array_equal(changed(X.tolist(), shift=1.0), expected)
+
+
 # Walks whose ends are changed
 
 
