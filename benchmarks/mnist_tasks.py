@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.list_methods:
-        print("\n".join(NETWORK_KINDS[options.network].names_for(options.classes)))
+        print("\n".join(NETWORK_KINDS[options.network].names))
         return 0
     started = time.perf_counter()
     try:

@@ -5,9 +5,7 @@ A name reads ``init/network/pre-training``. ``xavier`` and ``he`` are the fresh 
 ReLU; ``ours`` is :class:`MMDInitializer`, ``ours+coherence`` the same with its fourth term and its
 own automatic settings, ``rlabel`` :class:`RandomLabelInitializer`, and ``scratch`` starts from
 the fresh weights. ``features+logistic`` fine-tunes nothing: it is a logistic regression on what
-the last hidden layer of ``xavier/fcn/ours+coherence`` says of the rows. Where tasks have ten
-classes, ``two-class features+logistic`` is the same on a theta0 that was learned for two: it was
-learned from the same images, and nothing of its last layer is used.
+the last hidden layer of ``xavier/fcn/ours+coherence`` says of the rows.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ __all__ = [
     "METHODS",
     "NAMES",
     "PAPER_METHODS",
-    "TWO_CLASS_FEATURES",
-    "TWO_CLASS_THETA0",
     "Contender",
     "LastRowsSplit",
     "Method",
@@ -101,8 +97,6 @@ PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence
 
 FEATURES = "features+logistic"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
-TWO_CLASS_FEATURES = f"two-class {FEATURES}"
-TWO_CLASS_THETA0 = f"{FEATURES_THETA0} for two classes"
 
 
 def _names() -> Iterator[str]:
@@ -110,7 +104,6 @@ def _names() -> Iterator[str]:
         yield name
         if name == FEATURES_THETA0:
             yield FEATURES
-            yield TWO_CLASS_FEATURES
 
 
 NAMES = tuple(_names())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,6 @@ from protocol.methods import (
     FEATURES_THETA0,
     METHODS,
     NAMES,
-    TWO_CLASS_FEATURES,
-    TWO_CLASS_THETA0,
     Contender,
     NetworkSettings,
     features_contender,
@@ -49,10 +47,8 @@ class NetworkKind:
     ----------
     names : tuple of str
         Rows of the tables, in their order.
-    features : mapping of str to str
-        Rows that fine-tune nothing, and the names of the theta0s they are of.
-    not_of_two : frozenset of str
-        Rows there are where the tasks have more than two classes alone.
+    features, features_theta0 : str
+        The row that fine-tunes nothing, and whose theta0 it is of.
     rows : callable
         From rows (n, n_pixels) to what the networks take; a ValueError where they cannot.
     initializer : callable
@@ -64,8 +60,8 @@ class NetworkKind:
     """
 
     names: tuple[str, ...]
-    features: Mapping[str, str]
-    not_of_two: frozenset[str]
+    features: str
+    features_theta0: str
     rows: Callable[[np.ndarray], np.ndarray]
     initializer: Callable[[str, NetworkSettings, int, int], BaseEstimator | None]
     network: Callable[..., Contender]
@@ -73,17 +69,13 @@ class NetworkKind:
 
     def theta0_of(self, name: str) -> str:
         """The network whose theta0 a method starts from, if it has one."""
-        return self.features.get(name, name)
-
-    def names_for(self, classes: int) -> tuple[str, ...]:
-        """Rows of tasks with so many classes."""
-        return tuple(name for name in self.names if classes != 2 or name not in self.not_of_two)
+        return self.features_theta0 if name == self.features else name
 
     def contender(
         self, name: str, settings: NetworkSettings, *, X: np.ndarray, theta0: Pretrained | None
     ) -> Contender:
         """A method from its theta0; None where it starts from scratch."""
-        if name in self.features:
+        if name == self.features:
             assert theta0 is not None  # theta0 with coherence is learned
             return features_contender(
                 X=X, initializer=theta0.initializer, theta0_digest=theta0.digest, name=name
@@ -100,8 +92,6 @@ class NetworkKind:
 def _perceptron_initializer(
     name: str, settings: NetworkSettings, n_pixels: int, random_state: int
 ) -> BaseEstimator | None:
-    if name == TWO_CLASS_THETA0:
-        name, settings = FEATURES_THETA0, replace(settings, classes=2)
     return initializer_of(METHODS[name], settings, random_state=random_state)
 
 
@@ -127,8 +117,8 @@ def _describe_perceptron(settings: NetworkSettings, n_pixels: int) -> dict[str, 
 NETWORK_KINDS = {
     "mlp": NetworkKind(
         names=NAMES,
-        features={FEATURES: FEATURES_THETA0, TWO_CLASS_FEATURES: TWO_CLASS_THETA0},
-        not_of_two=frozenset({TWO_CLASS_FEATURES}),
+        features=FEATURES,
+        features_theta0=FEATURES_THETA0,
         rows=_as_they_are,
         initializer=_perceptron_initializer,
         network=_perceptron,
@@ -136,8 +126,8 @@ NETWORK_KINDS = {
     ),
     "convnet": NetworkKind(
         names=CONVNET_NAMES,
-        features={CONVNET_FEATURES: CONVNET_FEATURES_THETA0},
-        not_of_two=frozenset(),
+        features=CONVNET_FEATURES,
+        features_theta0=CONVNET_FEATURES_THETA0,
         rows=images,
         initializer=_convnet_initializer,
         network=convnet_contender,

@@ -81,7 +81,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
             f"--precision {options.precision} is for a perceptron, got --network {options.network}"
         )
     plan = PRESETS_OF[options.network][options.preset]
-    names = NETWORK_KINDS[options.network].names_for(options.classes)
+    names = NETWORK_KINDS[options.network].names
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, augmentation=options.augmentation)

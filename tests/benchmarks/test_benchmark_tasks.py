@@ -7,7 +7,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-import mnist_tasks
 from data.datasets import load_digits_dataset, standardize
 from protocol import bench
 from protocol.augmentations import AUGMENTATIONS
@@ -18,7 +17,6 @@ from protocol.methods import (
     METHODS,
     NAMES,
     PAPER_METHODS,
-    TWO_CLASS_FEATURES,
     LastRowsSplit,
     NetworkSettings,
     features_contender,
@@ -28,7 +26,6 @@ from protocol.methods import (
 )
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options
-from protocol.task_plan import plan_of
 from protocol.tasks import (
     PURPOSES,
     Task,
@@ -315,15 +312,11 @@ def test_the_ten_methods_are_the_paper_s():
 
 
 def test_ours_with_coherence_follows_ours():
-    names = NETWORK_KINDS["mlp"].names_for(2)
-    assert names[:4] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
-    assert [name for name in NAMES if name not in names] == [TWO_CLASS_FEATURES]
-    assert NETWORK_KINDS["mlp"].names_for(10) == NAMES
+    assert NAMES[:4] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
     assert tuple(name for name in NAMES if name in PAPER_METHODS) == PAPER_METHODS
     assert [name for name in NAMES if name not in PAPER_METHODS] == [
         "xavier/fcn/ours+coherence",
         "features+logistic",
-        "two-class features+logistic",
         "xavier/fcn+bn/ours",
         "he/fcn/ours+coherence",
         "he/fcn+bn/ours",
@@ -412,7 +405,7 @@ def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
             kind.initializer(kind.theta0_of(name), NetworkSettings(augmentation=how), 784, 0)
             for how in ("none", "digits")
         )
-        if "+coherence" not in kind.theta0_of(name):
+        if not kind.theta0_of(name).endswith("+coherence"):
             assert repr(plain) == repr(augmented)
             continue
         change = augmented.get_params()["coherence__augmentation"]
@@ -421,16 +414,6 @@ def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
         assert augmented.set_params(coherence="auto").get_params().keys() == (
             plain.get_params().keys()
         )
-
-
-def test_features_of_a_theta0_for_two_classes_are_there_for_ten():
-    kind, settings = NETWORK_KINDS["mlp"], NetworkSettings(classes=10, coherent_epochs=3)
-    name = kind.theta0_of(TWO_CLASS_FEATURES)
-    own, ten = (kind.initializer(n, settings, 784, 5) for n in (name, FEATURES_THETA0))
-    assert (own.n_classes, ten.n_classes) == (2, 10)
-    assert own.set_params(n_classes=10).get_params() == ten.get_params()
-    with pytest.raises(ValueError, match="unknown method 'two-class features"):
-        plan_of(mnist_tasks._parser().parse_args(["--methods", TWO_CLASS_FEATURES]))
 
 
 # What a score is kept under, as of the results that are committed: a change makes all old logs
