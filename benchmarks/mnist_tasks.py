@@ -27,6 +27,9 @@ asks for the digits themselves in place of binary tasks: N labelled images of ea
 several draws of them, and no others. ``--draw balanced`` takes as many of each digit for a binary
 task too, where the default takes any.
 
+``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
+little, and adds rivals to ``--rivals`` that get changed copies of the labelled images.
+
 With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
 
     python benchmarks/mnist_tasks.py --preset paper --backend dask --address tcp://HOST:8786
