@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="RIVAL",
         help="add other ways to use the unlabelled images: alone those without a network, which "
-        "take seconds; or names or patterns such as lsuv or '*'",
+        "take seconds, and with --augmentation two that take minutes; or names or patterns such as "
+        "lsuv or '*'",
     )
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")

@@ -70,8 +70,8 @@ def against(scores: Iterable[dict[str, Any]]) -> list[Difference]:
                 own = table[method, n]
                 other = _best_rival(table, n, own) if role == BEST_RIVAL else role
                 base = {} if other is None else table.get((other, n), {})
-                # Only the same tasks make a pair.
-                if role is None or other is None or base.keys() != own.keys():
+                # Only the same tasks make a pair; the other may have more of them.
+                if role is None or other is None or not own.keys() <= base.keys():
                     continue
                 differences = {pair: own[pair] - base[pair] for pair in own}
                 gain = paired_gain(list(differences.values()))

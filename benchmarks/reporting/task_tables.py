@@ -156,7 +156,8 @@ def _summary(
     spreads = [spread for values in of_run if (spread := _std(values)) is not None]
     scratch = scratch_of(method)
     base = {} if scratch is None else table.get((scratch, n_labels), {})
-    paired = scratch not in (None, method) and base.keys() == cell.keys()
+    # Scratch may have runs that the method has not: the tasks of its own are those that count.
+    paired = scratch not in (None, method) and cell.keys() <= base.keys()
     return Summary(
         method=method,
         n_labels=n_labels,

@@ -56,7 +56,8 @@ def test_over_mini_batches_two_standard_deviations_are_close():
     paper = Estimate(5.0, 0.5, 1)
     assert close(Estimate(5.99, 0.1, 1), paper)
     assert not close(Estimate(6.01, 0.1, 1), paper)
-    assert close(Estimate(6.01, 0.6, 1), paper)
+    # Ours does not agree the better the noisier it was measured.
+    assert not close(Estimate(6.01, 0.6, 1), paper)
 
 
 # Grids
