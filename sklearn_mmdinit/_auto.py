@@ -12,7 +12,7 @@ from ._compute import native_precision, permutation, torch_device
 from ._network import Theta0
 from ._pretraining import Blueprint, gain_of_first_step, is_auto
 
-__all__ = ["auto_gain", "auto_values"]
+__all__ = ["auto_gain", "auto_values", "rows_of_paper"]
 
 PAPER: dict[str, Any] = {
     "n_perturbations": 256,
@@ -70,7 +70,9 @@ def auto_values(estimator: Any, n_rows: int | None, n_classes: int | None = None
         elif n_classes == 2:
             values["reference"] = "closed_form"
     if is_auto(estimator.precision):
-        values["precision"] = native_precision(torch_device(estimator.device))
+        # Of a module the products are its own.
+        native = native_precision(torch_device(estimator.device))
+        values["precision"] = native if estimator.module is None else "float32"
     return {name: value for name, value in values.items() if is_auto(getattr(estimator, name))}
 
 
@@ -105,3 +107,10 @@ def auto_gain(
         return (1.0,) * n_hidden
     rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
     return gain_of_first_step(theta0, blueprint, X[rows], step=FIRST_STEP)
+
+
+def rows_of_paper(estimator: Any, n_rows: int) -> int:
+    """Rows of a step that go through the paper's terms, of so many that there are."""
+    coherence = coherence_of(estimator.coherence, n_rows)
+    size = n_rows if coherence is None else min(coherence.batch_size, n_rows)
+    return min(int(estimator.batch_size), size)

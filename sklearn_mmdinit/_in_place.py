@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from ._coherence import coherence_of
 from ._mmd_initializer import MMDInitializer
@@ -28,7 +28,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     Parameters
     ----------
     module : nn.Module
-        Returns logits (n, n_classes). Parameters that require no gradient stay.
+        Returns logits (n, n_classes). Parameters that require no gradient stay; running
+        statistics of normalisation become those of the data, everywhere in the module.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader hands out examples, or tuples that
         begin with them, and is read a mini-batch at a time; with ``coherence``, which looks for
@@ -71,9 +72,15 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     if isinstance(data, Dataset | DataLoader):
         _fit_stream(initializer, data, "batch_size" in params)
     else:
-        initializer.fit(data.detach().cpu() if isinstance(data, torch.Tensor) else data)
+        initializer.fit(_array_of(data) if isinstance(data, torch.Tensor) else data)
     put_arrays_(module, initializer.theta0_.arrays)
     return initializer.history_
+
+
+def _array_of(data: torch.Tensor) -> np.ndarray:
+    """The tensor as an array; bfloat16, which NumPy has not, as float32."""
+    data = data.detach().cpu()
+    return (data.float() if data.dtype == torch.bfloat16 else data).numpy()
 
 
 def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) -> None:
@@ -110,9 +117,17 @@ def _collected(initializer: MMDInitializer, data: Any) -> np.ndarray:
     assert coherence is not None
     loader = data if isinstance(data, DataLoader) else DataLoader(data, initializer.batch_size)
     given = coherence.graph is not None and not hasattr(coherence.graph, "fit_transform")
-    if given and isinstance(loader.sampler, RandomSampler):
+    if given and not _in_order(loader):
         raise ValueError(
-            "a graph of your own needs the rows in its order, and the DataLoader shuffles them; "
-            "use shuffle=False, or pass the Dataset"
+            "a graph of your own needs the rows in its order, and the DataLoader's sampler may "
+            "have another; use shuffle=False and no sampler, or pass the Dataset"
         )
     return np.concatenate([examples_of(item) for item in loader])
+
+
+def _in_order(loader: DataLoader[Any]) -> bool:
+    """Whether it is known to hand out the rows of its Dataset in their order."""
+    if isinstance(loader.dataset, IterableDataset):
+        return True  # it has the one order it comes in
+    chosen = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    return isinstance(getattr(chosen, "sampler", chosen), SequentialSampler)

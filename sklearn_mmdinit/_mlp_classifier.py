@@ -61,8 +61,8 @@ class MLPClassifier(BaseNetClassifier):
         Whether the initializer is fitted in ``fit``: when it is not fitted yet, always, or
         never.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
-        Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here:
-        ``optimizer__weight_decay=1e-4``.
+        Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here,
+        in ``set_params`` and in grids: ``optimizer__weight_decay``; or ``skorch_params`` has them.
     learning_rate_init : float, default=1e-3
         Learning rate.
     batch_size : int, default=50

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ._auto import auto_gain, auto_values
+from ._auto import auto_gain, auto_values, rows_of_paper
 from ._coherence import coherence_of, walk_on
 from ._compute import Workspace
 from ._mmd_parameters import check_numbers, check_parameters, has_paper_terms
@@ -340,7 +340,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     def _finished(self, theta0: Theta0, X: np.ndarray, seed: int, blueprint: Blueprint) -> Theta0:
         self.auto_params_ = auto_values(self, len(X), theta0.architecture.n_classes)
         self.gain_ = auto_gain(self, theta0, X, seed, blueprint)
-        n_rows = min(self.batch_size, len(X))
+        n_rows = rows_of_paper(self, len(X))
         self.samplers_ = chosen_samplers(blueprint, theta0, self.sampler, n_rows)
         self.why_functional_ = getattr(blueprint, "why_functional", "")
         return with_gain(theta0, self.gain_)

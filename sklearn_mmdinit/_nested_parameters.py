@@ -29,8 +29,20 @@ class NestedParameters(ModuleKeywords):
         -------
         self : MMDInitializer
             This one.
+
+        Raises
+        ------
+        ValueError
+            If there is a parameter of the coherence where the coherence is None, or no such
+            parameter.
         """
-        nested = any(name.startswith("coherence__") for name in params)
-        if nested and is_auto(params.get("coherence", self.coherence)):
+        nested = next((name for name in params if name.startswith("coherence__")), None)
+        coherence = params.get("coherence", self.coherence)
+        if nested and coherence is None:
+            raise ValueError(
+                f"{nested} is a parameter of a coherence, and there is none: coherence=None; set "
+                'coherence="auto" or coherence=Coherence() as well'
+            )
+        if nested and is_auto(coherence):
             params["coherence"] = Coherence()
         return super().set_params(**params)

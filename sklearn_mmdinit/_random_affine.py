@@ -149,7 +149,8 @@ def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
         side = math.isqrt(pixels)
         found = (1, side, side)
     else:
-        found = tuple(asked) if len(asked) == 3 else (1, *asked)
+        sides = tuple(np.atleast_1d(asked).tolist())
+        found = sides if len(sides) == 3 else (1, *sides)
     if len(found) != 3 or math.prod(found) != pixels or len(own) not in (1, 3):
         raise ValueError(
             f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "

@@ -115,6 +115,7 @@ def test_flat_rows_hold_the_image_that_is_said():
         ({"shear": 90.0}, "shear == 90.0, must be < 90"),
         ({"image_shape": (4, 4)}, r"image_shape=\(4, 4\) does not fit rows of shape \(64,\)"),
         ({"image_shape": (2, 2, 4, 4)}, r"image_shape=\(2, 2, 4, 4\) does not fit"),
+        ({"image_shape": 8}, "image_shape=8 does not fit"),
         ({"image_shape": (64,)}, r"image_shape=\(64,\) does not fit"),
     ],
 )

@@ -365,3 +365,20 @@ def test_it_is_an_ordinary_step_before_any_classifier(blobs):
         small(output="hidden"), Normalizer(), LogisticRegression(C=100.0, max_iter=1000)
     )
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
+
+
+def test_a_parameter_of_no_coherence_is_named():
+    with pytest.raises(ValueError, match=r'coherence__separation .* set coherence="auto"'):
+        MMDInitializer().set_params(coherence__separation=3.0)
+    both = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
+    assert both.coherence.separation == 3.0
+
+
+def test_layers_are_sampled_as_the_rows_of_the_papers_terms_ask_for():
+    X = np.random.default_rng(0).normal(size=(300, 400))
+    params = {"n_perturbations": 4, "max_iter": 0, "random_state": 0}
+    few = MMDInitializer((256,), batch_size=4, **params).fit(X).samplers_
+    many = MMDInitializer((256,), batch_size=256, **params).fit(X).samplers_
+    coherence = Coherence(batch_size=4, n_neighbors=3)
+    own = MMDInitializer((256,), batch_size=256, coherence=coherence, **params).fit(X).samplers_
+    assert own == few != many

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 
 from sklearn_mmdinit import Architecture, MLPClassifier, MMDInitializer, Theta0
 from sklearn_mmdinit.diagnostics import (
@@ -264,3 +265,17 @@ def test_scales_are_finite(function, random_network, X):
             function(random_network, X, perturbation_scale=scale)
     with pytest.raises(TypeError, match="perturbation_scale must be an instance of"):
         function(random_network, X, perturbation_scale="1")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_perturbations_around_a_classifier_are_as_large_as_its_initializer_s(X, frozen):
+    init = MMDInitializer((6,), perturbation_scale=0.01, max_iter=1, random_state=0).fit(X)
+    y = (X[:, 0] > 0).astype(int)
+    start = FrozenEstimator(init) if frozen else init
+    clf = MLPClassifier(warm_start_from=start, max_iter=0).fit(X, y)
+    own, found = (prediction_samples(source, X[:3], random_state=0) for source in (init, clf))
+    np.testing.assert_allclose(found, own, atol=1e-6)
+    fresh = MLPClassifier((6,), max_iter=0, random_state=0).fit(X, y)
+    default = prediction_samples(fresh, X[:3], random_state=0)
+    named = prediction_samples(fresh, X[:3], perturbation_scale=math.sqrt(0.5), random_state=0)
+    np.testing.assert_array_equal(default, named)

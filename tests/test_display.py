@@ -245,3 +245,8 @@ def test_accuracy_draws_given_means_and_lopsided_intervals():
 def test_accuracy_names_what_does_not_fit(scores, confidence, message):
     with pytest.raises(ValueError, match=message):
         TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
+
+
+def test_a_history_without_a_window_is_named():
+    with pytest.raises(ValueError, match="the history is empty"):
+        LossCurveDisplay.from_estimator(Fitted([]).fit())

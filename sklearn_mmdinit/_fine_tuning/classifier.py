@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -285,6 +286,7 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         net = build_net(
             network,
             n_classes=len(self.classes_),
+            row_size=math.prod(X.shape[1:]),
             optimizer=self.optimizer,
             learning_rate_init=self.learning_rate_init,
             batch_size=self.batch_size,

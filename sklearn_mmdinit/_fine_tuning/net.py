@@ -57,6 +57,7 @@ ROUTED_PREFIXES = (
 _OWNED = {
     "batch_size": "batch_size",
     "callbacks": "callbacks",
+    "callbacks__best_epoch": "validation_split",
     "classes": "y",
     "device": "device",
     "lr": "learning_rate_init",
@@ -67,8 +68,10 @@ _OWNED = {
     "verbose": "verbose",
 }
 
-# Rows of a batch where no gradient is needed: large, and still small beside the data.
+# Rows of a batch where no gradient is needed, and numbers in them (16 MiB): many, and still few
+# beside the data.
 _EVALUATION_BATCH = 4096
+_EVALUATION_NUMBERS = 1 << 22
 
 _TINY = torch.finfo(torch.float32).tiny
 
@@ -152,6 +155,7 @@ def build_net(
     network: Network,
     *,
     n_classes: int,
+    row_size: int,
     optimizer: Any,
     learning_rate_init: float,
     batch_size: int,
@@ -181,7 +185,9 @@ def build_net(
         "iterator_train": batches,
         "iterator_train__shuffle": True,
         "iterator_valid": batches,
-        "iterator_valid__batch_size": max(batch_size, _EVALUATION_BATCH),
+        "iterator_valid__batch_size": max(
+            batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(row_size, 1))
+        ),
         "callbacks__valid_acc": None,
     }
     if not verbose:

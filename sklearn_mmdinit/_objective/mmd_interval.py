@@ -54,7 +54,9 @@ def _stencil(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     weights = torch.stack(powers, dim=-1) @ coefficients
     derivatives = torch.stack(slopes, dim=-1) @ coefficients / _STEP
     offsets = torch.arange(_ORDER, device=q.device) - 2
-    return left.long().unsqueeze(-1) + offsets, weights, derivatives
+    # NaN has no node; its weights are NaN, and so is the loss, which ends a run in words.
+    nodes = left.nan_to_num(nan=2.0).long()
+    return nodes.unsqueeze(-1) + offsets, weights, derivatives
 
 
 def _spread(index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -168,10 +168,10 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            return self._run(*self._begun(X), X, 1)
+            return self._run(*self._begun(X), X, 1, stop=False)
         # A copy, so that a pass that fails or is interrupted leaves no trace.
         state = replace(self._state, history=list(self._state.history))
-        return self._run(self._blueprint, state, X, 1)
+        return self._run(self._blueprint, state, X, 1, stop=False)
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -324,9 +324,11 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         X: np.ndarray,
         n_passes: int,
         feed: Feed | None = None,
+        stop: bool = True,
     ) -> Self:
         settings = self._resolved(len(X))
         objective, schedule = self._objective(), settings._schedule()
+        schedule = schedule if stop else replace(schedule, tol=None)
         state.begin(objective.term_names, settings.max_iter)
         run_passes(
             state,

@@ -79,12 +79,14 @@ class LossCurveDisplay:
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
-            If a term is not in the history.
+            If a term is not in the history, or the history is empty.
         ImportError
             If matplotlib is not installed.
         """
         check_is_fitted(estimator, "history_")
         history = estimator.history_
+        if not history:
+            raise ValueError("the history is empty: no window of steps has ended yet")
         known = [key for key in history[0] if key != "step"]
         chosen = known if terms is None else list(terms)
         if unknown := [term for term in chosen if term not in known]:

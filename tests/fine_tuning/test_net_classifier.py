@@ -445,3 +445,16 @@ def test_onnx_of_a_module_that_fixes_the_number_of_rows(flat, tmp_path):
     with pytest.raises(ValueError, match=r"fixes the number of rows.*x\.shape\[0\]"):
         clf.to_onnx(tmp_path / "clf.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("side", "n"), [(8, 4096), (64, 1024), (512, 16)])
+def test_rows_are_predicted_so_many_at_a_time_that_they_take_little_memory(side, n):
+    X = np.zeros((4, 1, side, side), dtype=np.float32)
+    flat = nn.Sequential(nn.AvgPool2d(side), nn.Flatten(), nn.Linear(1, 2))
+    clf = NetClassifier(flat, batch_size=2, max_iter=1, validation_split=None, random_state=0)
+    assert clf.fit(X, [0, 1, 0, 1]).net_.iterator_valid__batch_size == n
+
+
+def test_the_callback_that_keeps_the_best_epoch_cannot_be_taken_away(data):
+    with pytest.raises(ValueError, match="may not hold 'callbacks__best_epoch'"):
+        small(skorch_params={"callbacks__best_epoch": None}).fit(*data)

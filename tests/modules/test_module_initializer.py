@@ -15,7 +15,7 @@ from torch import nn
 
 from module_zoo import Bare, Words, digit_images, rows, seeded, tokens
 from protocol.networks import MODULES, ConvNet, flat_perceptron
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier, _auto
 from sklearn_mmdinit._network import MLP, theta0_of
 from sklearn_mmdinit.diagnostics import (
     coherence_kernel,
@@ -488,3 +488,13 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
         small(ConvNet, n_classes=4, module__n_classes=3).fit(X)
     with pytest.raises(ValueError, match=r"n_classes=4, but the module .* returns 2 logits"):
         small(ConvNet(), n_classes=4).fit(X)
+
+
+def test_precision_auto_is_the_module_s_own(monkeypatch):
+    monkeypatch.setattr(_auto, "native_precision", lambda device: "bfloat16")
+    X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    params = {"n_perturbations": 2, "max_iter": 1, "random_state": 0}
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    own = MMDInitializer(module=net, precision="auto", **params).fit(X)
+    assert own.history_ == MMDInitializer(module=net, **params).fit(X).history_
+    assert own.auto_params_["precision"] == "float32"
