@@ -11,8 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
+from torch import nn
 
-from .._network import Theta0, tag_is_lost, theta0_of
+from .._network import Theta0, arrays_of, qualified_name, tag_is_lost, theta0_of
 from .given import GIVEN, given
 from .initializers import is_fitted_initializer, is_initializer
 from .unlabelled import rows_to_learn_from
@@ -182,8 +183,38 @@ def _from_initializer(
     fresh = clone(source)
     if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
         fresh.set_params(random_state=seed)
-    initializer = check_memory(memory).cache(_fit)(fresh, rows_to_learn_from(*rows, source))
+    initializer = _remembered(fresh, rows_to_learn_from(*rows, source), check_memory(memory))
     return Start(initializer.theta0_, initializer, learned_here=True)
+
+
+def _remembered(initializer: Any, X: Any, memory: Any) -> Any:
+    """The initializer fitted, from memory where it was fitted before."""
+    module = getattr(initializer, "module", None)
+    if not isinstance(module, nn.Module):
+        return memory.cache(_fit)(initializer, X)
+    # joblib tells a module and its copy apart: what they have in common stands for it.
+    others = {name: v for name, v in initializer.get_params(deep=False).items() if v is not module}
+    stands_for = (type(initializer), others, _layers_of(module), arrays_of(module))
+    return memory.cache(_fit_known_by, ignore=["initializer"])(initializer, stands_for, X)
+
+
+def _layers_of(module: nn.Module) -> list[tuple[Any, ...]]:
+    """Name, class, mode and own attributes of each layer, all of it but arrays."""
+    of_any = vars(nn.Module()).keys()
+    return [
+        (
+            name,
+            qualified_name(layer),
+            layer.training,
+            {key: value for key, value in vars(layer).items() if key not in of_any},
+        )
+        for name, layer in module.named_modules()
+    ]
+
+
+def _fit_known_by(initializer: Any, stands_for: Any, X: Any) -> Any:
+    """The same, remembered under what stands for the initializer."""
+    return _fit(initializer, X)
 
 
 def _fit(initializer: Any, X: Any) -> Any:

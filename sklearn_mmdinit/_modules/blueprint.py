@@ -13,9 +13,10 @@ from torch import nn
 from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, qualified_name
 from .chain import chain_of
 from .description import as_examples, described, takes_integers
-from .hooks import pretraining_mode
+from .hooks import names_of, pretraining_mode
 from .layout import layout_of, put_in_layout_
 from .network import ModuleNetwork
+from .registry import layer_type_of
 from .served import served
 from .source import ModuleSource
 from .trace import Trace, trace
@@ -47,6 +48,8 @@ class ModuleBlueprint:
         Whether whole numbers are handed on as such, and not as floats.
     layout : torch.memory_format, default=torch.contiguous_format
         Order of the numbers of weights and, from there on, of activations.
+    known : frozenset of str, default=frozenset()
+        Names of the layers whose types were known when it was made.
     """
 
     source: ModuleSource
@@ -55,6 +58,7 @@ class ModuleBlueprint:
     why_functional: str
     takes_integers: bool
     layout: torch.memory_format = torch.contiguous_format
+    known: frozenset[str] = frozenset()
 
     def fresh(self) -> Theta0:
         """The weights that the module comes with."""
@@ -72,8 +76,21 @@ class ModuleBlueprint:
         return module
 
     def network(self, theta0: Theta0, device: str | torch.device) -> ModuleNetwork:
-        """A network that starts at theta0, ready to be trained in single precision."""
+        """A network that starts at theta0, ready to be trained in single precision.
+
+        Raises
+        ------
+        RuntimeError
+            If a layer was known by :func:`register_layer` that is not known in this process.
+        """
         module = self.module(theta0).float().to(device)
+        if lost := sorted(self.known - _known_layers(module)):
+            kind = type(module.get_submodule(lost[0])).__name__
+            raise RuntimeError(
+                f"the layer {lost[0]!r} was perturbed by a rule that register_layer made known, "
+                f"and in this process there is none; call register_layer({kind}, ...) first, in "
+                "each worker too"
+            )
         if self.layout != torch.contiguous_format:
             put_in_layout_(module, self.layout)
         pretraining_mode(module)
@@ -148,7 +165,15 @@ def blueprint_of(
     )
     network = served(ModuleNetwork(module, architecture, found), examples, sampler)
     layout = layout_of(module, examples)
-    return ModuleBlueprint(source, architecture, found, network.why_functional, integers, layout)
+    known = _known_layers(module)
+    why = network.why_functional
+    return ModuleBlueprint(source, architecture, found, why, integers, layout, known)
+
+
+def _known_layers(module: nn.Module) -> frozenset[str]:
+    """Names of the layers whose types are known now."""
+    named = names_of(module).items()
+    return frozenset(name for layer, name in named if layer_type_of(layer) is not None)
 
 
 def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:

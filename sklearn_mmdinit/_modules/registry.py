@@ -99,7 +99,8 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
 
     For layers that take one tensor whose first axis counts rows, are linear in their parameters
     and treat each row on its own. Other modules need no registration: ``sampler="functional"``
-    takes them as they are, at the price of a slower step.
+    takes them as they are, at the price of a slower step. What is registered holds in this process:
+    workers, and who unpickles an initializer, register it too.
 
     Parameters
     ----------

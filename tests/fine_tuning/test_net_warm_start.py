@@ -1,8 +1,11 @@
 """Where NetClassifier starts: every kind of warm_start_from, and what cannot be a start."""
 
+import copy
+
 import numpy as np
 import pytest
 import sklearn
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -12,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 from torch import nn
 
-from module_zoo import Twice, Words, digit_images, tokens
+from module_zoo import Twice, Words, digit_images, seeded, tokens
 from protocol.networks import ConvNet, ResidualNet
 from sklearn_mmdinit import (
     MLPClassifier,
@@ -218,6 +221,43 @@ def test_memory_keeps_what_an_initializer_of_a_class_has_learned(data, fits_seen
     clone(clf).set_params(learning_rate_init=0.1).fit(*data)
     assert len(fits_seen) == 1
     assert_starts_at(clone(clf).fit(*data), first)
+
+
+class Steep(ConvNet):
+    """With an attribute that no text of it shows."""
+
+    def __init__(self, slope):
+        super().__init__(3, 2)
+        self._slope = slope
+
+    def forward(self, x):
+        return self._slope * super().forward(x)
+
+
+def test_memory_keeps_what_an_initializer_of_an_instance_has_learned(data, fits_seen, tmp_path):
+    def fit(net, **params):
+        source = MMDInitializer(module=net, n_perturbations=2, max_iter=1, random_state=0, **params)
+        clf = NetClassifier(
+            warm_start_from=source, memory=str(tmp_path), max_iter=1, validation_split=None
+        )
+        return clf.fit(*data).theta0_
+
+    net = seeded(lambda: Steep(1.0))
+    first = fit(net)
+    again = fit(copy.deepcopy(net))
+    assert len(fits_seen) == 1
+    for name, array in first.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        other.fc2.bias.add_(1.0)
+    steeper = copy.deepcopy(net)
+    steeper._slope = 2.0
+    for count, (module, params) in enumerate(
+        [(other, {}), (steeper, {}), (net, {"degeneracy_weight": 0.1})], start=2
+    ):
+        fit(module, **params)
+        assert len(fits_seen) == count
 
 
 # what cannot be a start

@@ -1,8 +1,10 @@
 """What hooks cannot see goes to the functional sampler, what that cannot do is said by name."""
 
 import math
+import pickle
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -20,7 +22,7 @@ from module_zoo import (
     seeded,
 )
 from protocol.networks import MODULES
-from sklearn_mmdinit import register_layer
+from sklearn_mmdinit import MMDInitializer, register_layer
 from sklearn_mmdinit._compute import StepRandom
 from sklearn_mmdinit._modules import samplers_of
 from sklearn_mmdinit._modules.registry import LAYER_TYPES, layer_type_of, parameter_stds
@@ -156,6 +158,25 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
     register_layer(Diagonal, stds_of, noise)
     torch.testing.assert_close(draw(network, batch, 3, "direct"), hooks)
     assert calls == [(3, 4, 5)]
+
+
+@pytest.mark.parametrize("sampler", ["auto", "functional"])
+def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
+    register_layer(Diagonal, stds_of)
+    params = {"n_perturbations": 4, "max_iter": 1, "window": 2, "batch_size": 8}
+    X = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
+    init = MMDInitializer(
+        module=seeded(diagonal_network), sampler=sampler, random_state=0, **params
+    ).fit(X)
+    kept, score = pickle.dumps(init), init.score(X)
+    del registry[Diagonal]  # as in a process of its own
+    there = pickle.loads(kept)
+    for call in (there.score, there.partial_fit):
+        with pytest.raises(RuntimeError, match=r"the layer '1' .* call register_layer\(Diagonal,"):
+            call(X)
+    assert there.to_module()(torch.from_numpy(X)).shape == (16, 3), "theta0 itself is of use"
+    register_layer(Diagonal, stds_of)
+    assert pickle.loads(kept).score(X) == score
 
 
 def test_a_type_without_a_law_is_a_normalisation(registry):
