@@ -34,11 +34,9 @@ __all__ = [
 def _scale(source: Any, perturbation_scale: float | None) -> float:
     scale = perturbation_scale
     if scale is None:
-        # A classifier's is that of the initializer it started from, which may be a frozen one.
-        learned = getattr(source, "initializer_", None)
-        learned = getattr(learned, "estimator", learned)
-        default = getattr(learned, "perturbation_scale", math.sqrt(0.5))
-        scale = getattr(source, "perturbation_scale", default)
+        # A classifier's is that of the initializer it started from.
+        own = getattr(source, "initializer_", source)
+        scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
     check_scalar(scale, "perturbation_scale", Real)
     if not 0 <= scale < math.inf:  # NaN neither
         raise ValueError(f"perturbation_scale must be a finite number >= 0, got {scale!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sklearn.base import clone
-from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
@@ -13,7 +12,7 @@ from sklearn.svm import SVC
 from protocol.augmentations import AUGMENTATIONS
 from protocol.bench import Bench
 from protocol.methods import Contender
-from protocol.rival_classifiers import N_COMPONENTS
+from protocol.rival_classifiers import principal_components
 from protocol.scratch import scratch_contender, variant
 from rivals.augmented import AugmentedClassifier
 from sklearn_mmdinit import RandomAffine
@@ -36,9 +35,7 @@ def _identity(bench: Bench) -> dict[str, object]:
 
 def _svm(name: str, bench: Bench) -> Contender:
     X, seed = bench.X, bench.options.seed
-    pca = PCA(min(N_COMPONENTS, X.shape[1]), random_state=seed, svd_solver="covariance_eigh")
-    # Learned from all unlabelled images, as for the SVM without copies.
-    pca.fit(bench.X_unlabelled)
+    pca = principal_components(bench.X_unlabelled, seed)
     svm = make_pipeline(FrozenEstimator(pca), SVC(C=10.0))
     trained = AugmentedClassifier(svm, _change(bench), N_COPIES)
     identity = {"seed": seed, "n_train": len(bench.X_unlabelled), "n_components": pca.n_components}

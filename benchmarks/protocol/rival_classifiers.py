@@ -21,11 +21,17 @@ from sklearn.svm import SVC
 from protocol.methods import Contender
 from rivals.label_spreading import GraphLabelSpreading, nearest_pool_rows, normalized_graph
 
-__all__ = ["CLASSIFIERS", "rival_contenders"]
+__all__ = ["CLASSIFIERS", "principal_components", "rival_contenders"]
 
 N_COMPONENTS = 50
 N_CLUSTERS = 256
 N_NEIGHBORS = 10
+
+
+def principal_components(pool: np.ndarray, seed: int) -> PCA:
+    """The first components of unlabelled rows (n, n_pixels), fitted."""
+    n_components = min(N_COMPONENTS, pool.shape[1])
+    return PCA(n_components, random_state=seed, svd_solver="covariance_eigh").fit(pool)
 
 
 class _Features:
@@ -43,8 +49,7 @@ class _Features:
     @cached_property
     def components(self) -> np.ndarray:
         """Principal components (n, n_components)."""
-        pca = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
-        return pca.fit(self.pool).transform(self.X).astype(np.float32)
+        return principal_components(self.pool, self.seed).transform(self.X).astype(np.float32)
 
     def distances(self) -> np.ndarray:
         """Distances (n, n_clusters) to the centres."""

@@ -6,7 +6,7 @@ said in the words of ``reporting.expected``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +57,7 @@ from reporting.tuning_table import tried_of_records, tuning_table
 __all__ = ["reproduction_report"]
 
 Blocks = list[str]
+Scores = list[dict[str, Any]]
 
 HALVES = {"Xavier": ("xavier", TABLES_XAVIER), "He": ("he", TABLES_HE)}
 
@@ -136,7 +137,7 @@ def _rivals(library: Library) -> Blocks:
     return [*blocks, library.picture("mnist-rivals.png", "Accuracy of the rivals")]
 
 
-def _standing(scores: list[dict[str, Any]]) -> Blocks:
+def _standing(scores: Scores) -> Blocks:
     """Where our rows stand against scratch and rivals, and the accuracy of all."""
     differences = against(scores)
     accuracy = build_table("accuracy", summarize(scores), paper=False)
@@ -146,23 +147,39 @@ def _standing(scores: list[dict[str, Any]]) -> Blocks:
     return [*blocks, *_table(against_table(differences)), *_table(accuracy)]
 
 
-def _coherence(library: Library) -> Blocks:
-    blocks = ["## Coherence, which is not the paper's"]
-    kinds = {"MNIST": COHERENCE, "Fashion-MNIST": FASHION, "The ten digits themselves": TEN_WAY}
-    for words, expected in kinds.items():
+def _kinds(
+    library: Library,
+    kinds: Mapping[str, tuple[Expected, Expected | None]],
+    body: Callable[[Scores, Scores], Blocks],
+) -> Blocks:
+    """A part for each kind of tasks: its scores, and those of another file to set beside them."""
+    blocks = []
+    for words, (expected, beside) in kinds.items():
         blocks.append(f"### {words}")
-        results = library.results(expected.file)
+        results, others = (e and library.results(e.file) for e in (expected, beside))
         if results is None:
             blocks.append(_said(expected))
             continue
-        blocks += _standing(unpack_scores(results["scores"]))
+        blocks += body(*(unpack_scores(r["scores"]) if r else [] for r in (results, others)))
         picture = expected.file.replace(".json", ".png")
         blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
     return blocks
 
 
+def _coherence(library: Library) -> Blocks:
+    kinds = {
+        "MNIST": (COHERENCE, None),
+        "Fashion-MNIST": (FASHION, None),
+        "The ten digits themselves": (TEN_WAY, None),
+    }
+    own = _kinds(library, kinds, lambda scores, _: _standing(scores))
+    return ["## Coherence, which is not the paper's", *own]
+
+
 def _augmentation(library: Library) -> Blocks:
-    blocks = ["## Coherence with augmentation", library.note("augmentation")]
+    def body(scores: Scores, plain: Scores) -> Blocks:
+        return [*_table(augmentation_differences(scores, plain)), *_standing(scores)]
+
     kinds = {
         "MNIST, with augmentation": (AUGMENTED_MNIST, COHERENCE),
         "The ten digits themselves, with augmentation": (AUGMENTED_TEN_WAY, TEN_WAY),
@@ -171,46 +188,27 @@ def _augmentation(library: Library) -> Blocks:
             CONVNET_TEN_WAY,
         ),
     }
-    for words, (expected, without) in kinds.items():
-        blocks.append(f"### {words}")
-        results, plain = (library.results(e.file) for e in (expected, without))
-        if results is None:
-            blocks.append(_said(expected))
-            continue
-        scores = unpack_scores(results["scores"])
-        if plain:
-            blocks += _table(augmentation_differences(scores, unpack_scores(plain["scores"])))
-        blocks += _standing(scores)
-        picture = expected.file.replace(".json", ".png")
-        blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
-    return blocks
+    note = library.note("augmentation")
+    return ["## Coherence with augmentation", note, *_kinds(library, kinds, body)]
 
 
 def _convnet(library: Library) -> Blocks:
-    blocks = ["## A convolutional network"]
+    def body(own: Scores, others: Scores) -> Blocks:
+        scores = on_shared_tasks(own, others)
+        differences = convnet_differences(scores)
+        tables = (
+            convnet_table(scores),
+            against_table(differences),
+            perceptron_differences(scores),
+        )
+        blocks = [block for table in tables for block in _table(table)]
+        return [_list(standing_sentences(differences)), *blocks]
+
     kinds = {
         "MNIST, by the convolutional network": (CONVNET, COHERENCE),
         "The ten digits themselves, by the convolutional network": (CONVNET_TEN_WAY, TEN_WAY),
     }
-    for words, (expected, beside) in kinds.items():
-        blocks.append(f"### {words}")
-        results, others = (library.results(e.file) for e in (expected, beside))
-        if results is None:
-            blocks.append(_said(expected))
-            continue
-        own = unpack_scores(results["scores"])
-        scores = on_shared_tasks(own, unpack_scores(others["scores"]) if others else [])
-        differences = convnet_differences(scores)
-        blocks.append(_list(standing_sentences(differences)))
-        for table in (
-            convnet_table(scores),
-            against_table(differences),
-            perceptron_differences(scores),
-        ):
-            blocks += _table(table)
-        picture = expected.file.replace(".json", ".png")
-        blocks.append(library.picture(picture, f"{words}: accuracy by the number of labels"))
-    return blocks
+    return ["## A convolutional network", *_kinds(library, kinds, body)]
 
 
 def _time(library: Library) -> Blocks:

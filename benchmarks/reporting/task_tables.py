@@ -165,7 +165,7 @@ def _summary(
         accuracy_std=_std(means),
         task_std=float(np.mean(spreads)) if spreads else None,
         task_std_std=_std(spreads),
-        gain=paired_gain([cell[pair] - base[pair] for pair in cell]) if paired else None,
+        gain=paired_difference(cell, base) if paired else None,
     )
 
 

@@ -55,6 +55,18 @@ def start_of(contender, bench, seed=3):
     return pipeline[-1].theta0_.arrays
 
 
+def scores_beside_scratch(bench, found, folder):
+    return evaluate(
+        [scratch_contender(bench.X, bench.network), *found.values()],
+        bench.tasks[0],
+        (5,),
+        data=bench.data,
+        log=ScoreLog(folder / "scores.jsonl"),
+        seed=0,
+        quiet=True,
+    )
+
+
 # Contenders
 
 
@@ -63,16 +75,7 @@ def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, tmp_path):
     assert tuple(found) == RIVALS
     assert [record["method"] for record in records] == ["rival/autoencoder"]
     assert json.dumps(records)
-    scratch = scratch_contender(bench.X, bench.network)
-    scores = evaluate(
-        [scratch, *found.values()],
-        bench.tasks[0],
-        (5,),
-        data=bench.data,
-        log=ScoreLog(tmp_path / "scores.jsonl"),
-        seed=0,
-        quiet=True,
-    )
+    scores = scores_beside_scratch(bench, found, tmp_path)
     assert len(scores) == 10 * 3
     gains = {row[0] for row in build_table("gain", summarize(scores), paper=True).rows}
     assert gains == set(NETWORKS)  # those alone are a network, and have its scratch as a pair
@@ -176,16 +179,7 @@ def test_rivals_with_changed_copies_learn_the_tasks_of_scratch(bench, tmp_path):
     bench = replace(bench, network=replace(bench.network, augmentation="digits"))
     found, records = contenders_of(bench, names=tuple(AUGMENTED))
     assert (tuple(found), records) == (tuple(AUGMENTED), [])
-    scratch = scratch_contender(bench.X, bench.network)
-    scores = evaluate(
-        [scratch, *found.values()],
-        bench.tasks[0],
-        (5,),
-        data=bench.data,
-        log=ScoreLog(tmp_path / "scores.jsonl"),
-        seed=0,
-        quiet=True,
-    )
+    scores = scores_beside_scratch(bench, found, tmp_path)
     by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
     assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())
 

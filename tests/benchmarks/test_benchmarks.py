@@ -29,11 +29,14 @@ def _run(output, *more):
     return mnist_tasks.main([*TINY, "--output", str(output), *more])
 
 
-def _scores(output):
-    results = json.loads((output / "digits_tasks.json").read_text())
+def _results(output, stem):
+    return json.loads((output / f"{stem}.json").read_text())
+
+
+def _scores(output, stem="digits_tasks"):
     return {
         (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
-        for s in unpack_scores(results["scores"])
+        for s in unpack_scores(_results(output, stem)["scores"])
     }
 
 
@@ -114,13 +117,9 @@ def test_runs_to_choose_settings_by_are_those_of_a_longer_series(tmp_path):
     only = ("--methods", "*/fcn/scratch")
     assert _run(tmp_path / "all", *only, "--runs", "3") == 0
     assert _run(tmp_path / "late", *only, "--first-run", "1", "--runs", "2") == 0
-    path = tmp_path / "late" / "digits_tasks_from_run_1.json"
-    results = json.loads(path.read_text())
-    assert results["settings"]["first_run"] == 1
-    late = {
-        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
-        for s in unpack_scores(results["scores"])
-    }
+    own = tmp_path / "late", "digits_tasks_from_run_1"
+    assert _results(*own)["settings"]["first_run"] == 1
+    late = _scores(*own)
     assert {run for _, run, _, _ in late} == {1, 2}
     assert late.items() <= _scores(tmp_path / "all").items()
 
@@ -145,12 +144,9 @@ def test_augmentation_has_results_of_its_own(tmp_path):
     plain = _scores(tmp_path)
     assert _run(tmp_path, *only, "--augmentation", "digits") == 0
     assert _scores(tmp_path) == plain  # its file is another one
-    results = json.loads((tmp_path / "digits_tasks_augmented.json").read_text())
-    assert results["settings"]["augmentation"] == "digits"
-    augmented = {
-        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
-        for s in unpack_scores(results["scores"])
-    }
+    own = tmp_path, "digits_tasks_augmented"
+    assert _results(*own)["settings"]["augmentation"] == "digits"
+    augmented = _scores(*own)
     assert augmented.keys() == plain.keys()
     for key, accuracy in augmented.items():
         assert (accuracy == plain[key]) == (key[0] != "features+logistic"), key
@@ -162,12 +158,9 @@ def test_balanced_draws_have_results_of_their_own(tmp_path):
     uniform = _scores(tmp_path)
     assert _run(tmp_path, *only, "--draw", "balanced") == 0
     assert _scores(tmp_path) == uniform  # its file is another one
-    results = json.loads((tmp_path / "digits_tasks_balanced.json").read_text())
-    assert results["settings"]["draw"] == "balanced"
-    balanced = {
-        (s["method"], s["run"], s["task"], s["n_labels"]): s["accuracy"]
-        for s in unpack_scores(results["scores"])
-    }
+    own = tmp_path, "digits_tasks_balanced"
+    assert _results(*own)["settings"]["draw"] == "balanced"
+    balanced = _scores(*own)
     assert balanced.keys() == uniform.keys()
     assert balanced != uniform
 
