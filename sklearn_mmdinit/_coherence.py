@@ -59,6 +59,11 @@ class Coherence(BaseEstimator):
         ``fit``, taken as they are; or a transformer such as
         :class:`sklearn.neighbors.KNeighborsTransformer`: whatever its ``fit_transform(X)``
         stores, distances for instance, counts as an edge.
+    embedding : transformer or None, default=None
+        Neighbours are searched in what it makes of the rows, in place of the rows themselves:
+        fitted to the rows that ``fit`` gets, cloned before. With an
+        ``MMDInitializer(coherence=..., output="hidden")`` of its own it is a second round,
+        among activations that a first round has learned.
     algorithm : {"auto", "exact", "approximate"}, default="auto"
         The search: scikit-learn's exact one, or that of ``pynndescent`` (the extra
         ``neighbors``); "auto" takes the latter where it is the cheaper one and is installed.
@@ -110,6 +115,7 @@ class Coherence(BaseEstimator):
         n_components: int | None = 50,
         shared_neighbor_power: float = 2.0,
         graph: Any = None,
+        embedding: Any = None,
         algorithm: str = "auto",
         augmentation: Callable[[np.ndarray, np.random.Generator], Any] | None = None,
         memory: Any = None,
@@ -123,6 +129,7 @@ class Coherence(BaseEstimator):
         self.n_components = n_components
         self.shared_neighbor_power = shared_neighbor_power
         self.graph = graph
+        self.embedding = embedding
         self.algorithm = algorithm
         self.augmentation = augmentation
         self.memory = memory
@@ -145,6 +152,30 @@ def check_coherence(coherence: Coherence) -> None:
         raise TypeError(
             "augmentation must be None or a function of rows and a random generator, got "
             f"{coherence.augmentation!r}"
+        )
+    if coherence.embedding is not None:
+        _check_embedding(coherence)
+
+
+def _check_embedding(coherence: Coherence) -> None:
+    """Raise an error if it cannot be fitted, or would be of no use."""
+    embedding = coherence.embedding
+    if isinstance(embedding, type) or not all(
+        hasattr(embedding, name) for name in ("fit", "transform", "get_params")
+    ):
+        raise TypeError(
+            "embedding must be None or an estimator with fit and transform, such as "
+            f"MMDInitializer(coherence='auto', output='hidden'): got {embedding!r}"
+        )
+    if getattr(embedding, "output", None) == "passthrough":
+        raise ValueError(
+            f"embedding={type(embedding).__name__}(output='passthrough') hands rows on as they "
+            "are; use output='hidden'"
+        )
+    if coherence.graph is not None and not hasattr(coherence.graph, "fit_transform"):
+        raise ValueError(
+            "embedding is where neighbours are searched, and with a matrix as the graph none "
+            "are; use one of the two"
         )
 
 

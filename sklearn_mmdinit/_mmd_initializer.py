@@ -11,25 +11,25 @@ import numpy as np
 
 from ._auto import auto_gain, auto_values, rows_of_paper
 from ._coherence import coherence_of, walk_on
-from ._compute import Workspace
-from ._mmd_parameters import check_numbers, check_parameters, has_paper_terms
+from ._embedding import embedded, fitted_embedding
+from ._mmd_objective import objective_of
+from ._mmd_parameters import check_numbers, check_parameters
 from ._module_parameters import check_module, chosen_samplers, input_shape, module_blueprint
 from ._nested_parameters import NestedParameters
 from ._network import Theta0, with_gain
-from ._objective import CoherentObjective, MMDObjective
 from ._pretraining import (
     BaseInitializer,
     Batches,
     Blueprint,
     Feed,
     Objective,
+    PretrainingState,
     RowFeed,
     Schedule,
     WalkBatches,
     examples_checked,
     steps_at_a_time,
 )
-from ._sampling import Perturbation
 
 __all__ = ["MMDInitializer"]
 
@@ -161,6 +161,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         Mean loss of each window.
     best_loss_ : float
         The lowest of them.
+    embedding_ : estimator or None
+        The ``coherence.embedding``, fitted.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``.
     auto_params_ : dict
@@ -304,33 +306,18 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         return resolved
 
     def _objective(self) -> Objective:
-        coherence, own = coherence_of(self.coherence), self._resolved()
-        paper = None
-        if has_paper_terms(self):
-            paper = MMDObjective(
-                Perturbation(
-                    own.n_perturbations, self.perturbation_scale, self.sampler, own.precision
-                ),
-                n_uniform_samples=self.n_uniform_samples or own.n_perturbations,
-                degeneracy_weight=self.degeneracy_weight,
-                detachment_weight=self.detachment_weight,
-                estimator=self.mmd_estimator,
-                reference=own.reference,
-                workspace=Workspace(),
-                uniformity_weight=self.uniformity_weight,
-                jacobian_at=self.jacobian_at,
-            )
-        if coherence is None:
-            assert paper is not None  # checked
-            return paper
-        return CoherentObjective(paper, self.batch_size, coherence.weight, coherence.separation)
+        return objective_of(self._resolved())
+
+    def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
+        self.embedding_ = fitted_embedding(coherence_of(self.coherence, len(X)), X)
+        return super()._begun(X)
 
     def _batches(self, X: np.ndarray, seed: int) -> Batches:
         coherence = coherence_of(self.coherence, len(X))
         if coherence is None:
             return super()._batches(X, seed)
         self._walks: dict[str, Any] = getattr(self, "_walks", {})
-        walk = walk_on(coherence, X.reshape(len(X), -1), self._walks, self.verbose)
+        walk = walk_on(coherence, embedded(self.embedding_, X), self._walks, self.verbose)
         size = min(coherence.batch_size, len(X))
         return WalkBatches(size, walk, coherence.walk_length, seed, coherence.augmentation)
 

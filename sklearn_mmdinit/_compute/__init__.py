@@ -7,6 +7,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 from .device import torch_device
 from .float32 import as_float32, check_float32
 from .parts import concatenated
+from .portions import in_portions
 from .precision import PRECISIONS, native_precision
 from .random_streams import StepRandom, augmentation_generator, permutation, walk_generator
 from .recomputation import recomputed
@@ -23,6 +24,7 @@ __all__ = [
     "check_float32",
     "concatenated",
     "fresh",
+    "in_portions",
     "native_precision",
     "permutation",
     "recomputed",

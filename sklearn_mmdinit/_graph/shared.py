@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
 __all__ = ["weighed_by_shared_neighbors"]
 
-# Rows whose products are in memory at a time.
-_ROWS_AT_A_TIME = 20_000
+# Numbers of the products that are in memory at a time, about 25 MB of them.
+_PRODUCTS_AT_A_TIME = 1_000_000
 
 
 def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
@@ -50,8 +52,8 @@ def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
         return edges
     transposed = edges.T.tocsr()
     blocks = []
-    for start in range(0, edges.shape[0], _ROWS_AT_A_TIME):
-        own = edges[start : start + _ROWS_AT_A_TIME]
+    for rows in _blocks(edges, transposed):
+        own = edges[rows]
         # Entry (i, j): how many rows both i and j have an edge to.
         shared = (own @ transposed).multiply(own)
         with np.errstate(over="ignore"):  # told below
@@ -63,3 +65,17 @@ def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
             f"to {int(edges.sum(axis=1).max())} neighbours; use a smaller power"
         )
     return weighed
+
+
+def _blocks(edges: csr_array, transposed: csr_array) -> Iterator[slice]:
+    """Rows in portions, whose products with all others stay within bounds.
+
+    A row meets all those with which it has a neighbour in common: a hub has very many.
+    """
+    products = np.r_[0, np.cumsum(edges @ np.diff(transposed.indptr).astype(np.float64))]
+    start, n = 0, edges.shape[0]
+    while start < n:
+        most = products[start] + _PRODUCTS_AT_A_TIME
+        stop = max(start + 1, int(np.searchsorted(products, most, side="right")) - 1)
+        yield slice(start, stop)
+        start = stop

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from .._compute import in_portions
 from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, qualified_name
 from .chain import chain_of
 from .description import as_examples, described, takes_integers
@@ -25,9 +26,6 @@ __all__ = ["ModuleBlueprint", "blueprint_of"]
 
 # Examples that a module is looked at with, and one fewer; batch normalisation needs two.
 _N_EXAMPLES = 4
-
-# Examples whose hidden activations are computed at a time.
-_ROWS_AT_A_TIME = 1024
 
 
 @dataclass(frozen=True)
@@ -113,12 +111,7 @@ class ModuleBlueprint:
         """Inputs of the last linear layer at theta0, (n, width)."""
         network = self.network(theta0, device)
         network.module.eval()
-        pieces = []
-        with torch.no_grad():
-            for start in range(0, len(X), _ROWS_AT_A_TIME):
-                rows = self.examples(X[start : start + _ROWS_AT_A_TIME]).to(device)
-                pieces.append(network.hidden(rows).cpu().numpy())
-        return np.concatenate(pieces)
+        return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
 
 
 def blueprint_of(

@@ -5,13 +5,14 @@ callable that returns loss terms, such as those of the room of objectives.
 """
 
 from .base import BaseInitializer
-from .batches import Batches, WalkBatches, steps_at_a_time
+from .batches import Batches, WalkBatches, check_augmentation, steps_at_a_time
 from .blueprint import Blueprint
 from .checks import check_choice, check_factors, check_finite, check_gain, check_positive, is_auto
 from .feeds import Feed, RowFeed, examples_of
 from .gain import gain_of_first_step
 from .rows import examples_checked
 from .schedule import KEEP, LEARNING_RATES, Schedule
+from .state import PretrainingState
 from .steps import Objective
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Blueprint",
     "Feed",
     "Objective",
+    "PretrainingState",
     "RowFeed",
     "Schedule",
     "WalkBatches",
+    "check_augmentation",
     "check_choice",
     "check_factors",
     "check_finite",

@@ -11,7 +11,9 @@ import numpy as np
 from .._compute import augmentation_generator, walk_generator
 from .._graph import Walk
 
-__all__ = ["Batches", "RowBatches", "WalkBatches", "steps_at_a_time"]
+__all__ = ["Batches", "RowBatches", "WalkBatches", "check_augmentation", "steps_at_a_time"]
+
+Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
 
 # Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
 _NUMBERS_AT_A_TIME = 1 << 24
@@ -103,7 +105,7 @@ class WalkBatches:
     walk: Walk
     mean_length: float
     seed: int
-    augmentation: Callable[[np.ndarray, np.random.Generator], Any] | None = None
+    augmentation: Augmentation | None = None
 
     @property
     def n_rows(self) -> int:
@@ -141,11 +143,12 @@ class WalkBatches:
         return mini_batches
 
 
-def _changed(
-    augmentation: Callable[[np.ndarray, np.random.Generator], Any],
-    rows: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
+def check_augmentation(augmentation: Augmentation, X: np.ndarray) -> None:
+    """Raise a ValueError if it does not give back rows like X (n, ...), all finite."""
+    _changed(augmentation, X.copy(), augmentation_generator(0, 0))
+
+
+def _changed(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rows after the augmentation, checked."""
     changed = np.asarray(augmentation(rows, rng))
     if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:

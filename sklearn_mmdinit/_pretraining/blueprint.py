@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._compute import team
+from .._compute import in_portions, team
 from .._network import (
     MLP,
     Architecture,
@@ -115,9 +115,7 @@ class PerceptronBlueprint:
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Activations of the last hidden layer at theta0."""
         module = module_from_theta0(theta0, device).eval()
-        with torch.no_grad():
-            hidden: np.ndarray = module.hidden(self.examples(X).to(device)).cpu().numpy()
-        return hidden
+        return in_portions(lambda rows: module.hidden(self.examples(rows).to(device)), X)
 
     def hidden_width(self, theta0: Theta0) -> int:
         """Width of the last hidden layer."""

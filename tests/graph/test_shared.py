@@ -1,5 +1,7 @@
 """Edges weighed by shared neighbours."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -32,8 +34,20 @@ def test_a_power_of_zero_makes_all_edges_alike():
 def test_blocks_change_nothing(monkeypatch):
     graph = csr_array(random_graph().astype(float))
     whole = weighed_by_shared_neighbors(graph, 2.0)
-    monkeypatch.setattr(shared, "_ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(shared, "_PRODUCTS_AT_A_TIME", 300)
     assert (weighed_by_shared_neighbors(graph, 2.0) != whole).nnz == 0
+
+
+def test_memory_does_not_grow_with_the_square_of_a_hub():
+    n = 3000
+    edges = csr_array((np.ones(n - 1), (np.arange(1, n), np.zeros(n - 1, dtype=int))), shape=(n, n))
+    tracemalloc.start()
+    try:
+        weighed_by_shared_neighbors(edges, 2.0)
+        # 9 million pairs have the hub in common: 108 MB of them.
+        assert tracemalloc.get_traced_memory()[1] < 70e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_bridge_weighs_less_than_the_edges_of_the_groups_it_joins():
