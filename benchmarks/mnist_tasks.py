@@ -28,7 +28,8 @@ several draws of them, and no others. ``--draw balanced`` takes as many of each 
 task too, where the default takes any.
 
 ``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
-little, and adds rivals to ``--rivals`` that get changed copies of the labelled images.
+little, and adds rivals to ``--rivals`` that get changed copies of the labelled images. With
+``--rounds 2`` it is learned a second time, its neighbours those among the activations of the first.
 
 With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
 
@@ -134,6 +135,13 @@ def _parser() -> argparse.ArgumentParser:
         help="small random changes of images that ours+coherence learns not to mind. digits: "
         "rotations, shifts, stretches and shears; default: none",
     )
+    add(
+        "--rounds",
+        type=positive,
+        default=1,
+        help="times that theta0 of ours+coherence is learned, each time with neighbours among the "
+        "activations of the time before; default: 1",
+    )
     add_task_options(parser, first_run=0)
     add_engine_options(parser)
     return parser
@@ -147,6 +155,8 @@ def _stem(dataset: str, plan: Plan) -> str:
         name = f"{name}_{plan.draw}"
     if plan.augmentation != "none":
         name = f"{name}_augmented"
+    if plan.rounds > 1:
+        name = f"{name}_{plan.rounds}_rounds"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"
 
 

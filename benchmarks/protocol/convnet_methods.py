@@ -9,7 +9,6 @@ regression on what enters the last layer of ``convnet/ours+coherence``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -81,24 +80,6 @@ def _prefixed(parameters: dict[str, int]) -> dict[str, Any]:
     return {f"module__{name}": value for name, value in parameters.items()}
 
 
-@dataclass(frozen=True)
-class _Passes:
-    """What the command line decides of a pre-training."""
-
-    max_iter: Any
-    n_perturbations: Any = "auto"
-    coherence: Any = None
-
-
-def _passes(name: str, settings: NetworkSettings) -> _Passes | None:
-    coherent = "auto" if settings.coherent_epochs is None else settings.coherent_epochs
-    return {
-        "ours": _Passes(settings.epochs, settings.n_perturbations),
-        "ours+coherence": _Passes(coherent, coherence=settings.coherence),
-        "scratch": None,
-    }[CONVNET_METHODS[name]]
-
-
 def convnet_initializer(
     name: str, settings: NetworkSettings, *, side: int, random_state: int
 ) -> BaseEstimator | None:
@@ -115,16 +96,20 @@ def convnet_initializer(
     random_state : int
         Of the initializer.
     """
-    passes = _passes(name, settings)
-    if passes is None:
-        return None
-    return MMDInitializer(
-        module=ConvNet,
-        n_classes=settings.classes,
-        device=settings.device,
-        random_state=random_state,
-        **vars(passes),
+    common = {
+        "module": ConvNet,
+        "n_classes": settings.classes,
+        "device": settings.device,
+        "random_state": random_state,
         **_prefixed(module_parameters(settings, side)),
+    }
+    how = CONVNET_METHODS[name]
+    if how == "scratch":
+        return None
+    if how == "ours+coherence":
+        return settings.coherent(**common)
+    return MMDInitializer(
+        **common, max_iter=settings.epochs, n_perturbations=settings.n_perturbations
     )
 
 

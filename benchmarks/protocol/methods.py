@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -168,6 +168,9 @@ class NetworkSettings:
         Outputs. With two a draw has validation rows, with more it has none.
     augmentation : str
         Key of AUGMENTATIONS: how images are changed along the walks of coherence.
+    rounds : int
+        How often theta0 with coherence is learned anew, each time from fresh weights and with
+        neighbours among the last hidden activations of the time before.
     """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
@@ -178,12 +181,22 @@ class NetworkSettings:
     classes: int = 2
     precision: str = "float32"
     augmentation: str = "none"
+    rounds: int = 1
 
-    @property
-    def coherence(self) -> Coherence | str:
-        """The fourth term of "ours+coherence"."""
+    def coherent(self, **params: Any) -> MMDInitializer:
+        """The unfitted initializer of "ours+coherence"."""
         change = AUGMENTATIONS[self.augmentation]
-        return "auto" if change is None else Coherence(augmentation=change)
+        passes = "auto" if self.coherent_epochs is None else self.coherent_epochs
+        initializer = MMDInitializer(
+            **params,
+            max_iter=passes,
+            coherence="auto" if change is None else Coherence(augmentation=change),
+        )
+        for _ in range(1, self.rounds):
+            before = clone(initializer).set_params(output="hidden")
+            coherence = Coherence(augmentation=change, embedding=before)
+            initializer.set_params(coherence=coherence)
+        return initializer
 
 
 def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
@@ -197,8 +210,7 @@ def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstima
 
 
 def _coherent(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:
-    passes = "auto" if settings.coherent_epochs is None else settings.coherent_epochs
-    return MMDInitializer(**common, max_iter=passes, coherence=settings.coherence)
+    return settings.coherent(**common)
 
 
 def _random_labels(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstimator:

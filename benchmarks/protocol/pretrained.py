@@ -35,8 +35,10 @@ __all__ = [
     "theta0_path",
 ]
 
-# What changes nothing in the result.
-IDLE_PARAMETERS = {"verbose", "coherence__memory", "coherence__n_jobs"}
+# What changes nothing in the result, of an initializer and of those within it.
+IDLE_PARAMETERS = {"verbose", "memory", "n_jobs"}
+# What of a coherence does not suit other rows than those it is for.
+OF_THE_ROWS = ("graph", "embedding", "augmentation", "memory")
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.
@@ -107,23 +109,26 @@ def theta0_digest(theta0: Theta0) -> str:
 
 def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
-    parameters = {
-        # The parameters of a Coherence stand beside it under names of their own.
-        name: "Coherence" if isinstance(value, Coherence) else repr(value)
-        for name, value in initializer.get_params().items()
-        if name not in IDLE_PARAMETERS
-    }
     found = versions()
     parts = {
         "form": FORM,
         "class": type(initializer).__name__,
-        "parameters": parameters,
+        "parameters": _parameters(initializer),
         "data": X_digest,
         "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
     }
     if initializer.get_params().get("coherence") is not None:
         parts["automatic"] = _automatic(initializer)
     return digest_of(parts)
+
+
+def _parameters(estimator: BaseEstimator) -> dict[str, str]:
+    """All that decide a result; those of an estimator within stand beside it under their names."""
+    return {
+        name: type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
+        for name, value in estimator.get_params().items()
+        if name.rpartition("__")[2] not in IDLE_PARAMETERS
+    }
 
 
 def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
@@ -139,14 +144,14 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
     probe = type(initializer)(**kept).set_params(
         hidden_layer_sizes=(8,),
         gain="auto",
-        coherence=clone(own).set_params(graph=None, augmentation=None, memory=None),
+        coherence=clone(own).set_params(**dict.fromkeys(OF_THE_ROWS)),
         device="cpu",
         verbose=0,
         random_state=0,
     )
     probe.partial_fit(np.random.default_rng(0).normal(size=(32, 4)))
     return {
-        "coherence": repr(clone(own).set_params(memory=None, n_jobs=None).get_params()),
+        "coherence": _parameters(own),
         "values": repr(sorted(probe.auto_params_.items())),
         # Its last digits depend on the machine.
         "gain": [f"{factor:.2g}" for factor in probe.gain_],

@@ -134,7 +134,9 @@ def learn_all(
             pretraining = pretrainings[number]
             say(str(pretraining))
             initializer = clone(pretraining.initializer)
-            initializer.set_params(verbose=0 if quiet or not alone else 1)
+            loud = 0 if quiet or not alone else 1
+            names = [n for n in initializer.get_params() if n.rpartition("__")[2] == "verbose"]
+            initializer.set_params(**dict.fromkeys(names, loud))
             args = (number, used, initializer, paths[number], mark, n_rows)
             yield Call(args, shared=(X,))
 

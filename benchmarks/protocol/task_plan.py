@@ -20,7 +20,8 @@ class Plan:
     ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
     those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
     binary task are drawn, ``network`` of which kind the methods' networks are, ``augmentation``
-    how images are changed along the walks of coherence.
+    how images are changed along the walks of coherence, ``rounds`` how often theta0 with
+    coherence is learned.
     """
 
     methods: tuple[str, ...]
@@ -36,6 +37,7 @@ class Plan:
     rivals: tuple[str, ...] = ()
     network: str = "mlp"
     augmentation: str = "none"
+    rounds: int = 1
 
 
 QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
@@ -84,7 +86,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     names = NETWORK_KINDS[options.network].names
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
-    plan = replace(plan, augmentation=options.augmentation)
+    plan = replace(plan, augmentation=options.augmentation, rounds=options.rounds)
     rivals = select_rivals(options.rivals, augmented=plan.augmentation != "none")
     plan = replace(plan, rivals=tuple(rivals))
     plan = replace(plan, epochs=plan.epochs * longer)

@@ -26,7 +26,13 @@ OF_A_PART = {
     "coherent_passes",
 }
 # What came later has been this before.
-BEFORE = {"classes": 2, "draw": "uniform", "network": "mlp", "augmentation": "none"}
+BEFORE = {
+    "classes": 2,
+    "draw": "uniform",
+    "network": "mlp",
+    "augmentation": "none",
+    "rounds": 1,
+}
 
 MADE_WITH = (
     "settings",

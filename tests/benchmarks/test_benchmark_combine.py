@@ -77,6 +77,7 @@ def test_a_cell_in_two_parts_is_refused(whole):
         (lambda r: r["settings"].update(classes=10), "b has classes=10, and not 2"),
         (lambda r: r["settings"].update(network="convnet"), "b has network='convnet'"),
         (lambda r: r["settings"].update(augmentation="digits"), "b has augmentation='digits'"),
+        (lambda r: r["settings"].update(rounds=2), "b has rounds=2, and not 1"),
     ],
 )
 def test_parts_of_other_measurements_are_refused(whole, change, message):

@@ -136,10 +136,14 @@ def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
         "memory": _coherent(1, coherence=Coherence(memory="a folder", n_jobs=2)),
         "augmented": _coherent(1, coherence=Coherence(augmentation=RandomAffine())),
         "augmented more": _coherent(1, coherence=Coherence(augmentation=RandomAffine(shift=3.0))),
+        "two rounds": _coherent(1, coherence=Coherence(embedding=_coherent(1))),
+        "a longer first": _coherent(1, coherence=Coherence(embedding=_coherent(2))),
         "none": _coherent(1, coherence=None),
     }
     keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
     assert keys.pop("the same") == keys["auto"]
+    loud = Coherence(embedding=_coherent(1, verbose=1))
+    assert fit_key(_coherent(1, coherence=loud), "x") == keys["two rounds"]
     assert keys.pop("memory") == keys["default"]
     assert len(set(keys.values())) == len(keys)
     # A default that moves makes another theta0, though no parameter was changed.

@@ -416,6 +416,32 @@ def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
         )
 
 
+@pytest.mark.parametrize("network", NETWORK_KINDS)
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS)
+def test_each_round_looks_for_neighbours_among_the_activations_of_the_one_before(
+    augmentation, network
+):
+    kind = NETWORK_KINDS[network]
+    for name in map(kind.theta0_of, kind.names):
+        once, thrice = (
+            kind.initializer(name, NetworkSettings(augmentation=augmentation, rounds=n), 784, 0)
+            for n in (1, 3)
+        )
+        if not name.endswith("+coherence"):
+            assert repr(once) == repr(thrice)
+            continue
+        rounds = [thrice]
+        while rounds[-1].coherence != "auto" and rounds[-1].coherence.embedding is not None:
+            rounds.append(rounds[-1].coherence.embedding)
+        assert [r.output for r in rounds] == ["passthrough", "hidden", "hidden"]
+        assert repr(rounds[-1].set_params(output="passthrough")) == repr(once)
+        for r in rounds[:-1]:
+            change, own = AUGMENTATIONS[augmentation], r.coherence.augmentation
+            assert (own and own.get_params()) == (change and change.get_params())
+            same = clone(r).set_params(coherence=once.coherence, output="passthrough")
+            assert repr(same) == repr(once)
+
+
 # What a score is kept under, as of the results that are committed: a change makes all old logs
 # worthless.
 SCRATCH_IDENTITY = {

@@ -152,6 +152,22 @@ def test_augmentation_has_results_of_its_own(tmp_path):
         assert (accuracy == plain[key]) == (key[0] != "features+logistic"), key
 
 
+def test_rounds_have_results_of_their_own(tmp_path):
+    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")
+    only = (*only, "--coherent-epochs", "1")
+    assert _run(tmp_path, *only) == 0
+    once = _scores(tmp_path)
+    assert _run(tmp_path, *only, "--rounds", "2") == 0
+    assert _scores(tmp_path) == once  # its file is another one
+    own = tmp_path, "digits_tasks_2_rounds"
+    assert _results(*own)["settings"]["rounds"] == 2
+    twice = _scores(*own)
+    for key, accuracy in twice.items():
+        assert (accuracy == once[key]) == (key[0] != "features+logistic"), key
+    with pytest.raises(SystemExit, match="2"):
+        _run(tmp_path, *only, "--rounds", "0")
+
+
 def test_balanced_draws_have_results_of_their_own(tmp_path):
     only = ("--methods", "*/fcn/scratch", "--n-labels", "5")
     assert _run(tmp_path, *only) == 0
