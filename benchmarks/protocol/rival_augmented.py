@@ -40,7 +40,10 @@ def _svm(name: str, bench: Bench) -> Contender:
     trained = AugmentedClassifier(svm, _change(bench), N_COPIES)
     identity = {"seed": seed, "n_train": len(bench.X_unlabelled), "n_components": pca.n_components}
     return Contender(
-        name, X, lambda random_state: clone(trained), identity | {"C": 10.0} | _identity(bench)
+        name,
+        X,
+        lambda random_state: clone(trained).set_params(random_state=random_state),
+        identity | {"C": 10.0, "changes": "of each task"} | _identity(bench),
     )
 
 

@@ -179,6 +179,8 @@ def test_rivals_with_changed_copies_learn_the_tasks_of_scratch(bench, tmp_path):
     bench = replace(bench, network=replace(bench.network, augmentation="digits"))
     found, records = contenders_of(bench, names=tuple(AUGMENTED))
     assert (tuple(found), records) == (tuple(AUGMENTED), [])
+    svm = found["rival/augmented-svm"]
+    assert [svm.make(seed).random_state for seed in (3, 4)] == [3, 4], "each task has its own"
     scores = scores_beside_scratch(bench, found, tmp_path)
     by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
     assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())
