@@ -1,4 +1,4 @@
-"""What small changes of the images along the walks of coherence add, on the tasks both have."""
+"""What another way to learn with coherence adds, on the tasks that both have."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from reporting.against_table import THETA0_OF
 from reporting.table import Table
 from reporting.task_tables import accuracies_of, gain_text, paired_difference
 
-__all__ = ["augmentation_differences"]
+__all__ = ["way_differences"]
 
 Scores = list[dict[str, Any]]
 
 
-def augmentation_differences(augmented: Scores, plain: Scores) -> Table:
-    """Each row with augmentation minus itself without, task by task.
+def way_differences(words: str, ours: Scores, beside: Scores) -> Table:
+    """Each row of ours minus itself learned in another way, task by task.
 
     Parameters
     ----------
-    augmented, plain : list of dict
-        Scores of a file with ``--augmentation``, and of one without. The same run, task and N
-        have the same labelled images in both.
+    words : str
+        What is subtracted from what.
+    ours, beside : list of dict
+        Scores of a file with ``--augmentation`` or ``--rounds``, say, and of one without. The same
+        run, task and N have the same labelled images in both.
     """
-    own, other = accuracies_of(augmented), accuracies_of(plain)
+    own, other = accuracies_of(ours), accuracies_of(beside)
     sizes = sorted({n for _, n in own})
     learned = {*THETA0_OF, *THETA0_OF.values()}
     rows = []
@@ -32,8 +34,5 @@ def augmentation_differences(augmented: Scores, plain: Scores) -> Table:
         ]
         if any(gain is not None for gain in gains):
             rows.append([method, *map(gain_text, gains)])
-    title = (
-        "With augmentation minus without, on the same tasks and labelled images (points): mean "
-        "and its 95% interval"
-    )
+    title = f"{words}, on the same tasks and labelled images (points): mean and its 95% interval"
     return Table(title, ["method", *(f"N = {n}" for n in sizes)], rows)

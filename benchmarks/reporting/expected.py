@@ -236,6 +236,22 @@ AUGMENTED_TEN_WAY = Expected(
     len(COHERENT),
     _runs_of(COHERENT, 1),
 )
+TWO_ROUNDS_MNIST = Expected(
+    "Coherence with augmentation on MNIST in two rounds, four runs",
+    "mnist-two-rounds.json",
+    f"{COHERENCE.command} --augmentation digits --rounds 2",
+    "80 minutes on 2 cores",
+    len(COHERENT) * PAPER_RUNS,
+    _runs_of(COHERENT, PAPER_RUNS),
+)
+TWO_ROUNDS_TEN_WAY = Expected(
+    "Coherence with augmentation on the ten digits themselves in two rounds",
+    "mnist-ten-way-two-rounds.json",
+    f"{TEN_WAY.command} --augmentation digits --rounds 2",
+    "a quarter of an hour on 2 cores",
+    len(COHERENT),
+    _runs_of(COHERENT, 1),
+)
 CONVNET_RUNS = 2
 CONVNET_COHERENT = tuple(name for name in CONVNET_NAMES if name != "convnet/ours")
 CONVNET = Expected(
@@ -306,6 +322,8 @@ EXPECTED = (
     TEN_WAY,
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
+    TWO_ROUNDS_MNIST,
+    TWO_ROUNDS_TEN_WAY,
     CONVNET,
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,

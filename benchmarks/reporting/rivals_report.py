@@ -10,7 +10,13 @@ from protocol.methods import FEATURES, FEATURES_THETA0
 from protocol.rival_networks import NETWORKS
 from protocol.rivals import ALL_RIVALS, RIVALS
 from protocol.scratch import SCRATCH
-from reporting.expected import AUGMENTED_MNIST, COHERENCE, RIVAL_RUNS, TABLES_XAVIER
+from reporting.expected import (
+    AUGMENTED_MNIST,
+    COHERENCE,
+    RIVAL_RUNS,
+    TABLES_XAVIER,
+    TWO_ROUNDS_MNIST,
+)
 from reporting.library import Library
 from reporting.main_tables import scores_of_paper
 from reporting.table import Table
@@ -19,12 +25,17 @@ from reporting.task_tables import accuracies_of, gain_text, paired_difference
 __all__ = ["ranking_table", "rivals_sentences", "rivals_table", "scores_by_row"]
 
 # Tasks, labelled images and seeds are the same in all of them; a later file has the last word.
-FILES = (TABLES_XAVIER.file, COHERENCE.file, RIVAL_RUNS.file, AUGMENTED_MNIST.file)
+# A method whose theta0 was learned in another way is a row of its own.
+WAYS = {AUGMENTED_MNIST.file: "augmented", TWO_ROUNDS_MNIST.file: "augmented, two rounds"}
+FILES = (TABLES_XAVIER.file, COHERENCE.file, RIVAL_RUNS.file, *WAYS)
 
 OURS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES)
-# A method whose theta0 was learned with augmentation is a row of its own.
-WITH_AUGMENTATION = {name: f"{name}, augmented" for name in (FEATURES_THETA0, FEATURES)}
-ROWS = (SCRATCH.name, *OURS, *WITH_AUGMENTATION.values(), *ALL_RIVALS)
+OF_WAYS = {
+    (file, name): f"{name}, {way}"
+    for file, way in WAYS.items()
+    for name in (FEATURES_THETA0, FEATURES)
+}
+ROWS = (SCRATCH.name, *OURS, *OF_WAYS.values(), *ALL_RIVALS)
 
 Cells = dict[tuple[str, int], dict[tuple[int, int], float]]
 """Accuracies (%): by (row, N), then by (run, task)."""
@@ -34,9 +45,8 @@ def scores_by_row(library: Library) -> Cells:
     """What the files hold of the rows, on the paper's tasks."""
     found: Cells = {}
     for file in FILES:
-        names = WITH_AUGMENTATION if file == AUGMENTED_MNIST.file else {}
         for (name, n), cell in accuracies_of(scores_of_paper(library.results(file))).items():
-            key = names.get(name, name), n
+            key = OF_WAYS.get((file, name), name), n
             if key[0] in ROWS:
                 found[key] = found.get(key, {}) | cell
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,8 +184,27 @@ def _from_initializer(
     fresh = clone(source)
     if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
         fresh.set_params(random_state=seed)
-    initializer = _remembered(fresh, rows_to_learn_from(*rows, source), check_memory(memory))
+    X = rows_to_learn_from(*rows, source)
+    try:
+        initializer = _remembered(fresh, X, check_memory(memory))
+    except pickle.PicklingError as error:
+        raise ValueError(
+            f"memory={memory!r} finds theta0 again by the initializer's parameters, and of "
+            f"{type(source).__name__} these cannot be pickled: {', '.join(_unpicklable(source))}; "
+            "a lambda cannot, a function of a module can; or use memory=None"
+        ) from error
     return Start(initializer.theta0_, initializer, learned_here=True)
+
+
+def _unpicklable(initializer: Any) -> list[str]:
+    """Names of the parameters that cannot be pickled; of one with parameters, those."""
+    names = []
+    for name, value in initializer.get_params().items():
+        try:
+            pickle.dumps(value)
+        except Exception:  # which one depends on what it is
+            names.append(name)
+    return [name for name in names if not any(n.startswith(f"{name}__") for n in names)]
 
 
 def _remembered(initializer: Any, X: Any, memory: Any) -> Any:

@@ -10,7 +10,7 @@ import report
 from protocol.rivals import RIVALS
 from protocol.store import write_json
 from reporting.appendix_tables import APPENDIX_TABLES
-from reporting.augmented_report import augmentation_differences
+from reporting.augmented_report import way_differences
 from reporting.convnet_report import (
     PERCEPTRONS,
     convnet_differences,
@@ -216,7 +216,7 @@ def test_rivals_come_from_whichever_file_has_them(whole, part):
     assert rows["rival/lsuv"][1:3] == ["4", "84.50, +9.00 [+9.00, +9.00]"]
     assert rows["xavier/fcn/scratch"][2] == "75.50"
     best, rival, network = rivals_sentences(scores_by_row(whole))
-    assert "N = 5: features+logistic, augmented (98.90)" in best
+    assert "N = 5: features+logistic, augmented, two rounds (99.10)" in best
     assert "N = 40: augmented-svm (89.50)" in rival
     assert "tuned-scratch" in network
     *found, last = rivals_table(scores_by_row(part)).rows
@@ -240,8 +240,8 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     means = [np.mean([float(cell) for cell in row[2:6]]) for row in table.rows]
     assert means == sorted(means, reverse=True)
     rows = {row[0]: row for row in table.rows}
-    # Scratch and ours with three theta0s, two of them with the rows on their features.
-    assert len(rows) == len(table.rows) == len(RIVALS) + 1 + 6
+    # Scratch and ours with four theta0s, three of them with the rows on their features.
+    assert len(rows) == len(table.rows) == len(RIVALS) + 1 + 8
     assert rows["xavier/fcn/scratch"][-1] == "-"
     assert rows["lsuv"][1:] == ["4", *["84.50"] * 4, "+9.00 [+9.00, +9.00]"]
     # Paired: of a row with one run, only that run of scratch counts.
@@ -256,18 +256,22 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     own, plain = (
         unpack_scores(whole.results(e.file)["scores"]) for e in (AUGMENTED_MNIST, COHERENCE)
     )
-    table = augmentation_differences(own, plain)
+    table = way_differences("One minus the other", own, plain)
+    assert table.title.startswith("One minus the other, on the same tasks")
     assert table.head == ["method", "N = 5", "N = 10", "N = 20", "N = 40"]
     assert {row[0]: row[1] for row in table.rows} == {
         "xavier/fcn/ours+coherence": "+1.00 [+1.00, +1.00]",
         "features+logistic": "+2.40 [+2.40, +2.40]",
     }
-    assert augmentation_differences(own, []).rows == []
+    assert way_differences("One minus the other", own, []).rows == []
     text = reproduction_report(whole)
-    section = text[text.index("## Coherence with augmentation") : text.index("## A convolutional")]
+    section = text[text.index("## Coherence with augmentation") : text.index("## Coherence in two")]
     assert section.count("With augmentation minus without") == 3
     assert "| rival/augmented-svm | 89.50 |" in section
     assert "above the best rival at N = 5, 10, 20, 40" in section
+    rounds = text[text.index("## Coherence in two") : text.index("## A convolutional")]
+    assert rounds.count("In two rounds minus in one") == 2
+    assert "| features+logistic | +0.20 [+0.20, +0.20] |" in rounds
     nothing = reproduction_report(empty)
     assert f"{AUGMENTED_TEN_WAY.not_run[1:]}." in nothing
 

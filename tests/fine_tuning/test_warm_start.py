@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import Architecture, MLPClassifier, Theta0
+from sklearn_mmdinit import Architecture, Coherence, MLPClassifier, MMDInitializer, Theta0
 from sklearn_mmdinit._fine_tuning import WantedPerceptron
 from sklearn_mmdinit._fine_tuning.perceptron import theta0_from_arrays
 from sklearn_mmdinit._fine_tuning.warm_start import resolve
@@ -271,6 +271,15 @@ def test_memory_learns_once_for_candidates_that_share_theta0(data, tmp_path):
     assert fits_seen == [75, 75], "once a fold"
     GridSearchCV(clf, {"warm_start_from__scale": [0.1, 0.2]}, cv=2, refit=False).fit(*data)
     assert fits_seen == [75, 75, 75, 75], "the known scale is remembered, the new one learned"
+
+
+def test_memory_says_what_it_cannot_know_again(data, tmp_path):
+    noise = Coherence(n_neighbors=5, batch_size=20, augmentation=lambda rows, rng: rows)
+    init = MMDInitializer((4,), n_classes=3, coherence=noise, n_perturbations=4, max_iter=1)
+    clf = MLPClassifier(warm_start_from=init, max_iter=1)
+    with pytest.raises(ValueError, match="cannot be pickled: coherence__augmentation;"):
+        clone(clf).set_params(memory=str(tmp_path)).fit(*data)
+    assert clf.fit(*data).n_iter_ == 1
 
 
 # the tag
