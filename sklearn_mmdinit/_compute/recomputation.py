@@ -1,4 +1,4 @@
-"""A differentiable function computed part by part, each part once more for its gradient."""
+"""A differentiable function computed part by part, some once more for their gradient."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ __all__ = ["recomputed"]
 
 
 def recomputed(
-    part: Callable[[int], torch.Tensor], n_parts: int, tensors: Sequence[torch.Tensor]
+    part: Callable[[int], torch.Tensor],
+    n_parts: int,
+    tensors: Sequence[torch.Tensor],
+    n_kept: int = 0,
 ) -> torch.Tensor:
-    """The parts of a result, one after the other, with the memory of one part.
+    """The parts of a result, one after the other, with the memory of a few.
 
-    Where there are several, what a part needs for its gradient is not kept from the forward to
-    the backward pass but computed again.
+    What the first parts need for their gradient is kept from the forward to the backward pass;
+    what one of the others needs is computed again.
 
     Parameters
     ----------
@@ -27,27 +30,29 @@ def recomputed(
         How many there are.
     tensors : sequence of Tensor
         Leaves that the parts read; gradients flow to those that require them.
+    n_kept : int, default=0
+        How many are kept.
 
     Returns
     -------
     Tensor
         Along the first axis.
     """
-    if n_parts == 1:
-        return part(0)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        result: torch.Tensor = _Recomputed.apply(part, n_parts, *tensors)
-        return result
-    return torch.cat([part(i) for i in range(n_parts)])
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+        n_kept = n_parts
+    results = [part(i) for i in range(min(n_kept, n_parts))]
+    if n_kept < n_parts:
+        results.append(_Recomputed.apply(part, range(n_kept, n_parts), *tensors))
+    return torch.cat(results)
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, part: Callable[[int], torch.Tensor], n_parts: int, *tensors: torch.Tensor
+        ctx: Any, part: Callable[[int], torch.Tensor], numbers: range, *tensors: torch.Tensor
     ) -> torch.Tensor:
-        results = [part(i) for i in range(n_parts)]  # gradients are off in here
-        ctx.part, ctx.sizes = part, [len(result) for result in results]
+        results = [part(i) for i in numbers]  # gradients are off in here
+        ctx.part, ctx.numbers, ctx.sizes = part, numbers, [len(result) for result in results]
         ctx.save_for_backward(*tensors)  # which notices if they were changed in between
         return torch.cat(results)
 
@@ -56,7 +61,8 @@ class _Recomputed(torch.autograd.Function):
         tensors = ctx.saved_tensors
         needed = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
         totals: list[torch.Tensor | None] = [None] * len(tensors)
-        for number, gradient in enumerate(grad_outputs[0].split(ctx.sizes)):
+        gradients = grad_outputs[0].split(ctx.sizes)
+        for number, gradient in zip(ctx.numbers, gradients, strict=True):
             with torch.enable_grad():
                 result = ctx.part(number)
             own = torch.autograd.grad(

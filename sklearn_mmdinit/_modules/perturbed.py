@@ -16,12 +16,13 @@ from .registry import parameter_stds
 
 __all__ = ["perturbed_module_logits", "samplers_of"]
 
-# Numbers, activations and perturbations, that may be held at once: 256 MiB in float32. What is no
-# more is not computed a second time for its gradient.
-_NUMBERS_AT_ONCE = 1 << 26
-
-# Numbers of a part where there are more: smaller parts are nearer to the core.
+# Numbers, activations and perturbations, of a part: with smaller ones there are too many small
+# operations, with larger ones each goes through memory afresh.
 _NUMBERS_A_PART = 1 << 24
+
+# Numbers of all parts that are kept for their gradient, 256 MiB in float32. With more the memory
+# that a step gives back and asks for again costs what it saves.
+_NUMBERS_KEPT = 1 << 26
 
 # An output, its noise and their sum.
 _TIMES_EACH_NUMBER = 3
@@ -37,8 +38,8 @@ def perturbed_module_logits(
 ) -> torch.Tensor:
     """Logits of K networks around theta0 on one mini-batch, for any module.
 
-    Memory does not grow with K but for the logits themselves: copies go through in parts, and
-    where gradients are asked for, a part is computed again for its own.
+    Memory does not grow with K beyond some size but for the logits themselves: copies go through
+    in parts, and where gradients are asked for, those too many to be kept are computed again.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ def perturbed_module_logits(
     K, scale, sampler = perturbation.n_networks, perturbation.scale, perturbation.sampler
     functional = _is_functional(network, sampler)
     numbers = _numbers_a_copy(network, len(X), sampler)
-    at_once = K * numbers <= _NUMBERS_AT_ONCE
-    n_parts = 1 if at_once else min(math.ceil(K * numbers / _NUMBERS_A_PART), K)
+    n_parts = min(math.ceil(K * numbers / _NUMBERS_A_PART), K)
+    n_kept = min(int(_NUMBERS_KEPT * n_parts / (K * numbers)), n_parts)
     bounds = [K * i // n_parts for i in range(n_parts + 1)]
     sizes = [stop - start for start, stop in pairwise(bounds)]
     randoms = random.split(n_parts)
@@ -75,7 +76,7 @@ def perturbed_module_logits(
             return functional_logits(network, X, sizes[number], scale, own)
         return copied_logits(network, X, sizes[number], scale, sampler, own)
 
-    return recomputed(part, n_parts, list(network.parameters()))
+    return recomputed(part, n_parts, list(network.parameters()), n_kept)
 
 
 def samplers_of(network: ModuleNetwork, sampler: str, n_rows: int) -> dict[str, str]:

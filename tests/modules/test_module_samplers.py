@@ -252,7 +252,7 @@ def test_layers_whose_perturbation_acts_in_several_places_are_direct(name):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", 0)
+    monkeypatch.setattr(perturbed, "_NUMBERS_KEPT", 0)
     monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 30_000)
 
 
@@ -293,16 +293,19 @@ def test_parts_are_computed_again_for_their_gradient(name, sampler, monkeypatch)
 
 
 def test_what_fits_is_computed_once(monkeypatch):
-    monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 600)
+    monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 1)  # a copy
     network, batch = network_of("convnet")
-    calls = []
+    numbers = perturbed._numbers_a_copy(network, len(batch), "auto")
+    calls, found = [], []
     network.module.register_forward_hook(lambda module, args, output: calls.append(len(args[0])))
-    for most, times in ((1 << 26, 1), (600, 2)):
-        monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", most)
+    for n_kept in (9, 7, 4, 1, 0):
+        monkeypatch.setattr(perturbed, "_NUMBERS_KEPT", n_kept * numbers)
         calls.clear()
-        slopes(network, draw(network, batch, 7, "auto"))
-        assert sum(calls) == times * 7 * len(batch)
-        assert (len(calls) == 1) == (times == 1)
+        found.append(slopes(network, draw(network, batch, 7, "auto")))
+        assert calls == [len(batch)] * (7 + max(7 - n_kept, 0))
+    for own in found[1:]:
+        for a, b in zip(own, found[0], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["convnet", "words", "residual"])
@@ -321,7 +324,7 @@ def test_a_first_layer_computes_once_what_all_copies_have_in_common(name):
 
 
 def test_rows_at_a_time_do_not_grow_with_the_number_of_networks(monkeypatch):
-    monkeypatch.setattr(perturbed, "_NUMBERS_AT_ONCE", 0)
+    monkeypatch.setattr(perturbed, "_NUMBERS_KEPT", 0)
     monkeypatch.setattr(perturbed, "_NUMBERS_A_PART", 60_000)
     network, batch = network_of("convnet")
     most = {}
