@@ -26,7 +26,15 @@ from tour_steps.elsewhere import files, onnx, scikit_learn
 from tour_steps.fine_tuning import features, few_labels, routed, search, stream, unlabelled
 from tour_steps.journey import Claims, Journey
 from tour_steps.modules import convolutions, in_place, own_layer, skorch
-from tour_steps.pretraining import augmentation, baseline, coherence, diagnose, paper, theorems
+from tour_steps.pretraining import (
+    augmentation,
+    baseline,
+    coherence,
+    diagnose,
+    paper,
+    second_round,
+    theorems,
+)
 
 __all__ = ["STEPS", "main"]
 
@@ -36,6 +44,7 @@ STEPS: tuple[Callable[[Journey], Claims], ...] = (
     paper,
     coherence,
     augmentation,
+    second_round,
     diagnose,
     theorems,
     few_labels,
