@@ -10,7 +10,6 @@ the last hidden layer of ``xavier/fcn/ours+coherence`` says of the rows.
 
 from __future__ import annotations
 
-import copy
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -18,10 +17,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from protocol.augmentations import AUGMENTATIONS
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
@@ -29,6 +25,7 @@ from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabe
 
 __all__ = [
     "FEATURES",
+    "FEATURES_CV",
     "FEATURES_THETA0",
     "METHODS",
     "NAMES",
@@ -37,8 +34,6 @@ __all__ = [
     "LastRowsSplit",
     "Method",
     "NetworkSettings",
-    "features_contender",
-    "features_pipeline",
     "initializer_of",
     "network_contender",
     "select_names",
@@ -96,6 +91,7 @@ METHODS: dict[str, Method] = {method.name: method for method in _methods()}
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence", "fcn+bn/ours")))
 
 FEATURES = "features+logistic"
+FEATURES_CV = "features+logistic-cv"
 FEATURES_THETA0 = "xavier/fcn/ours+coherence"
 
 
@@ -104,6 +100,7 @@ def _names() -> Iterator[str]:
         yield name
         if name == FEATURES_THETA0:
             yield FEATURES
+            yield FEATURES_CV
 
 
 NAMES = tuple(_names())
@@ -311,36 +308,3 @@ def network_contender(
         "theta0": theta0_digest,
     }
     return Contender(method.name, X, make, identity)
-
-
-def features_pipeline(initializer: BaseEstimator) -> Pipeline:
-    """A linear classifier on what a fitted initializer's last hidden layer says of the rows.
-
-    Parameters
-    ----------
-    initializer : MMDInitializer
-        Fitted; it is left as it is.
-    """
-    features = copy.copy(initializer).set_params(output="hidden", device="cpu", verbose=0)
-    # Frozen: a clone of a pipeline would learn theta0 again, from the few rows of a fold.
-    return make_pipeline(
-        FrozenEstimator(features), Normalizer(), LogisticRegression(C=100.0, max_iter=1000)
-    )
-
-
-def features_contender(
-    *, X: np.ndarray, initializer: BaseEstimator, theta0_digest: str, name: str = FEATURES
-) -> Contender:
-    """:func:`features_pipeline`, which needs no validation rows and trains on all of a draw.
-
-    Parameters
-    ----------
-    X, initializer, theta0_digest :
-        As for :func:`network_contender`.
-    name : str
-        Its row in the tables.
-    """
-    pipeline = features_pipeline(initializer)
-    # The first step is theta0 itself.
-    identity = {"pipeline": [repr(step) for step in pipeline[1:]], "theta0": theta0_digest}
-    return Contender(name, X, lambda random_state: pipeline, identity)

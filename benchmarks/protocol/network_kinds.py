@@ -19,14 +19,15 @@ from protocol.convnet_methods import (
     images,
     module_parameters,
 )
+from protocol.features import features_contender
 from protocol.methods import (
     FEATURES,
+    FEATURES_CV,
     FEATURES_THETA0,
     METHODS,
     NAMES,
     Contender,
     NetworkSettings,
-    features_contender,
     initializer_of,
     network_contender,
 )
@@ -47,8 +48,10 @@ class NetworkKind:
     ----------
     names : tuple of str
         Rows of the tables, in their order.
-    features, features_theta0 : str
-        The row that fine-tunes nothing, and whose theta0 it is of.
+    features : tuple of str
+        The rows that fine-tune nothing.
+    features_theta0 : str
+        Whose theta0 they are of.
     rows : callable
         From rows (n, n_pixels) to what the networks take; a ValueError where they cannot.
     initializer : callable
@@ -60,7 +63,7 @@ class NetworkKind:
     """
 
     names: tuple[str, ...]
-    features: str
+    features: tuple[str, ...]
     features_theta0: str
     rows: Callable[[np.ndarray], np.ndarray]
     initializer: Callable[[str, NetworkSettings, int, int], BaseEstimator | None]
@@ -69,13 +72,13 @@ class NetworkKind:
 
     def theta0_of(self, name: str) -> str:
         """The network whose theta0 a method starts from, if it has one."""
-        return self.features_theta0 if name == self.features else name
+        return self.features_theta0 if name in self.features else name
 
     def contender(
         self, name: str, settings: NetworkSettings, *, X: np.ndarray, theta0: Pretrained | None
     ) -> Contender:
         """A method from its theta0; None where it starts from scratch."""
-        if name == self.features:
+        if name in self.features:
             assert theta0 is not None  # theta0 with coherence is learned
             return features_contender(
                 X=X, initializer=theta0.initializer, theta0_digest=theta0.digest, name=name
@@ -117,7 +120,7 @@ def _describe_perceptron(settings: NetworkSettings, n_pixels: int) -> dict[str, 
 NETWORK_KINDS = {
     "mlp": NetworkKind(
         names=NAMES,
-        features=FEATURES,
+        features=(FEATURES, FEATURES_CV),
         features_theta0=FEATURES_THETA0,
         rows=_as_they_are,
         initializer=_perceptron_initializer,
@@ -126,7 +129,7 @@ NETWORK_KINDS = {
     ),
     "convnet": NetworkKind(
         names=CONVNET_NAMES,
-        features=CONVNET_FEATURES,
+        features=(CONVNET_FEATURES,),
         features_theta0=CONVNET_FEATURES_THETA0,
         rows=images,
         initializer=_convnet_initializer,

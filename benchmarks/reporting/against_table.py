@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0
-from protocol.methods import FEATURES, FEATURES_THETA0
+from protocol.methods import FEATURES, FEATURES_CV, FEATURES_THETA0
 from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.table import Table
 from reporting.task_tables import Gain, accuracies_of, gain_text, paired_gain
@@ -25,7 +25,11 @@ __all__ = ["Difference", "against", "against_records", "against_table"]
 BEST_RIVAL = "best rival"
 SPREADING = "rival/label-spreading"
 
-THETA0_OF = {FEATURES: FEATURES_THETA0, CONVNET_FEATURES: CONVNET_FEATURES_THETA0}
+THETA0_OF = {
+    FEATURES: FEATURES_THETA0,
+    FEATURES_CV: FEATURES_THETA0,
+    CONVNET_FEATURES: CONVNET_FEATURES_THETA0,
+}
 """Rows that fine-tune nothing, and the networks whose theta0 they are of."""
 
 Cell = dict[tuple[int, int], float]

@@ -19,7 +19,8 @@ from protocol.convnet_methods import (
     convnet_initializer,
     images,
 )
-from protocol.methods import NAMES, LastRowsSplit, NetworkSettings, features_contender
+from protocol.features import features_contender
+from protocol.methods import NAMES, LastRowsSplit, NetworkSettings
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.networks import ConvNet
 from protocol.pretrained import fit_key

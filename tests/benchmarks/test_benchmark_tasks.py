@@ -11,15 +11,16 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import bench
 from protocol.augmentations import AUGMENTATIONS
 from protocol.bench import load_scaled, tasks_of_runs
+from protocol.features import features_contender
 from protocol.methods import (
     FEATURES,
+    FEATURES_CV,
     FEATURES_THETA0,
     METHODS,
     NAMES,
     PAPER_METHODS,
     LastRowsSplit,
     NetworkSettings,
-    features_contender,
     initializer_of,
     network_contender,
     select_names,
@@ -312,11 +313,13 @@ def test_the_ten_methods_are_the_paper_s():
 
 
 def test_ours_with_coherence_follows_ours():
-    assert NAMES[:4] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
+    assert NAMES[:3] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES)
+    assert NAMES[3:5] == (FEATURES_CV, "xavier/fcn/scratch")
     assert tuple(name for name in NAMES if name in PAPER_METHODS) == PAPER_METHODS
     assert [name for name in NAMES if name not in PAPER_METHODS] == [
         "xavier/fcn/ours+coherence",
         "features+logistic",
+        "features+logistic-cv",
         "xavier/fcn+bn/ours",
         "he/fcn/ours+coherence",
         "he/fcn+bn/ours",
@@ -491,6 +494,11 @@ def test_features_are_those_of_theta0_and_a_fold_does_not_learn_them_again():
     assert contender.identity["theta0"] == "x"
     assert "LogisticRegression(C=100.0" in contender.identity["pipeline"][-1]
     assert fitted.output == "passthrough"
+    searched = features_contender(X=X, initializer=fitted, theta0_digest="x", name=FEATURES_CV)
+    assert searched.name == FEATURES_CV
+    search = searched.make(0).fit(X[:60], dataset.y_train[:60])[-1]
+    assert search.best_params_["C"] in search.param_grid["C"]
+    assert search.n_splits_ == 5
     y = dataset.y_train[:60] > 4
     pipeline = clone(contender.make(0)).fit(X[:60], y)
     hidden = np.maximum(X[:60] @ fitted.coefs_[0] + fitted.intercepts_[0], 0.0)
