@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from scipy import stats
 
 from reporting.picture import draw_picture
 from sklearn_mmdinit.display import TaskAccuracyDisplay
@@ -40,7 +44,8 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
     if any(len(values) < 2 for cells in table.values() for values in cells.values()):
         return f"{path.name} not drawn: an interval takes two tasks or more"
     curves = {method: [cells[n] for n in sizes] for method, cells in table.items()}
-
+    if len(sizes) == 1:
+        return _draw_points({name: own for name, (own,) in curves.items()}, path, title=title)
     panels = _panels(curves)
 
     def paint(figure: Any) -> None:
@@ -55,6 +60,25 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
     return draw_picture(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
 
 
+def _draw_points(accuracies: dict[str, list[float]], path: Path, *, title: str) -> str:
+    """One N has no curves: a line for each method, the best one above."""
+    names = sorted(accuracies, key=lambda name: float(np.mean(accuracies[name])))
+    means = [float(np.mean(accuracies[name])) for name in names]
+    halves = [
+        stats.t.ppf(0.975, len(own) - 1) * np.std(own, ddof=1) / math.sqrt(len(own))
+        for own in map(accuracies.__getitem__, names)
+    ]
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.errorbar(means, range(len(names)), xerr=halves, fmt="o", capsize=4)
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="Test accuracy (%)", title=title)
+        axes.grid(axis="x", alpha=0.3)
+
+    return draw_picture(path, (8.0, 1.5 + 0.35 * len(names)), paint)
+
+
 def _panels(names: Iterable[str]) -> list[list[str]]:
     """Names that share axes: all of a few; else those that begin alike."""
     names = list(names)
@@ -62,5 +86,6 @@ def _panels(names: Iterable[str]) -> list[list[str]]:
         return [names]
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(name.partition("/")[0], []).append(name)
+        # Rows on features are of one kind, whichever the classifier.
+        groups.setdefault(name.partition("/")[0].partition("+")[0], []).append(name)
     return list(groups.values())

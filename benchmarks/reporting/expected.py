@@ -121,6 +121,7 @@ def _any(results: dict[str, Any]) -> int:
 
 TASKS = "python benchmarks/mnist_tasks.py --preset paper"
 COHERENT = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
+COHERENT_CV = (*COHERENT[:2], "features+logistic-cv", *COHERENT[2:])
 
 
 def _tables(init: str, words: str) -> Expected:
@@ -247,10 +248,11 @@ TWO_ROUNDS_MNIST = Expected(
 TWO_ROUNDS_TEN_WAY = Expected(
     "Coherence with augmentation on the ten digits themselves in two rounds",
     "mnist-ten-way-two-rounds.json",
-    f"{TEN_WAY.command} --augmentation digits --rounds 2",
+    f"{TASKS} --rivals --methods {' '.join(COHERENT_CV)} --classes 10 --n-labels 10 --runs 1 "
+    "--augmentation digits --rounds 2",
     "a quarter of an hour on 2 cores",
-    len(COHERENT),
-    _runs_of(COHERENT, 1),
+    len(COHERENT_CV),
+    _runs_of(COHERENT_CV, 1),
 )
 CONVNET_RUNS = 2
 CONVNET_COHERENT = tuple(name for name in CONVNET_NAMES if name != "convnet/ours")
