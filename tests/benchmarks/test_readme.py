@@ -96,7 +96,7 @@ def test_parameters_of_a_class_and_nets_of_skorch_s(tmp_path, monkeypatch):
 
 def test_augmentations_change_images_and_nothing_else_of_them():
     names = {"Coherence": Coherence, "MMDInitializer": MMDInitializer, "RandomAffine": RandomAffine}
-    exec(compile(example_with("RandomAffine"), "README.md", "exec"), names)
+    exec(compile(example_with("RandomAffine(degrees"), "README.md", "exec"), names)
     X, rng = load_digits().data[:20], np.random.default_rng(0)
     terms = (names["digits"].coherence, names["animals"].coherence, names["noisy"])
     for change in (term.augmentation for term in terms):
@@ -104,6 +104,21 @@ def test_augmentations_change_images_and_nothing_else_of_them():
         assert changed.shape == X.shape
         assert (changed != X).any(axis=1).all()
         assert np.corrcoef(changed.ravel(), X.ravel())[0, 1] > 0.2
+
+
+def test_a_second_round_looks_among_the_activations_of_the_first():
+    def short(**params):
+        own = {"max_iter": 1, "n_perturbations": 2, "hidden_layer_sizes": (8,), "random_state": 0}
+        return MMDInitializer(**params, **own)
+
+    X = load_digits().data[:300] / 16
+    names = {"Coherence": Coherence, "MMDInitializer": short, "RandomAffine": RandomAffine}
+    names["X_unlabelled"] = X
+    exec(compile(example_with("embedding="), "README.md", "exec"), names)
+    first, init = names["first"], names["init"]
+    assert not hasattr(first, "theta0_"), "a clone of it was fitted"
+    assert init.embedding_.transform(X).shape == (300, 8)
+    assert init.output == "passthrough"
 
 
 @pytest.mark.parametrize("needle", ["mnist_tasks.py", "pytest"])
