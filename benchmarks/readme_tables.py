@@ -37,6 +37,7 @@ from typing import Any
 
 from protocol.store import write_atomically
 from reporting.against_table import against, against_table
+from reporting.backends_table import backends_table
 from reporting.budget_tables import budget_table, points_of_results
 from reporting.coherence_tables import COHERENCE_TABLES
 from reporting.coherence_tables import points_of_results as coherence_results
@@ -87,6 +88,7 @@ def _coherence_table(kind: str, results: dict[str, Any]) -> Table:
 TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     **{kind: partial(_task_table, kind) for kind in CELLS},
     "against": _against_table,
+    "backends": backends_table,
     "budget": _budget_table,
     **{kind: partial(_coherence_table, kind) for kind in COHERENCE_TABLES},
     "diagnostics": diagnostics_table,
