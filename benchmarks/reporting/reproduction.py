@@ -178,12 +178,17 @@ def _coherence(library: Library) -> Blocks:
     return ["## Coherence, which is not the paper's", *own]
 
 
-def _augmentation(library: Library) -> Blocks:
-    def body(scores: Scores, plain: Scores) -> Blocks:
-        words = "With augmentation minus without"
-        return [*_table(way_differences(words, scores, plain)), *_standing(scores)]
+def _way(words: str, library: Library, kinds: Mapping[str, tuple[Expected, Expected]]) -> Blocks:
+    """Another way to learn with coherence: first what it adds, then where it stands."""
 
-    kinds: dict[str, tuple[Expected, Expected | None]] = {
+    def body(scores: Scores, others: Scores) -> Blocks:
+        return [*_table(way_differences(words, scores, others)), *_standing(scores)]
+
+    return _kinds(library, kinds, body)
+
+
+def _augmentation(library: Library) -> Blocks:
+    kinds = {
         "MNIST, with augmentation": (AUGMENTED_MNIST, COHERENCE),
         "The ten digits themselves, with augmentation": (AUGMENTED_TEN_WAY, TEN_WAY),
         "The ten digits themselves, by the convolutional network with augmentation": (
@@ -191,21 +196,17 @@ def _augmentation(library: Library) -> Blocks:
             CONVNET_TEN_WAY,
         ),
     }
-    note = library.note("augmentation")
-    return ["## Coherence with augmentation", note, *_kinds(library, kinds, body)]
+    own = _way("With augmentation minus without", library, kinds)
+    return ["## Coherence with augmentation", library.note("augmentation"), *own]
 
 
 def _rounds(library: Library) -> Blocks:
-    def body(scores: Scores, once: Scores) -> Blocks:
-        words = "In two rounds minus in one"
-        return [*_table(way_differences(words, scores, once)), *_standing(scores)]
-
-    kinds: dict[str, tuple[Expected, Expected | None]] = {
+    kinds = {
         "MNIST, in two rounds": (TWO_ROUNDS_MNIST, AUGMENTED_MNIST),
         "The ten digits themselves, in two rounds": (TWO_ROUNDS_TEN_WAY, AUGMENTED_TEN_WAY),
     }
-    note = library.note("rounds")
-    return ["## Coherence in two rounds", note, *_kinds(library, kinds, body)]
+    own = _way("In two rounds minus in one", library, kinds)
+    return ["## Coherence in two rounds", library.note("rounds"), *own]
 
 
 def _convnet(library: Library) -> Blocks:

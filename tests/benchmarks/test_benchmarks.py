@@ -137,35 +137,23 @@ def test_the_task_with_all_classes(tmp_path, capsys):
     assert "(82.42" not in capsys.readouterr().out  # the paper's figures are of binary tasks
 
 
-def test_augmentation_has_results_of_its_own(tmp_path):
+@pytest.mark.parametrize(
+    ("option", "value", "stem"),
+    [("augmentation", "digits", "digits_tasks_augmented"), ("rounds", 2, "digits_tasks_2_rounds")],
+)
+def test_another_way_to_learn_has_results_of_its_own(option, value, stem, tmp_path):
     only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")
     only = (*only, "--coherent-epochs", "1")
     assert _run(tmp_path, *only) == 0
     plain = _scores(tmp_path)
-    assert _run(tmp_path, *only, "--augmentation", "digits") == 0
+    assert _run(tmp_path, *only, f"--{option}", str(value)) == 0
     assert _scores(tmp_path) == plain  # its file is another one
-    own = tmp_path, "digits_tasks_augmented"
-    assert _results(*own)["settings"]["augmentation"] == "digits"
-    augmented = _scores(*own)
-    assert augmented.keys() == plain.keys()
-    for key, accuracy in augmented.items():
+    own = tmp_path, stem
+    assert _results(*own)["settings"][option] == value
+    found = _scores(*own)
+    assert found.keys() == plain.keys()
+    for key, accuracy in found.items():
         assert (accuracy == plain[key]) == (key[0] != "features+logistic"), key
-
-
-def test_rounds_have_results_of_their_own(tmp_path):
-    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")
-    only = (*only, "--coherent-epochs", "1")
-    assert _run(tmp_path, *only) == 0
-    once = _scores(tmp_path)
-    assert _run(tmp_path, *only, "--rounds", "2") == 0
-    assert _scores(tmp_path) == once  # its file is another one
-    own = tmp_path, "digits_tasks_2_rounds"
-    assert _results(*own)["settings"]["rounds"] == 2
-    twice = _scores(*own)
-    for key, accuracy in twice.items():
-        assert (accuracy == once[key]) == (key[0] != "features+logistic"), key
-    with pytest.raises(SystemExit, match="2"):
-        _run(tmp_path, *only, "--rounds", "0")
 
 
 def test_balanced_draws_have_results_of_their_own(tmp_path):
