@@ -28,8 +28,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     Parameters
     ----------
     module : nn.Module
-        Returns logits (n, n_classes). Parameters that require no gradient stay; running
-        statistics of normalisation become those of the data, everywhere in the module.
+        Returns logits (n, n_classes). Parameters that require no gradient stay, and running
+        statistics of normalisation become those of the data, but where a normalisation is in
+        evaluation mode in a module that is not: those are frozen.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader hands out examples, or tuples that
         begin with them, and is read a mini-batch at a time; with ``coherence``, which looks for

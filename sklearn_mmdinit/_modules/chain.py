@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .hooks import aside, pretraining_mode
+from .hooks import aside
 from .trace import Trace
 
 __all__ = ["chain_of"]
@@ -62,7 +62,6 @@ def _is_learned(layer: nn.Module) -> bool:
 def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -> bool:
     """Whether the logits stay where any hidden layer is scaled."""
     tried = copy.deepcopy(module).double()
-    pretraining_mode(tried)
     layers = [tried.get_submodule(name) for name in names]
     X = examples.double() if examples.is_floating_point() else examples
     with torch.no_grad(), aside():

@@ -91,10 +91,15 @@ def tracking_norms(module: nn.Module) -> list[_NormBase]:
 
 
 def pretraining_mode(module: nn.Module) -> None:
-    """Dropout off, and normalisation by the statistics of the mini-batch."""
+    """Dropout off, and normalisation by the statistics of the mini-batch.
+
+    Normalisation that is in evaluation mode in a module that is not was frozen: it stays so.
+    """
+    norms = tracking_norms(module)
+    frozen = [module.training and not norm.training for norm in norms]
     module.eval()
-    for norm in tracking_norms(module):
-        norm.train()
+    for norm, is_frozen in zip(norms, frozen, strict=True):
+        norm.train(not is_frozen)
 
 
 def names_of(module: nn.Module) -> dict[nn.Module, str]:
@@ -191,7 +196,7 @@ def aside() -> Iterator[None]:
 @contextmanager
 def untracked(module: nn.Module) -> Iterator[None]:
     """Normalise by the rows of a pass for a while, with no trace in the running statistics."""
-    norms = tracking_norms(module)
+    norms = [norm for norm in tracking_norms(module) if norm.training]
     before = [(norm.track_running_stats, dict(norm._buffers)) for norm in norms]
     try:
         for norm in norms:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .hooks import aside, pretraining_mode
+from .hooks import aside
 
 __all__ = ["layout_of", "put_in_layout_"]
 
@@ -22,14 +22,13 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     Parameters
     ----------
     module : nn.Module
-        On the CPU; it is left as it is.
+        On the CPU, in the mode of pre-training; it is left as it is.
     examples : Tensor of shape (B, ...)
         A few examples.
     """
     if not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
         return torch.contiguous_format
     tried = copy.deepcopy(module)
-    pretraining_mode(tried)
     try:
         put_in_layout_(tried, torch.channels_last)
         with torch.enable_grad(), aside():

@@ -19,9 +19,9 @@ Statistics = tuple[torch.Tensor, torch.Tensor]
 
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:
-    """Layers of a module that normalise by the rows of a pass."""
-    layers = module.modules()
-    return [n for n in layers if isinstance(n, _BatchNorm) and layer_type_of(n) is not None]
+    """Layers of a module that normalise by the rows of a pass; none that are frozen."""
+    norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    return [norm for norm in norms if norm.training and layer_type_of(norm) is not None]
 
 
 def _statistics(H: torch.Tensor, n_groups: int) -> Statistics:

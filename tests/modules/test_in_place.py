@@ -91,6 +91,19 @@ def test_what_is_not_learned_is_as_before(X, double):
     assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= set(changed)
 
 
+@pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
+def test_statistics_of_a_frozen_normalisation_stay(coherence, X):
+    module = net()
+    module.norm1.eval().requires_grad_(False)
+    before = state_of(module)
+    mmd_init_(module, X, batch_size=16, coherence=coherence, **SMALL)
+    after = module.state_dict()
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    assert not any(name.startswith("norm1.") for name in changed)
+    assert {"conv1.weight", "norm2.running_mean", "norm2.running_var"} <= changed
+    assert (module.training, module.norm1.training) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("data", "params", "kind"),
     [

@@ -30,6 +30,16 @@ from sklearn_mmdinit._modules.layer_type import noise_by_vmap
 from sklearn_mmdinit._modules.registry import layer_type_of
 from sklearn_mmdinit._sampling.law import bias_std, weight_std
 
+
+def frozen():
+    """A ConvNet whose first normalisation was frozen, in the way that is common."""
+    module = MODULES["convnet+bn"](3)
+    module.norm1.running_mean.fill_(0.3)
+    module.norm1.running_var.fill_(2.0)
+    module.norm1.eval()
+    return module
+
+
 ZOO = {
     **{name: (lambda make=make: make(3), images()) for name, make in MODULES.items()},
     "twice": (Twice, rows()),
@@ -37,6 +47,7 @@ ZOO = {
     "words": (Words, tokens()),
     "convolutions": (Convs, rows(width=12)),
     "volumes": (Volumes, rows(width=12)),
+    "frozen": (frozen, images()),
 }
 del ZOO["transformer+multihead"]  # hooks cannot serve it: see test_served.py
 zoo = pytest.mark.parametrize("name", ZOO)
@@ -353,6 +364,20 @@ def test_each_copy_normalises_by_its_own_rows_and_leaves_no_trace(sampler):
         alone = network.module(batch)
         torch.testing.assert_close(none, alone.expand(3, -1, -1), rtol=1e-9, atol=1e-9)
         assert not torch.allclose(many[0], many[1])
+
+
+@pytest.mark.parametrize("sampler", ["direct", "functional"])
+def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
+    network, batch = network_of("frozen")
+    before = network.module.norm1.running_mean.clone()
+    assert network.module.norm2.training
+    network.module.norm2.eval()  # so that no row has to do with another
+    whole, part = (draw(network, X, 3, sampler) for X in (batch, batch[:2]))
+    torch.testing.assert_close(whole[:, :2], part)
+    network.module.norm2.train()
+    network.pre_activations(batch)
+    assert torch.equal(network.module.norm1.running_mean, before)
+    assert not torch.equal(network.module.norm2.running_mean, torch.zeros(16).double())
 
 
 def hooks_of(module):
