@@ -61,7 +61,8 @@ class Coherence(BaseEstimator):
         stores, distances for instance, counts as an edge.
     embedding : transformer or None, default=None
         Neighbours are searched in what it makes of the rows, in place of the rows themselves:
-        fitted to the rows that ``fit`` gets, cloned before. With an
+        a clone is fitted to the rows that ``fit`` gets, as an array without names of columns
+        (a :class:`~sklearn.frozen.FrozenEstimator` is taken as it is). With an
         ``MMDInitializer(coherence=..., output="hidden")`` of its own it is a second round,
         among activations that a first round has learned.
     algorithm : {"auto", "exact", "approximate"}, default="auto"
@@ -71,7 +72,7 @@ class Coherence(BaseEstimator):
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator` and
         returns rows like them, each changed in a way that tasks do not mind: both ends of every
         walk are changed so in each step. :class:`RandomAffine` does it for images. Neighbours
-        are searched among the rows as they are.
+        are those of unchanged rows.
     memory : None, str or joblib.Memory, default=None
         Cache of the neighbours that were searched.
     n_jobs : int, default=None
@@ -167,7 +168,8 @@ def _check_embedding(coherence: Coherence) -> None:
             "embedding must be None or an estimator with fit and transform, such as "
             f"MMDInitializer(coherence='auto', output='hidden'): got {embedding!r}"
         )
-    if getattr(embedding, "output", None) == "passthrough":
+    output = getattr(embedding, "output", None)
+    if isinstance(output, str) and output == "passthrough":
         raise ValueError(
             f"embedding={type(embedding).__name__}(output='passthrough') hands rows on as they "
             "are; use output='hidden'"

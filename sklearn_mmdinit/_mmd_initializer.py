@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ._auto import auto_gain, auto_values, rows_of_paper
-from ._coherence import coherence_of, walk_on
-from ._embedding import embedded, fitted_embedding
+from ._coherence import coherence_of
+from ._embedding import fitted_embedding, walk_on_embedded
 from ._mmd_objective import objective_of
 from ._mmd_parameters import check_numbers, check_parameters
 from ._module_parameters import check_module, chosen_samplers, input_shape, module_blueprint
@@ -292,12 +293,12 @@ class MMDInitializer(NestedParameters, BaseInitializer):
             return super()._new_blueprint(X, seed)
         return module_blueprint(self, X, seed)
 
-    def _feed(self, X: np.ndarray, seed: int, blueprint: Blueprint) -> Feed:
+    def _feed(self, X: np.ndarray, state: PretrainingState, blueprint: Blueprint) -> Feed:
         if self.module is None:
-            return super()._feed(X, seed, blueprint)
-        batches = self._batches(X, seed)
+            return super()._feed(X, state, blueprint)
+        batches = self._batches(X, state)
         most = steps_at_a_time(batches.n_rows, X[0].size)
-        return RowFeed(X, batches, seed, blueprint.examples, most)
+        return RowFeed(X, batches, state.seed, blueprint.examples, most)
 
     def _resolved(self, n_rows: int | None = None) -> Self:
         resolved = copy(self)
@@ -309,17 +310,24 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         return objective_of(self._resolved())
 
     def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
-        self.embedding_ = fitted_embedding(coherence_of(self.coherence, len(X)), X)
-        return super()._begun(X)
+        blueprint, state = super()._begun(X)
+        state.embedding = fitted_embedding(coherence_of(self.coherence, len(X)), X, state.seed)
+        return blueprint, state
 
-    def _batches(self, X: np.ndarray, seed: int) -> Batches:
+    @property
+    def embedding_(self) -> Any:
+        """The ``coherence.embedding``, fitted; None where there is none."""
+        check_is_fitted(self, "theta0_")
+        return self._state.embedding
+
+    def _batches(self, X: np.ndarray, state: PretrainingState) -> Batches:
         coherence = coherence_of(self.coherence, len(X))
         if coherence is None:
-            return super()._batches(X, seed)
+            return super()._batches(X, state)
         self._walks: dict[str, Any] = getattr(self, "_walks", {})
-        walk = walk_on(coherence, embedded(self.embedding_, X), self._walks, self.verbose)
+        walk = walk_on_embedded(coherence, state.embedding, X, self._walks, self.verbose)
         size = min(coherence.batch_size, len(X))
-        return WalkBatches(size, walk, coherence.walk_length, seed, coherence.augmentation)
+        return WalkBatches(size, walk, coherence.walk_length, state.seed, coherence.augmentation)
 
     def _schedule(self) -> Schedule:
         return replace(super()._schedule(), learning_rate=self.learning_rate, keep=self.keep)

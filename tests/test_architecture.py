@@ -52,7 +52,7 @@ ARROWS = {
         "_pretraining",
         "_sampling",
     },
-    "_embedding": {"_coherence", "_pretraining"},
+    "_embedding": {"_coherence", "_compute", "_graph", "_pretraining"},
     "_mmd_initializer": {
         "_auto",
         "_coherence",

@@ -12,10 +12,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 from torch import nn
 
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, mmd_init_
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, _coherence, mmd_init_
 from sklearn_mmdinit._coherence import walk_on
 from sklearn_mmdinit._graph import neighbor_graph
 
@@ -85,19 +85,24 @@ def test_a_transformer_as_the_graph_is_given_the_embedding(digits):
     assert_same(both.fit(X), one.fit(X))
 
 
-def test_a_second_round_learns_from_more_edges_within_classes():
+def test_a_second_round_learns_from_more_edges_within_classes(monkeypatch):
     X, y = load_digits(return_X_y=True)
-    X = StandardScaler().fit_transform(X)[:900]
+    X, y = StandardScaler().fit_transform(X)[:900], y[:900]
     # Dimensions of noise: neighbours among the rows are poor, and those among activations better.
     X = np.c_[X, np.random.default_rng(0).normal(size=(900, 150))]
-    first = small(output="hidden", max_iter=60).set_params(hidden_layer_sizes=(64, 64)).fit(X)
+    graphs, search = [], _coherence.neighbor_graph
 
-    def agreement(rows):
-        graph = neighbor_graph(rows, n_neighbors=5, n_components=None)
-        return np.mean(y[graph.indices] == np.repeat(y[:900], 5))
+    def seen(*args, **kwargs):
+        graphs.append(search(*args, **kwargs))
+        return graphs[-1]
 
-    hidden = Normalizer().fit_transform(first.transform(X))
-    assert agreement(hidden) > agreement(X) + 0.03
+    monkeypatch.setattr(_coherence, "neighbor_graph", seen)
+    first = small(output="hidden", max_iter=60).set_params(hidden_layer_sizes=(64, 64))
+    small(first, max_iter=1).fit(X)
+    pixels, activations = (
+        np.mean(y[graph.indices] == np.repeat(y, np.diff(graph.indptr))) for graph in graphs
+    )
+    assert activations > pixels + 0.03
 
 
 def test_it_is_cloned_and_fitted_once(digits):
@@ -155,6 +160,11 @@ def test_a_module_is_given_its_rows_in_their_shape(digits):
         },
     )
     assert history == second.history_
+    once = small(module=net, n_perturbations=4, max_iter=1).fit(X)
+    assert once.history_ != second.history_
+    # What an embedding makes of an image may have axes too.
+    same = small(FunctionTransformer(), module=net, n_perturbations=4, max_iter=1).fit(X)
+    assert_same(same, once)
 
 
 def test_rounds_of_rounds_and_their_parameters(digits):
@@ -180,9 +190,11 @@ def test_what_is_no_transformer_is_named(embedding, digits):
     ("embedding", "match"),
     [
         (MMDInitializer(coherence="auto"), "use output='hidden'"),
-        (Wrong(np.ones((5, 2))), r"must have 400 rows, .* \(5, 2\)"),
+        (Wrong(np.ones((5, 2))), r"shape \(400, ...\), a row for each of X: got \(5, 2\)"),
         (Wrong(np.full((400, 2), np.nan)), "embedding=Wrong made of X contains NaN"),
-        (Wrong(np.ones(400)), "1D array"),
+        (Wrong(np.ones(400)), r"shape \(400, ...\), a row for each of X: got \(400,\)"),
+        (Wrong(np.linspace(0, 1e200, 800).reshape(400, 2)), "too large for float32"),
+        (Wrong(np.ones((400, 2))), "In what embedding=Wrong made of X: All 400 rows are equal"),
     ],
 )
 def test_what_cannot_be_searched_is_named(embedding, match, digits):
@@ -203,7 +215,83 @@ class Refusing(Wrong):
         pytest.fail("the first round was begun")
 
 
-def test_a_wrong_augmentation_is_told_before_a_first_round_is_learned(digits):
-    wrong = small(Refusing()).set_params(coherence__augmentation=lambda rows, rng: rows[1:])
-    with pytest.raises(ValueError, match="must return rows like those it is given"):
-        wrong.fit(digits[0])
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"coherence__augmentation": lambda X, rng: X[1:]}, "must return rows like those"),
+        ({"coherence__n_neighbors": 400}, "400 rows are too few for n_neighbors=400"),
+        ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
+    ],
+)
+def test_what_is_going_to_fail_is_told_before_a_first_round_is_learned(params, match, digits):
+    with pytest.raises(ValueError, match=match):
+        small(Refusing()).set_params(**params).fit(digits[0])
+
+
+def test_an_augmentation_sees_as_many_rows_as_in_a_step(digits):
+    sizes = []
+
+    def look(rows, rng):
+        sizes.append(len(rows))
+        return rows
+
+    small(PCA(3)).set_params(coherence__augmentation=look).fit(digits[0])
+    assert set(sizes) == {128}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_embedding_that_works_in_place_leaves_the_rows_alone(frozen, digits):
+    X = digits[0].astype(np.float32)
+    scaler = MinMaxScaler(copy=False)
+    before, expected = X.copy(), small(MinMaxScaler()).fit(X.copy())
+    embedding = FrozenEstimator(scaler.fit(X.copy())) if frozen else scaler
+    assert_same(small(embedding).fit(X), expected)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_after_an_error_the_embedding_is_that_of_the_kept_theta0(digits):
+    X, _ = digits
+    init = small(PCA(3, random_state=0)).fit(X)
+    fitted, score = init.embedding_, init.score(X)
+    equal = np.vstack([X[:1]] * 100 + [X[1:2]] * 100)
+    with pytest.raises(ValueError, match="rows differ"):
+        init.fit(equal)
+    assert init.embedding_ is fitted
+    assert init.score(X) == score
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_random_states_of_none_follow_from_the_initializer_s(first, digits):
+    X, _ = digits
+    embedding = first_round().set_params(random_state=None) if first else PCA(3, svd_solver="full")
+    embedding = make_pipeline(StandardScaler(), embedding)
+    whole, passes = small(embedding).fit(X), small(embedding)
+    assert_same(passes.partial_fit(X).partial_fit(X), whole)
+    if first:
+        assert small(embedding, random_state=2).fit(X).history_ != whole.history_
+        other, same = (
+            MLPClassifier(warm_start_from=small(embedding), max_iter=1, random_state=0)
+            .fit(X, digits[1] > 4)
+            .predict_proba(X)
+            for _ in range(2)
+        )
+        np.testing.assert_array_equal(other, same)
+    frozen = make_pipeline(FrozenEstimator(first_round().set_params(random_state=None).fit(X)))
+    assert len(small(frozen).fit(X).history_) == len(whole.history_)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, PCA(3)), (PCA(3), None)])
+def test_another_embedding_between_passes_is_an_error(before, after, digits):
+    X, _ = digits
+    init = small(before).partial_fit(X).set_params(coherence__embedding=after)
+    for method in (init.partial_fit, init.score):
+        with pytest.raises(ValueError, match="begin anew with fit"):
+            method(X)
+    assert init.fit(X).n_iter_ == 2
+
+
+def test_one_that_was_fitted_to_a_data_frame_is_given_its_columns(digits):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(digits[0], columns=[f"p{i}" for i in range(64)])
+    frozen = FrozenEstimator(PCA(3, random_state=0).fit(X))
+    assert_same(small(frozen).fit(X), small(PCA(3, random_state=0)).fit(digits[0]))

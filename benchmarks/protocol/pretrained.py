@@ -17,6 +17,7 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 
 from protocol.provenance import versions
 from protocol.store import digest_of, write_atomically
@@ -125,10 +126,16 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
 def _parameters(estimator: BaseEstimator) -> dict[str, str]:
     """All that decide a result; those of an estimator within stand beside it under their names."""
     return {
-        name: type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
+        name: _said(value)
         for name, value in estimator.get_params().items()
         if name.rpartition("__")[2] not in IDLE_PARAMETERS
     }
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, FrozenEstimator):  # which was learned is said by no parameter
+        return f"FrozenEstimator, {joblib.hash(value.estimator)}"
+    return type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
 
 
 def _automatic(initializer: BaseEstimator) -> dict[str, Any]:

@@ -45,7 +45,8 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
         return f"{path.name} not drawn: an interval takes two tasks or more"
     curves = {method: [cells[n] for n in sizes] for method, cells in table.items()}
     if len(sizes) == 1:
-        return _draw_points({name: own for name, (own,) in curves.items()}, path, title=title)
+        points = {name: own for name, (own,) in curves.items()}
+        return _draw_points(points, sizes[0], path, title=title)
     panels = _panels(curves)
 
     def paint(figure: Any) -> None:
@@ -60,7 +61,9 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
     return draw_picture(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
 
 
-def _draw_points(accuracies: dict[str, list[float]], path: Path, *, title: str) -> str:
+def _draw_points(
+    accuracies: dict[str, list[float]], n_labels: int, path: Path, *, title: str
+) -> str:
     """One N has no curves: a line for each method, the best one above."""
     names = sorted(accuracies, key=lambda name: float(np.mean(accuracies[name])))
     means = [float(np.mean(accuracies[name])) for name in names]
@@ -73,7 +76,7 @@ def _draw_points(accuracies: dict[str, list[float]], path: Path, *, title: str) 
         axes = figure.subplots()
         axes.errorbar(means, range(len(names)), xerr=halves, fmt="o", capsize=4)
         axes.set_yticks(range(len(names)), names)
-        axes.set(xlabel="Test accuracy (%)", title=title)
+        axes.set(xlabel=f"Test accuracy (%), N = {n_labels}", title=title)
         axes.grid(axis="x", alpha=0.3)
 
     return draw_picture(path, (8.0, 1.5 + 0.35 * len(names)), paint)

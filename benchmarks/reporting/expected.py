@@ -232,10 +232,11 @@ AUGMENTED_MNIST = Expected(
 AUGMENTED_TEN_WAY = Expected(
     "Coherence with augmentation on the ten digits themselves",
     "mnist-ten-way-augmented.json",
-    f"{TEN_WAY.command} --augmentation digits",
+    f"{TASKS} --rivals --methods {' '.join(COHERENT_CV)} --classes 10 --n-labels 10 --runs 1 "
+    "--augmentation digits",
     "ten minutes on 2 cores",
-    len(COHERENT),
-    _runs_of(COHERENT, 1),
+    len(COHERENT_CV),
+    _runs_of(COHERENT_CV, 1),
 )
 TWO_ROUNDS_MNIST = Expected(
     "Coherence with augmentation on MNIST in two rounds, four runs",
@@ -248,9 +249,8 @@ TWO_ROUNDS_MNIST = Expected(
 TWO_ROUNDS_TEN_WAY = Expected(
     "Coherence with augmentation on the ten digits themselves in two rounds",
     "mnist-ten-way-two-rounds.json",
-    f"{TASKS} --rivals --methods {' '.join(COHERENT_CV)} --classes 10 --n-labels 10 --runs 1 "
-    "--augmentation digits --rounds 2",
-    "a quarter of an hour on 2 cores",
+    f"{AUGMENTED_TEN_WAY.command} --rounds 2",
+    "20 minutes on 2 cores",
     len(COHERENT_CV),
     _runs_of(COHERENT_CV, 1),
 )

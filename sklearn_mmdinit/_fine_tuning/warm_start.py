@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_memory
-from torch import nn
 
-from .._network import Theta0, arrays_of, qualified_name, tag_is_lost, theta0_of
+from .._network import Theta0, tag_is_lost, theta0_of
 from .given import GIVEN, given
 from .initializers import is_fitted_initializer, is_initializer
+from .memory import remembered
 from .unlabelled import rows_to_learn_from
 from .wanted import Wanted
 
@@ -185,61 +183,8 @@ def _from_initializer(
     if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
         fresh.set_params(random_state=seed)
     X = rows_to_learn_from(*rows, source)
-    try:
-        initializer = _remembered(fresh, X, check_memory(memory))
-    except pickle.PicklingError as error:
-        raise ValueError(
-            f"memory={memory!r} finds theta0 again by the initializer's parameters, and of "
-            f"{type(source).__name__} these cannot be pickled: {', '.join(_unpicklable(source))}; "
-            "a lambda cannot, a function of a module can; or use memory=None"
-        ) from error
+    initializer = fresh.fit(X) if memory is None else remembered(fresh, X, memory)
     return Start(initializer.theta0_, initializer, learned_here=True)
-
-
-def _unpicklable(initializer: Any) -> list[str]:
-    """Names of the parameters that cannot be pickled; of one with parameters, those."""
-    names = []
-    for name, value in initializer.get_params().items():
-        try:
-            pickle.dumps(value)
-        except Exception:  # which one depends on what it is
-            names.append(name)
-    return [name for name in names if not any(n.startswith(f"{name}__") for n in names)]
-
-
-def _remembered(initializer: Any, X: Any, memory: Any) -> Any:
-    """The initializer fitted, from memory where it was fitted before."""
-    module = getattr(initializer, "module", None)
-    if not isinstance(module, nn.Module):
-        return memory.cache(_fit)(initializer, X)
-    # joblib tells a module and its copy apart: what they have in common stands for it.
-    others = {name: v for name, v in initializer.get_params(deep=False).items() if v is not module}
-    stands_for = (type(initializer), others, _layers_of(module), arrays_of(module))
-    return memory.cache(_fit_known_by, ignore=["initializer"])(initializer, stands_for, X)
-
-
-def _layers_of(module: nn.Module) -> list[tuple[Any, ...]]:
-    """Name, class, mode and own attributes of each layer, all of it but arrays."""
-    of_any = vars(nn.Module()).keys()
-    return [
-        (
-            name,
-            qualified_name(layer),
-            layer.training,
-            {key: value for key, value in vars(layer).items() if key not in of_any},
-        )
-        for name, layer in module.named_modules()
-    ]
-
-
-def _fit_known_by(initializer: Any, stands_for: Any, X: Any) -> Any:
-    """The same, remembered under what stands for the initializer."""
-    return _fit(initializer, X)
-
-
-def _fit(initializer: Any, X: Any) -> Any:
-    """Fit an initializer: a function of its own, so that joblib.Memory can remember it."""
-    return initializer.fit(X)
 
 
 def _check_feature_names(source: Any, wanted: Wanted) -> None:

@@ -4,7 +4,7 @@ The nearest neighbours of each row, the graph that they make, and where walks on
 """
 
 from .graph import neighbor_graph
-from .neighbors import ALGORITHMS
+from .neighbors import ALGORITHMS, check_search
 from .walk import Walk
 
-__all__ = ["ALGORITHMS", "Walk", "neighbor_graph"]
+__all__ = ["ALGORITHMS", "Walk", "check_search", "neighbor_graph"]

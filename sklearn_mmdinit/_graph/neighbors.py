@@ -86,7 +86,7 @@ def nearest_neighbors(
            [1, 0],
            [2, 1]], dtype=int32)
     """
-    _check(X, n_neighbors, n_components, algorithm)
+    check_search(X.shape[0], n_neighbors, n_components, algorithm)
     first, place = distinct_rows(X)
     if first.size == 1:
         raise ValueError(f"All {X.shape[0]} rows are equal: there are no neighbours to search.")
@@ -105,7 +105,8 @@ def nearest_neighbors(
     return neighbors if first.size == place.size else share_neighbors(neighbors, place)
 
 
-def _check(X: np.ndarray, n_neighbors: int, n_components: int | None, algorithm: str) -> None:
+def check_search(n_rows: int, n_neighbors: int, n_components: int | None, algorithm: str) -> None:
+    """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_components is not None and n_components < 1:
@@ -113,9 +114,9 @@ def _check(X: np.ndarray, n_neighbors: int, n_components: int | None, algorithm:
     if algorithm not in ALGORITHMS:
         choices = ", ".join(map(repr, ALGORITHMS))
         raise ValueError(f"algorithm must be one of {choices}: got {algorithm!r}.")
-    if X.shape[0] <= n_neighbors:
+    if n_rows <= n_neighbors:
         raise ValueError(
-            f"{X.shape[0]} rows are too few for n_neighbors={n_neighbors}, which takes "
+            f"{n_rows} rows are too few for n_neighbors={n_neighbors}, which takes "
             f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
         )
 

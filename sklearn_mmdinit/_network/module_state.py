@@ -14,9 +14,9 @@ from .theta0 import Theta0
 __all__ = ["arrays_of", "as_arrays", "put_arrays_", "qualified_name", "start_module_"]
 
 
-def qualified_name(module: nn.Module) -> str:
-    """The name of a module's class, with where it is from."""
-    kind = type(module)
+def qualified_name(value: object) -> str:
+    """The name of a value's class, with where it is from."""
+    kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -87,7 +87,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
     def _objective(self) -> Objective:
         raise TypeError(f"{type(self).__name__} does not say what it minimises")
 
-    def _batches(self, X: np.ndarray, seed: int) -> Batches:
+    def _batches(self, X: np.ndarray, state: PretrainingState) -> Batches:
         """The rows of each step."""
         return RowBatches(min(self.batch_size, len(X)))
 
@@ -106,9 +106,9 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         )
         return PerceptronBlueprint(architecture, self.init, seed)
 
-    def _feed(self, X: np.ndarray, seed: int, blueprint: Blueprint) -> Feed:
+    def _feed(self, X: np.ndarray, state: PretrainingState, blueprint: Blueprint) -> Feed:
         """The mini-batches of the passes over rows."""
-        return RowFeed(X, self._batches(X, seed), seed, blueprint.examples)
+        return RowFeed(X, self._batches(X, state), state.seed, blueprint.examples)
 
     def _schedule(self) -> Schedule:
         """Learning rates, windows, early stop."""
@@ -256,7 +256,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
         network = self._blueprint.network(without_gain(self.theta0_), device)
         objective, random = self._objective(), StepRandom(self._state.seed, device)
-        batches = self._batches(X, self._state.seed)
+        batches = self._batches(X, self._state)
         n_batches = len(X) // batches.size
         total = 0.0
         with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
@@ -332,7 +332,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         state.begin(objective.term_names, settings.max_iter)
         run_passes(
             state,
-            feed or self._feed(X, state.seed, blueprint),
+            feed or self._feed(X, state, blueprint),
             blueprint,
             objective,
             schedule,

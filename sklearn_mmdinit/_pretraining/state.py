@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class PretrainingState:
     # What the first pass began with: its loss terms, and the passes that it had in view.
     term_names: tuple[str, ...] = ()
     n_planned: int = 0
+    # What neighbours are searched in: fitted before the first pass; None: the rows themselves.
+    embedding: Any = None
 
     def begin(self, term_names: tuple[str, ...], n_planned: int) -> None:
         """Take note of the terms and the number of passes, or see that the terms are the same.

@@ -1,6 +1,7 @@
 """Where NetClassifier starts: every kind of warm_start_from, and what cannot be a start."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from torch import nn
 from module_zoo import Twice, Words, digit_images, seeded, tokens
 from protocol.networks import ConvNet, ResidualNet
 from sklearn_mmdinit import (
+    Coherence,
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
@@ -232,6 +234,22 @@ class Steep(ConvNet):
 
     def forward(self, x):
         return self._slope * super().forward(x)
+
+
+def test_memory_keeps_what_a_module_in_a_first_round_has_learned(data, fits_seen, tmp_path):
+    def learner(embedding=None, **params):
+        coherence = Coherence(n_neighbors=3, batch_size=16, embedding=embedding)
+        return initializer(net, coherence=coherence, **params)
+
+    net = seeded(lambda: ConvNet(3, 2))
+    first = learner(output="hidden")
+    for embedding in (first, make_pipeline(first), FrozenEstimator(clone(first).fit(data[0]))):
+        fits_seen.clear()
+        source = learner(embedding)
+        clf = small(warm_start_from=source, memory=str(tmp_path), max_iter=1)
+        for _ in range(2):
+            pickle.loads(pickle.dumps(clone(clf))).fit(*data)
+        assert len(fits_seen) == (1 if isinstance(embedding, FrozenEstimator) else 2)
 
 
 def test_memory_keeps_what_an_initializer_of_an_instance_has_learned(data, fits_seen, tmp_path):
