@@ -11,17 +11,17 @@ from .distinct import distinct_rows, share_neighbors
 from .projection import principal_components
 from .search import INSTALL, SEARCHES
 
-__all__ = ["ALGORITHMS", "EXACT_BELOW", "nearest_neighbors"]
+__all__ = ["ALGORITHMS", "EXACT_BELOW", "check_search", "nearest_neighbors"]
 
 ALGORITHMS = ("auto", *SEARCHES)
 
-# Rows from which the approximate search is the cheaper one, with the half minute that numba takes
-# to compile it in each process: benchmarks/neighbors.py has 22 s against 4 at 60,000 rows, 65
-# against 15 at 100,000, 83 minutes against 2 at a million.
+# Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to
+# compile it in each process: benchmarks/neighbors.py has 7 s against 1 at 60,000 rows, 22 against
+# 1.4 at 100,000, 33 minutes against 13 s at a million.
 EXACT_BELOW = 100_000
 
 # Of one distance in 50 dimensions on two cores, for a forecast of how long a search will take.
-_SECONDS_A_PAIR = 6e-9
+_SECONDS_A_PAIR = 2e-9
 
 
 def nearest_neighbors(
