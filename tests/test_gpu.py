@@ -105,6 +105,7 @@ def test_nothing_waits_for_the_device_inside_a_window(X):
         torch.cuda.set_sync_debug_mode(before)
 
 
+FIRST_ROUND = tiny(coherence=Coherence(batch_size=32), output="hidden")
 VARIANTS = {
     "relu": {},
     "tanh": {"activation": "tanh"},
@@ -114,6 +115,11 @@ VARIANTS = {
     "direct": {"sampler": "direct"},
     "gram": {"sampler": "gram"},
     "coherence": {"coherence": Coherence(batch_size=32), "learning_rate": "cosine", "gain": 1},
+    "second round": {
+        "coherence": Coherence(batch_size=32, embedding=FIRST_ROUND),
+        "learning_rate": "cosine",
+        "gain": 1,
+    },
 }
 
 
