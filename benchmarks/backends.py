@@ -6,7 +6,7 @@ of a tenth of a second each, so nothing shows an engine's own work better. A fir
 rows reach workers and workers import what they need, is taken apart from the others, and its
 figures must be those of loky. The other rounds are in turns, in one run.
 
-Run it (some 5 minutes on two cores), or without a download and in one minute::
+Run it (about 12 minutes on two cores), or without a download and in one minute::
 
     pip install 'sklearn-mmdinit[dask,ray]'
     python benchmarks/backends.py
