@@ -17,7 +17,7 @@ from sklearn.utils import check_scalar
 from ._graph import ALGORITHMS, Walk, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
-__all__ = ["Coherence", "check_coherence", "coherence_of", "walk_on"]
+__all__ = ["Coherence", "brings_edges", "check_coherence", "coherence_of", "walk_on"]
 
 _OF_THE_GRAPH = ("n_neighbors", "n_components", "shared_neighbor_power", "graph", "algorithm")
 
@@ -174,11 +174,16 @@ def _check_embedding(coherence: Coherence) -> None:
             f"embedding={type(embedding).__name__}(output='passthrough') hands rows on as they "
             "are; use output='hidden'"
         )
-    if coherence.graph is not None and not hasattr(coherence.graph, "fit_transform"):
+    if brings_edges(coherence):
         raise ValueError(
             "embedding is where neighbours are searched, and with a matrix as the graph none "
             "are; use one of the two"
         )
+
+
+def brings_edges(coherence: Coherence) -> bool:
+    """Whether its graph is a matrix, of the very rows that it is for."""
+    return coherence.graph is not None and not hasattr(coherence.graph, "fit_transform")
 
 
 def walk_on(coherence: Coherence, X: np.ndarray, walks: dict[str, Walk], verbose: int) -> Walk:

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from ._coherence import coherence_of
+from ._coherence import brings_edges, coherence_of
 from ._mmd_initializer import MMDInitializer
 from ._network import put_arrays_
 from ._pretraining import examples_of
@@ -117,8 +117,7 @@ def _collected(initializer: MMDInitializer, data: Any) -> np.ndarray:
     coherence = coherence_of(initializer.coherence)
     assert coherence is not None
     loader = data if isinstance(data, DataLoader) else DataLoader(data, initializer.batch_size)
-    given = coherence.graph is not None and not hasattr(coherence.graph, "fit_transform")
-    if given and not _in_order(loader):
+    if brings_edges(coherence) and not _in_order(loader):
         raise ValueError(
             "a graph of your own needs the rows in its order, and the DataLoader's sampler may "
             "have another; use shuffle=False and no sampler, or pass the Dataset"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
 from reporting.picture import draw_picture
+from reporting.task_tables import paired_gain
 from sklearn_mmdinit.display import TaskAccuracyDisplay
 
 __all__ = ["draw_accuracy"]
@@ -65,12 +62,12 @@ def _draw_points(
     accuracies: dict[str, list[float]], n_labels: int, path: Path, *, title: str
 ) -> str:
     """One N has no curves: a line for each method, the best one above."""
-    names = sorted(accuracies, key=lambda name: float(np.mean(accuracies[name])))
-    means = [float(np.mean(accuracies[name])) for name in names]
-    halves = [
-        stats.t.ppf(0.975, len(own) - 1) * np.std(own, ddof=1) / math.sqrt(len(own))
-        for own in map(accuracies.__getitem__, names)
-    ]
+    # Of accuracies, and not of differences; the mean and its interval are made alike.
+    found = {name: paired_gain(own) for name, own in accuracies.items()}
+    names = sorted(found, key=lambda name: found[name].mean)
+    means = [found[name].mean for name in names]
+    ends = [found[name].high for name in names]
+    halves = [high - mean for high, mean in zip(ends, means, strict=True) if high is not None]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 
 from data.datasets import load_digits_dataset, standardize
 from protocol import pretrained
@@ -127,6 +128,10 @@ def test_passes_are_written_down_now_and_then_and_at_the_end(tmp_path, unlabelle
 
 
 def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(32, 4))
+    fitted = {n: _coherent(1, output="hidden").set_params(max_iter=n).fit(rows) for n in (1, 2)}
+    for first in fitted.values():
+        first.set_params(max_iter=1)  # what is left to tell them apart was learned
     given = {
         "auto": _coherent(1),
         "the same": _coherent(1, verbose=1),
@@ -138,6 +143,10 @@ def test_what_auto_stands_for_is_a_part_of_the_key(monkeypatch):
         "augmented more": _coherent(1, coherence=Coherence(augmentation=RandomAffine(shift=3.0))),
         "two rounds": _coherent(1, coherence=Coherence(embedding=_coherent(1))),
         "a longer first": _coherent(1, coherence=Coherence(embedding=_coherent(2))),
+        **{
+            f"frozen after {n}": _coherent(1, coherence=Coherence(embedding=FrozenEstimator(first)))
+            for n, first in fitted.items()
+        },
         "none": _coherent(1, coherence=None),
     }
     keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
