@@ -61,6 +61,7 @@ from data.datasets import DatasetUnavailableError
 from engines.choice import add_engine_options, engine_of
 from engines.engine import EngineLostError, EngineUnavailableError
 from protocol.augmentations import AUGMENTATIONS
+from protocol.embeddings import EMBEDDINGS
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
@@ -136,6 +137,13 @@ def _parser() -> argparse.ArgumentParser:
         "rotations, shifts, stretches and shears; default: none",
     )
     add(
+        "--neighbors",
+        choices=list(EMBEDDINGS),
+        default="pixels",
+        help="where ours+coherence searches neighbours: among the pixels, or among histograms of "
+        "oriented gradients; default: pixels",
+    )
+    add(
         "--rounds",
         type=positive,
         default=1,
@@ -155,6 +163,8 @@ def _stem(dataset: str, plan: Plan) -> str:
         name = f"{name}_{plan.draw}"
     if plan.augmentation != "none":
         name = f"{name}_augmented"
+    if plan.neighbors != "pixels":
+        name = f"{name}_by_{plan.neighbors}"
     if plan.rounds > 1:
         name = f"{name}_{plan.rounds}_rounds"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"

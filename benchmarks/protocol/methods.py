@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from protocol.augmentations import AUGMENTATIONS
+from protocol.embeddings import EMBEDDINGS
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabelInitializer
 
@@ -165,6 +166,8 @@ class NetworkSettings:
         Outputs. With two a draw has validation rows, with more it has none.
     augmentation : str
         Key of AUGMENTATIONS: how images are changed along the walks of coherence.
+    neighbors : str
+        Key of EMBEDDINGS: where the neighbours of coherence are searched, the first time.
     rounds : int
         How often theta0 with coherence is learned anew, each time from fresh weights and with
         neighbours among the last hidden activations of the time before.
@@ -178,16 +181,18 @@ class NetworkSettings:
     classes: int = 2
     precision: str = "float32"
     augmentation: str = "none"
+    neighbors: str = "pixels"
     rounds: int = 1
 
     def coherent(self, **params: Any) -> MMDInitializer:
         """The unfitted initializer of "ours+coherence"."""
-        change = AUGMENTATIONS[self.augmentation]
+        change, embedding = AUGMENTATIONS[self.augmentation], EMBEDDINGS[self.neighbors]
+        plain = change is None and embedding is None
         passes = "auto" if self.coherent_epochs is None else self.coherent_epochs
         initializer = MMDInitializer(
             **params,
             max_iter=passes,
-            coherence="auto" if change is None else Coherence(augmentation=change),
+            coherence="auto" if plain else Coherence(augmentation=change, embedding=embedding),
         )
         for _ in range(1, self.rounds):
             before = clone(initializer).set_params(output="hidden")

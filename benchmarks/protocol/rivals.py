@@ -14,6 +14,7 @@ from protocol.convnet_methods import CONVNET_METHODS, CONVNET_SCRATCH
 from protocol.methods import METHODS, Contender, select_names
 from protocol.rival_augmented import AUGMENTED, augmented_rivals
 from protocol.rival_classifiers import CLASSIFIERS, rival_contenders
+from protocol.rival_gradients import GRADIENTS, gradient_rivals
 from protocol.rival_networks import NETWORKS, network_rivals
 from protocol.scratch import SCRATCH
 
@@ -22,11 +23,13 @@ __all__ = ["ALL_RIVALS", "RIVALS", "Rivals", "rival_contenders", "scratch_of", "
 RIVALS = (*CLASSIFIERS, *NETWORKS)
 """Every rival that knows the images as they are, in the order of the tables."""
 
-ALL_RIVALS = (*RIVALS, *AUGMENTED)
-"""And those with changed copies of them."""
+ALL_RIVALS = (*RIVALS, *GRADIENTS, *AUGMENTED)
+"""And those that get of them what coherence may get: oriented gradients, changed copies."""
 
 
-def select_rivals(patterns: Sequence[str] | None, *, augmented: bool = False) -> list[str]:
+def select_rivals(
+    patterns: Sequence[str] | None, *, augmented: bool = False, gradients: bool = False
+) -> list[str]:
     """The rivals that ``--rivals`` asks for.
 
     Parameters
@@ -34,9 +37,9 @@ def select_rivals(patterns: Sequence[str] | None, *, augmented: bool = False) ->
     patterns : sequence of str or None
         Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``, ``'*'``. Empty,
         the option alone: those without a network, which take seconds, and those of AUGMENTED
-        where they are valid. None, where it is not given: none.
-    augmented : bool, default=False
-        Whether those of AUGMENTED are valid.
+        and GRADIENTS where they are valid. None, where it is not given: none.
+    augmented, gradients : bool, default=False
+        Whether those of AUGMENTED, and of GRADIENTS, are valid.
 
     Raises
     ------
@@ -45,10 +48,11 @@ def select_rivals(patterns: Sequence[str] | None, *, augmented: bool = False) ->
     """
     if patterns is None:
         return []
+    more = (*(GRADIENTS if gradients else ()), *(AUGMENTED if augmented else ()))
     if not patterns:
-        return [*CLASSIFIERS, *(AUGMENTED if augmented else ())]
+        return [*CLASSIFIERS, *more]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
-    return select_names(full, ALL_RIVALS if augmented else RIVALS, what="rival")
+    return select_names(full, (*RIVALS, *more), what="rival")
 
 
 def scratch_of(method: str) -> str | None:
@@ -77,7 +81,6 @@ class Rivals:
     """
 
     def __init__(self, names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> None:
-        self.augmented = augmented_rivals(names, bench)
         self.networks = [name for name in names if name in NETWORKS]
         self.bench = bench
         classifiers = [name for name in names if name in CLASSIFIERS]
@@ -90,8 +93,10 @@ class Rivals:
             n_jobs=n_jobs,
             names=classifiers,
         )
+        self.classifiers += gradient_rivals(names, bench, n_jobs=n_jobs)
+        self.classifiers += augmented_rivals(names, bench)
 
     def of_run(self, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
         """The contenders of a run, and a record of each start that was learned for it."""
         contenders, records = network_rivals(self.networks, self.bench, run)
-        return self.classifiers + contenders + self.augmented, records
+        return self.classifiers + contenders, records

@@ -20,7 +20,8 @@ class Plan:
     ``epochs`` and ``n_perturbations`` are the paper's objective's; ``coherent_passes`` are
     those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
     binary task are drawn, ``network`` of which kind the methods' networks are, ``augmentation``
-    how images are changed along the walks of coherence, ``rounds`` how often theta0 with
+    how images are changed along the walks of coherence, ``neighbors`` where its
+    neighbours are searched, ``rounds`` how often theta0 with
     coherence is learned.
     """
 
@@ -37,6 +38,7 @@ class Plan:
     rivals: tuple[str, ...] = ()
     network: str = "mlp"
     augmentation: str = "none"
+    neighbors: str = "pixels"
     rounds: int = 1
 
 
@@ -86,8 +88,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     names = NETWORK_KINDS[options.network].names
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
-    plan = replace(plan, augmentation=options.augmentation, rounds=options.rounds)
-    rivals = select_rivals(options.rivals, augmented=plan.augmentation != "none")
+    plan = replace(plan, augmentation=options.augmentation, neighbors=options.neighbors)
+    plan = replace(plan, rounds=options.rounds)
+    augmented, gradients = plan.augmentation != "none", plan.neighbors == "gradients"
+    rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
     plan = replace(plan, rivals=tuple(rivals))
     plan = replace(plan, epochs=plan.epochs * longer)
     if quick is not None:

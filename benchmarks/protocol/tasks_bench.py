@@ -36,6 +36,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         classes=plan.classes,
         precision=options.precision,
         augmentation=plan.augmentation,
+        neighbors=plan.neighbors,
         rounds=plan.rounds,
     )
     tasks = tasks_of_runs(

@@ -31,6 +31,7 @@ BEFORE = {
     "draw": "uniform",
     "network": "mlp",
     "augmentation": "none",
+    "neighbors": "pixels",
     "rounds": 1,
 }
 

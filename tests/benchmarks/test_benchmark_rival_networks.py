@@ -16,7 +16,8 @@ from protocol.bench import Bench
 from protocol.evaluation import evaluate, scaled
 from protocol.methods import NetworkSettings
 from protocol.rival_augmented import AUGMENTED
-from protocol.rival_classifiers import CLASSIFIERS
+from protocol.rival_classifiers import CLASSIFIERS, principal_components
+from protocol.rival_gradients import GRADIENTS
 from protocol.rival_networks import NETWORKS
 from protocol.rivals import ALL_RIVALS, RIVALS, Rivals, scratch_of, select_rivals
 from protocol.scratch import SCRATCH, scratch_contender
@@ -25,6 +26,7 @@ from protocol.tasks import random_tasks
 from protocol.tuned_scratch import GRID, PAPER, TUNED, FineTuning, fine_tuning_contender
 from reporting.task_tables import build_table, summarize
 from reporting.tuning_table import as_records, tried_of_records, tried_settings, tuning_table
+from sklearn_mmdinit import OrientedGradients
 
 RESULTS = Path(tune_scratch.__file__).parent / "results"
 SIZES = (16, 8)
@@ -167,7 +169,7 @@ def test_rivals_are_selected_by_name_or_pattern(patterns, expected):
 
 def test_rivals_with_changed_copies_are_there_with_augmentation_alone():
     assert select_rivals([], augmented=True) == [*CLASSIFIERS, *AUGMENTED]
-    assert select_rivals(["*"], augmented=True) == list(ALL_RIVALS) == [*RIVALS, *AUGMENTED]
+    assert select_rivals(["*"], augmented=True) == [*RIVALS, *AUGMENTED]
     assert select_rivals(["augmented-svm"], augmented=True) == ["rival/augmented-svm"]
     with pytest.raises(ValueError, match="unknown rival 'rival/augmented-svm'"):
         select_rivals(["augmented-svm"])
@@ -181,6 +183,36 @@ def test_rivals_with_changed_copies_learn_the_tasks_of_scratch(bench, tmp_path):
     assert (tuple(found), records) == (tuple(AUGMENTED), [])
     svm = found["rival/augmented-svm"]
     assert [svm.make(seed).random_state for seed in (3, 4)] == [3, 4], "each task has its own"
+    scores = scores_beside_scratch(bench, found, tmp_path)
+    by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
+    assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())
+
+
+def test_rivals_with_gradients_are_there_with_gradients_alone():
+    assert select_rivals([], gradients=True) == [*CLASSIFIERS, *GRADIENTS]
+    assert select_rivals(["*"], gradients=True) == [*RIVALS, *GRADIENTS]
+    assert select_rivals(["*"], gradients=True, augmented=True) == list(ALL_RIVALS)
+    with pytest.raises(ValueError, match="unknown rival 'rival/gradients-svm'"):
+        select_rivals(["gradients-svm"], augmented=True)
+    assert {scratch_of(name) for name in GRADIENTS} == {None}
+
+
+def test_rivals_with_gradients_differ_from_others_in_what_they_read_alone(bench, tmp_path):
+    plain, _ = contenders_of(bench, names=tuple(GRADIENTS.values()))
+    found, records = contenders_of(bench, names=tuple(GRADIENTS))
+    assert (tuple(found), records) == (tuple(GRADIENTS), [])
+    for name, of in GRADIENTS.items():
+        own, pixels = found[name], plain[of]
+        assert own.identity == pixels.identity | {"embedding": "OrientedGradients()"}
+        assert own.X.shape == pixels.X.shape
+        assert type(own.make(0)) is type(pixels.make(0))
+    svm = found["rival/gradients-svm"].X
+    gradients = OrientedGradients().fit_transform(bench.X)
+    expected = principal_components(gradients[: len(bench.X_unlabelled)], 0).transform(gradients)
+    np.testing.assert_allclose(svm, expected, atol=1e-4)
+    assert found["rival/gradients-label-spreading"].make(0).spread.shape[0] == (
+        len(bench.X_unlabelled)
+    )
     scores = scores_beside_scratch(bench, found, tmp_path)
     by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
     assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())

@@ -420,6 +420,23 @@ def test_augmentation_is_of_the_walks_of_coherence_and_of_nothing_else(network):
 
 
 @pytest.mark.parametrize("network", NETWORK_KINDS)
+def test_neighbours_among_gradients_are_those_of_coherence_alone(network):
+    kind = NETWORK_KINDS[network]
+    for name in map(kind.theta0_of, kind.names):
+        plain, once, twice = (
+            kind.initializer(name, NetworkSettings(neighbors=where, rounds=n), 784, 0)
+            for where, n in (("pixels", 1), ("gradients", 1), ("gradients", 2))
+        )
+        if not name.endswith("+coherence"):
+            assert repr(plain) == repr(once)
+            continue
+        assert repr(once.coherence) == "Coherence(embedding=OrientedGradients())"
+        assert repr(clone(once).set_params(coherence="auto")) == repr(plain)
+        first = twice.coherence.embedding  # and in the second round among activations
+        assert repr(first.set_params(output="passthrough")) == repr(once)
+
+
+@pytest.mark.parametrize("network", NETWORK_KINDS)
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 def test_each_round_looks_for_neighbours_among_the_activations_of_the_one_before(
     augmentation, network

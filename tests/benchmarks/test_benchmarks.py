@@ -139,7 +139,11 @@ def test_the_task_with_all_classes(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("option", "value", "stem"),
-    [("augmentation", "digits", "digits_tasks_augmented"), ("rounds", 2, "digits_tasks_2_rounds")],
+    [
+        ("augmentation", "digits", "digits_tasks_augmented"),
+        ("neighbors", "gradients", "digits_tasks_by_gradients"),
+        ("rounds", 2, "digits_tasks_2_rounds"),
+    ],
 )
 def test_another_way_to_learn_has_results_of_its_own(option, value, stem, tmp_path):
     only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")

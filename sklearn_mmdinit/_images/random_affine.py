@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 from torch.nn.functional import affine_grid, grid_sample
+
+from .shape import image_shape_of
 
 __all__ = ["RandomAffine"]
 
@@ -98,7 +99,7 @@ class RandomAffine(BaseEstimator):
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
-        shape = _image_shape(X, self.image_shape)
+        shape = image_shape_of(X, self.image_shape)
         if len(X) == 0:  # which grid_sample does not take
             return X.copy()
         images = torch.from_numpy(np.require(X, requirements=("C", "W"))).view(len(X), *shape)
@@ -138,23 +139,3 @@ class RandomAffine(BaseEstimator):
                 raise ValueError(f"{name} must be finite, got {value!r}")
         check_scalar(self.degrees, "degrees", Real, max_val=180)
         check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
-
-
-def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
-    """Channels, height and width of what the rows of X hold."""
-    own, pixels = X.shape[1:], math.prod(X.shape[1:])
-    if asked is None:
-        if len(own) == 3:
-            return own
-        side = math.isqrt(pixels)
-        found = (1, side, side)
-    else:
-        sides = tuple(np.atleast_1d(asked).tolist())
-        found = sides if len(sides) == 3 else (1, *sides)
-    if len(found) != 3 or math.prod(found) != pixels or len(own) not in (1, 3):
-        raise ValueError(
-            f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "
-            "or (channels, height, width) with as many numbers as a row has, or None for rows "
-            "that are squares or have three axes"
-        )
-    return found
