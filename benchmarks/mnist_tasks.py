@@ -62,8 +62,9 @@ from engines.choice import add_engine_options, engine_of
 from engines.engine import EngineLostError, EngineUnavailableError
 from protocol.augmentations import AUGMENTATIONS
 from protocol.embeddings import EMBEDDINGS
+from protocol.methods import NetworkSettings
 from protocol.network_kinds import NETWORK_KINDS
-from protocol.options import add_task_options, positive
+from protocol.options import add_task_options, positive, positive_number
 from protocol.provenance import provenance
 from protocol.store import write_json
 from protocol.task_plan import PRESETS, TEN_WAY_DRAWS, Plan, plan_of
@@ -144,6 +145,12 @@ def _parser() -> argparse.ArgumentParser:
         "oriented gradients; default: pixels",
     )
     add(
+        "--separation",
+        type=positive_number,
+        default=NetworkSettings.separation,
+        help="how finely ours+coherence tells images apart; default: %(default)s",
+    )
+    add(
         "--rounds",
         type=positive,
         default=1,
@@ -165,6 +172,8 @@ def _stem(dataset: str, plan: Plan) -> str:
         name = f"{name}_augmented"
     if plan.neighbors != "pixels":
         name = f"{name}_by_{plan.neighbors}"
+    if plan.separation != NetworkSettings.separation:
+        name = f"{name}_separation_{plan.separation:g}"
     if plan.rounds > 1:
         name = f"{name}_{plan.rounds}_rounds"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"

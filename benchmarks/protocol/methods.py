@@ -168,6 +168,8 @@ class NetworkSettings:
         Key of AUGMENTATIONS: how images are changed along the walks of coherence.
     neighbors : str
         Key of EMBEDDINGS: where the neighbours of coherence are searched, the first time.
+    separation : float
+        That of coherence.
     rounds : int
         How often theta0 with coherence is learned anew, each time from fresh weights and with
         neighbours among the last hidden activations of the time before.
@@ -182,22 +184,25 @@ class NetworkSettings:
     precision: str = "float32"
     augmentation: str = "none"
     neighbors: str = "pixels"
+    separation: float = Coherence().separation
     rounds: int = 1
 
     def coherent(self, **params: Any) -> MMDInitializer:
         """The unfitted initializer of "ours+coherence"."""
-        change, embedding = AUGMENTATIONS[self.augmentation], EMBEDDINGS[self.neighbors]
-        plain = change is None and embedding is None
-        passes = "auto" if self.coherent_epochs is None else self.coherent_epochs
+        coherence = Coherence(
+            separation=self.separation,
+            embedding=EMBEDDINGS[self.neighbors],
+            augmentation=AUGMENTATIONS[self.augmentation],
+        )
+        own = repr(coherence) != repr(Coherence())
         initializer = MMDInitializer(
             **params,
-            max_iter=passes,
-            coherence="auto" if plain else Coherence(augmentation=change, embedding=embedding),
+            max_iter="auto" if self.coherent_epochs is None else self.coherent_epochs,
+            coherence=coherence if own else "auto",
         )
         for _ in range(1, self.rounds):
             before = clone(initializer).set_params(output="hidden")
-            coherence = Coherence(augmentation=change, embedding=before)
-            initializer.set_params(coherence=coherence)
+            initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
         return initializer
 
 

@@ -6,7 +6,13 @@ import argparse
 from dataclasses import dataclass, replace
 
 from protocol.convnet_methods import CONVNET_NAMES
-from protocol.methods import FEATURES, FEATURES_THETA0, PAPER_METHODS, select_names
+from protocol.methods import (
+    FEATURES,
+    FEATURES_THETA0,
+    PAPER_METHODS,
+    NetworkSettings,
+    select_names,
+)
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.rivals import select_rivals
 
@@ -21,7 +27,7 @@ class Plan:
     those with coherence, None where it decides itself. ``draw`` says how the labelled rows of a
     binary task are drawn, ``network`` of which kind the methods' networks are, ``augmentation``
     how images are changed along the walks of coherence, ``neighbors`` where its
-    neighbours are searched, ``rounds`` how often theta0 with
+    neighbours are searched, ``separation`` is its parameter, ``rounds`` how often theta0 with
     coherence is learned.
     """
 
@@ -39,6 +45,7 @@ class Plan:
     network: str = "mlp"
     augmentation: str = "none"
     neighbors: str = "pixels"
+    separation: float = NetworkSettings.separation
     rounds: int = 1
 
 
@@ -89,7 +96,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, augmentation=options.augmentation, neighbors=options.neighbors)
-    plan = replace(plan, rounds=options.rounds)
+    plan = replace(plan, separation=options.separation, rounds=options.rounds)
     augmented, gradients = plan.augmentation != "none", plan.neighbors == "gradients"
     rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
     plan = replace(plan, rivals=tuple(rivals))

@@ -37,6 +37,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         precision=options.precision,
         augmentation=plan.augmentation,
         neighbors=plan.neighbors,
+        separation=plan.separation,
         rounds=plan.rounds,
     )
     tasks = tasks_of_runs(

@@ -32,6 +32,7 @@ BEFORE = {
     "network": "mlp",
     "augmentation": "none",
     "neighbors": "pixels",
+    "separation": 2.0,
     "rounds": 1,
 }
 

@@ -436,6 +436,12 @@ def test_neighbours_among_gradients_are_those_of_coherence_alone(network):
         assert repr(first.set_params(output="passthrough")) == repr(once)
 
 
+def test_separation_is_that_of_coherence_in_every_round():
+    name, settings = "xavier/fcn/ours+coherence", NetworkSettings(separation=4.0, rounds=2)
+    init = NETWORK_KINDS["mlp"].initializer(name, settings, 784, 0)
+    assert init.coherence.separation == init.coherence.embedding.coherence.separation == 4.0
+
+
 @pytest.mark.parametrize("network", NETWORK_KINDS)
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 def test_each_round_looks_for_neighbours_among_the_activations_of_the_one_before(

@@ -142,6 +142,7 @@ def test_the_task_with_all_classes(tmp_path, capsys):
     [
         ("augmentation", "digits", "digits_tasks_augmented"),
         ("neighbors", "gradients", "digits_tasks_by_gradients"),
+        ("separation", 4.0, "digits_tasks_separation_4"),
         ("rounds", 2, "digits_tasks_2_rounds"),
     ],
 )
@@ -156,8 +157,9 @@ def test_another_way_to_learn_has_results_of_its_own(option, value, stem, tmp_pa
     assert _results(*own)["settings"][option] == value
     found = _scores(*own)
     assert found.keys() == plain.keys()
-    for key, accuracy in found.items():
-        assert (accuracy == plain[key]) == (key[0] != "features+logistic"), key
+    # Not every single one: 500 test images leave room for a tie.
+    changed = {key[0] for key, accuracy in found.items() if accuracy != plain[key]}
+    assert changed == {"features+logistic"}
 
 
 def test_balanced_draws_have_results_of_their_own(tmp_path):
