@@ -62,7 +62,8 @@ class Coherence(BaseEstimator):
     embedding : transformer or None, default=None
         Neighbours are searched in what it makes of the rows, in place of the rows themselves:
         a clone is fitted to the rows that ``fit`` gets, as an array without names of columns
-        (a :class:`~sklearn.frozen.FrozenEstimator` is taken as it is). With an
+        (a :class:`~sklearn.frozen.FrozenEstimator` is taken as it is). Of images, more
+        neighbours in :class:`OrientedGradients` are alike. With an
         ``MMDInitializer(coherence=..., output="hidden")`` of its own it is a second round,
         among activations that a first round has learned.
     algorithm : {"auto", "exact", "approximate"}, default="auto"
@@ -82,6 +83,7 @@ class Coherence(BaseEstimator):
     See Also
     --------
     MMDInitializer : Takes it as ``coherence``.
+    OrientedGradients : Where neighbouring images are alike.
     RandomAffine : Small changes of images.
     sklearn_mmdinit.display.CoherenceDisplay : Draws C.
 

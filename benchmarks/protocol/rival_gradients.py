@@ -28,6 +28,7 @@ def gradient_rivals(names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> l
     if not own:
         return []
     gradients = EMBEDDINGS["gradients"]
+    assert gradients is not None
     histograms: np.ndarray = gradients.fit_transform(bench.X)
     contenders = rival_contenders(
         histograms, len(bench.X_unlabelled), seed=bench.options.seed, n_jobs=n_jobs, names=[*own]

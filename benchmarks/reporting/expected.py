@@ -197,62 +197,70 @@ RIVAL_RUNS = Expected(
     len(RIVALS) * PAPER_RUNS,
     _runs_of(RIVALS, PAPER_RUNS),
 )
-COHERENCE = Expected(
-    "Coherence on MNIST, four runs",
-    "mnist-coherence.json",
-    f"{TASKS} --rivals --methods {' '.join(COHERENT)}",
-    "40 minutes on 2 cores",
-    len(COHERENT) * PAPER_RUNS,
-    _runs_of(COHERENT, PAPER_RUNS),
+
+
+def _coherent(
+    what: str, file: str, options: str, minutes: int, *, runs: int = PAPER_RUNS, cv: bool = False
+) -> Expected:
+    names = COHERENT_CV if cv else COHERENT
+    command = f"{TASKS} --rivals --methods {' '.join(names)} {options}".rstrip()
+    time, count = f"{minutes} minutes on 2 cores", _runs_of(names, runs)
+    return Expected(f"Coherence {what}", file, command, time, len(names) * runs, count)
+
+
+COHERENCE = _coherent("on MNIST, four runs", "mnist-coherence.json", "", 40)
+FASHION = _coherent(
+    "on Fashion-MNIST, four runs", "fashion-coherence.json", "--dataset fashion-mnist", 40
 )
-FASHION = Expected(
-    "Coherence on Fashion-MNIST, four runs",
-    "fashion-coherence.json",
-    f"{COHERENCE.command} --dataset fashion-mnist",
-    "40 minutes on 2 cores",
-    len(COHERENT) * PAPER_RUNS,
-    _runs_of(COHERENT, PAPER_RUNS),
-)
-TEN_WAY = Expected(
-    "Coherence on the ten digits themselves",
-    "mnist-ten-way.json",
-    f"{COHERENCE.command} --classes 10 --n-labels 10 --runs 1",
-    "ten minutes on 2 cores",
-    len(COHERENT),
-    _runs_of(COHERENT, 1),
-)
-AUGMENTED_MNIST = Expected(
-    "Coherence with augmentation on MNIST, four runs",
+IN_TEN = "--classes 10 --n-labels 10 --runs 1"
+TEN_WAY = _coherent("on the ten digits themselves", "mnist-ten-way.json", IN_TEN, 10, runs=1)
+AUGMENTED_MNIST = _coherent(
+    "with augmentation on MNIST, four runs",
     "mnist-augmented.json",
-    f"{COHERENCE.command} --augmentation digits",
-    "50 minutes on 2 cores",
-    len(COHERENT) * PAPER_RUNS,
-    _runs_of(COHERENT, PAPER_RUNS),
-)
-AUGMENTED_TEN_WAY = Expected(
-    "Coherence with augmentation on the ten digits themselves",
-    "mnist-ten-way-augmented.json",
-    f"{TASKS} --rivals --methods {' '.join(COHERENT_CV)} --classes 10 --n-labels 10 --runs 1 "
     "--augmentation digits",
-    "ten minutes on 2 cores",
-    len(COHERENT_CV),
-    _runs_of(COHERENT_CV, 1),
+    50,
 )
-TWO_ROUNDS_MNIST = Expected(
-    "Coherence with augmentation on MNIST in two rounds, four runs",
+AUGMENTED_TEN_WAY = _coherent(
+    "with augmentation on the ten digits themselves",
+    "mnist-ten-way-augmented.json",
+    f"{IN_TEN} --augmentation digits",
+    10,
+    runs=1,
+    cv=True,
+)
+TWO_ROUNDS_MNIST = _coherent(
+    "with augmentation on MNIST in two rounds, four runs",
     "mnist-two-rounds.json",
-    f"{COHERENCE.command} --augmentation digits --rounds 2",
-    "80 minutes on 2 cores",
-    len(COHERENT) * PAPER_RUNS,
-    _runs_of(COHERENT, PAPER_RUNS),
+    "--augmentation digits --rounds 2",
+    80,
 )
-TWO_ROUNDS_TEN_WAY = Expected(
-    "Coherence with augmentation on the ten digits themselves in two rounds",
+TWO_ROUNDS_TEN_WAY = _coherent(
+    "with augmentation on the ten digits themselves in two rounds",
     "mnist-ten-way-two-rounds.json",
-    f"{AUGMENTED_TEN_WAY.command} --rounds 2",
-    "20 minutes on 2 cores",
-    len(COHERENT_CV),
-    _runs_of(COHERENT_CV, 1),
+    f"{IN_TEN} --augmentation digits --rounds 2",
+    20,
+    runs=1,
+    cv=True,
+)
+GRADIENTS_MNIST = _coherent(
+    "with augmentation and neighbours by gradients on MNIST, four runs",
+    "mnist-gradients.json",
+    "--augmentation digits --neighbors gradients",
+    50,
+)
+GRADIENTS_TEN_WAY = _coherent(
+    "with augmentation and neighbours by gradients on the ten digits themselves",
+    "mnist-ten-way-gradients.json",
+    f"{IN_TEN} --augmentation digits --neighbors gradients",
+    10,
+    runs=1,
+    cv=True,
+)
+GRADIENTS_FASHION = _coherent(
+    "with neighbours by gradients on Fashion-MNIST, four runs",
+    "fashion-gradients.json",
+    "--dataset fashion-mnist --neighbors gradients --separation 4",
+    40,
 )
 CONVNET_RUNS = 2
 CONVNET_COHERENT = tuple(name for name in CONVNET_NAMES if name != "convnet/ours")
@@ -326,6 +334,9 @@ EXPECTED = (
     AUGMENTED_TEN_WAY,
     TWO_ROUNDS_MNIST,
     TWO_ROUNDS_TEN_WAY,
+    GRADIENTS_MNIST,
+    GRADIENTS_TEN_WAY,
+    GRADIENTS_FASHION,
     CONVNET,
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,

@@ -35,6 +35,9 @@ from reporting.expected import (
     CONVNET_TEN_WAY_AUGMENTED,
     EXPECTED,
     FASHION,
+    GRADIENTS_FASHION,
+    GRADIENTS_MNIST,
+    GRADIENTS_TEN_WAY,
     RIVAL_RUNS,
     TABLES_HE,
     TABLES_XAVIER,
@@ -209,6 +212,19 @@ def _rounds(library: Library) -> Blocks:
     return ["## Coherence in two rounds", library.note("rounds"), *own]
 
 
+def _gradients(library: Library) -> Blocks:
+    kinds = {
+        "MNIST, with augmentation and neighbours by gradients": (GRADIENTS_MNIST, AUGMENTED_MNIST),
+        "The ten digits themselves, with augmentation and neighbours by gradients": (
+            GRADIENTS_TEN_WAY,
+            AUGMENTED_TEN_WAY,
+        ),
+        "Fashion-MNIST, with neighbours by gradients": (GRADIENTS_FASHION, FASHION),
+    }
+    own = _way("With neighbours by gradients minus by pixels", library, kinds)
+    return ["## Coherence with neighbours by gradients", library.note("gradients"), *own]
+
+
 def _convnet(library: Library) -> Blocks:
     def body(own: Scores, others: Scores) -> Blocks:
         scores = on_shared_tasks(own, others)
@@ -268,6 +284,6 @@ def reproduction_report(library: Library) -> str:
         _list(summary_lines(library)),
         *_state(library),
     ]
-    ours = (_coherence, _augmentation, _rounds, _convnet, _time)
+    ours = (_coherence, _augmentation, _rounds, _gradients, _convnet, _time)
     sections = (_main_tables, _draw, _appendix, _rivals, *ours, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

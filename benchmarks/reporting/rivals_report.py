@@ -13,6 +13,7 @@ from protocol.scratch import SCRATCH
 from reporting.expected import (
     AUGMENTED_MNIST,
     COHERENCE,
+    GRADIENTS_MNIST,
     RIVAL_RUNS,
     TABLES_XAVIER,
     TWO_ROUNDS_MNIST,
@@ -26,7 +27,11 @@ __all__ = ["ranking_table", "rivals_sentences", "rivals_table", "scores_by_row"]
 
 # Tasks, labelled images and seeds are the same in all of them; a later file has the last word.
 # A method whose theta0 was learned in another way is a row of its own.
-WAYS = {AUGMENTED_MNIST.file: "augmented", TWO_ROUNDS_MNIST.file: "augmented, two rounds"}
+WAYS = {
+    AUGMENTED_MNIST.file: "augmented",
+    TWO_ROUNDS_MNIST.file: "augmented, two rounds",
+    GRADIENTS_MNIST.file: "augmented, by gradients",
+}
 FILES = (TABLES_XAVIER.file, COHERENCE.file, RIVAL_RUNS.file, *WAYS)
 
 OURS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES)

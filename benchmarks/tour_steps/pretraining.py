@@ -14,6 +14,7 @@ from sklearn_mmdinit import (
     Architecture,
     Coherence,
     MMDInitializer,
+    OrientedGradients,
     RandomAffine,
     RandomLabelInitializer,
     Theta0,
@@ -130,10 +131,14 @@ def second_round(journey: Journey) -> Claims:
         graph = kneighbors_graph(rows, 10, mode="connectivity").toarray() > 0
         return float((journey.y[:, None] == journey.y)[graph].mean())
 
-    pixels, learned = agreement(journey.X), agreement(second.embedding_.transform(journey.X))
-    say(f"neighbours of one digit: {pixels:.1%} among pixels, {learned:.1%} among activations")
-    say("a second round is for data where the latter are more, as they are on MNIST")
+    gradients = OrientedGradients(cell_size=1).fit_transform(journey.X)
+    places = {"pixels": journey.X, "gradients": gradients}
+    places["activations"] = second.embedding_.transform(journey.X)
+    found = {name: agreement(rows) for name, rows in places.items()}
+    shares = ", ".join(f"{share:.1%} among {name}" for name, share in found.items())
+    say(f"neighbours of one digit: {shares}; embedding= is for the place where they are most")
     return {
+        "more neighbours are alike among gradients": found["gradients"] > found["pixels"],
         "the first is asked, and not learned again": second.embedding_ is first,
         "other neighbours make another theta0": once.history_ != second.history_,
     }

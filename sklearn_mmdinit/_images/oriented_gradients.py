@@ -65,7 +65,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Notes
     -----
     A cell has ``n_orientations`` numbers: with the defaults there are twice as many as pixels.
-    Larger images want larger cells. Nothing but the shape is learned from the images.
+    Cells of 2 pixels suit images of 28 x 28; images of 8 x 8 want ``cell_size=1`` and large ones
+    larger cells. Nothing but the shape is learned from the images.
 
     References
     ----------
@@ -102,8 +103,13 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array-like of shape (n, n_pixels) or (n, channels, height, width)
             Images, on any scale.
-        y : None
-            Ignored.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : OrientedGradients
+            Fitted.
 
         Raises
         ------
@@ -112,7 +118,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         self._check_params()
         X = self._images(X, reset=True)
-        self.image_shape_ = image_shape_of(X, self.image_shape)
+        self.image_shape_ = self._shape_of(X)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -134,7 +140,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_is_fitted(self)
         X = self._images(X, reset=False)
-        found = image_shape_of(X, self.image_shape)
+        found = self._shape_of(X)
         if found != self.image_shape_:
             raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
         histograms = np.empty((len(X), self._n_features_out), dtype=np.float32)
@@ -149,6 +155,14 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _n_features_out(self) -> int:
         cells = (math.ceil(side / self.cell_size) for side in self.image_shape_[1:])
         return self.n_orientations * math.prod(cells)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # float32 in any case
+        return tags
+
+    def _shape_of(self, X: np.ndarray) -> tuple[int, int, int]:
+        return image_shape_of(X, self.image_shape)
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
         numbers = [np.float64, np.float32]

@@ -174,6 +174,7 @@ AUGMENTED = {
     "rival/label-spreading": 83.0,
     "rival/augmented-svm": 89.0,
 }
+BY_GRADIENTS = AUGMENTED | {"features+logistic": 98.7, "rival/gradients-svm": 90.0}
 TWICE = AUGMENTED | {"xavier/fcn/ours+coherence": 98.3, "features+logistic": 98.6}
 
 TIMED = [
@@ -210,6 +211,19 @@ def others():
             augmentation="digits",
             rounds=2,
         ),
+        "mnist-gradients.json": task_results(
+            flat(BY_GRADIENTS), augmentation="digits", neighbors="gradients"
+        ),
+        "mnist-ten-way-gradients.json": task_results(
+            flat(BY_GRADIENTS | {"features+logistic-cv": 98.9}, runs=1),
+            classes=10,
+            augmentation="digits",
+            neighbors="gradients",
+        ),
+        "fashion-gradients.json": task_results(
+            flat(BY_GRADIENTS), neighbors="gradients", separation=4.0
+        )
+        | {"dataset": {"name": "fashion-mnist"}},
         "mnist-convnet-ten-way-augmented.json": convolutional(
             runs=1, classes=10, augmentation="digits"
         ),

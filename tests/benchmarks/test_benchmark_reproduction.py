@@ -216,8 +216,8 @@ def test_rivals_come_from_whichever_file_has_them(whole, part):
     assert rows["rival/lsuv"][1:3] == ["4", "84.50, +9.00 [+9.00, +9.00]"]
     assert rows["xavier/fcn/scratch"][2] == "75.50"
     best, rival, network = rivals_sentences(scores_by_row(whole))
-    assert "N = 5: features+logistic, augmented, two rounds (99.10)" in best
-    assert "N = 40: augmented-svm (89.50)" in rival
+    assert "N = 5: features+logistic, augmented, by gradients (99.20)" in best
+    assert "N = 40: gradients-svm (90.50)" in rival
     assert "tuned-scratch" in network
     *found, last = rivals_table(scores_by_row(part)).rows
     assert "rival/1-nn" in [row[0] for row in found]
@@ -240,8 +240,8 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     means = [np.mean([float(cell) for cell in row[2:6]]) for row in table.rows]
     assert means == sorted(means, reverse=True)
     rows = {row[0]: row for row in table.rows}
-    # Scratch and ours with four theta0s, three of them with the rows on their features.
-    assert len(rows) == len(table.rows) == len(RIVALS) + 1 + 8
+    # Scratch and ours with five theta0s, four of them with the rows on their features.
+    assert len(rows) == len(table.rows) == len(RIVALS) + 2 + 10
     assert rows["xavier/fcn/scratch"][-1] == "-"
     assert rows["lsuv"][1:] == ["4", *["84.50"] * 4, "+9.00 [+9.00, +9.00]"]
     # Paired: of a row with one run, only that run of scratch counts.
@@ -269,9 +269,13 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     assert section.count("With augmentation minus without") == 3
     assert "| rival/augmented-svm | 89.50 |" in section
     assert "above the best rival at N = 5, 10, 20, 40" in section
-    rounds = text[text.index("## Coherence in two") : text.index("## A convolutional")]
+    rounds = text[text.index("## Coherence in two") : text.index("## Coherence with neigh")]
     assert rounds.count("In two rounds minus in one") == 2
     assert "| features+logistic | +0.20 [+0.20, +0.20] |" in rounds
+    gradients = text[text.index("## Coherence with neigh") : text.index("## A convolutional")]
+    assert gradients.count("With neighbours by gradients minus by pixels") == 3
+    assert "| features+logistic | +0.30 [+0.30, +0.30] |" in gradients
+    assert gradients.count("| rival/gradients-svm | 90.50 ") == 3
     nothing = reproduction_report(empty)
     assert f"{AUGMENTED_TEN_WAY.not_run[1:]}." in nothing
 

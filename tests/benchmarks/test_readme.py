@@ -16,6 +16,7 @@ from sklearn_mmdinit import (
     Coherence,
     MMDInitializer,
     NetClassifier,
+    OrientedGradients,
     RandomAffine,
     WarmStart,
     load_theta0,
@@ -106,15 +107,30 @@ def test_augmentations_change_images_and_nothing_else_of_them():
         assert np.corrcoef(changed.ravel(), X.ravel())[0, 1] > 0.2
 
 
-def test_a_second_round_looks_among_the_activations_of_the_first():
+def with_neighbours_elsewhere(needle):
+    """What the example with the needle leaves, learned for a moment from a few digits."""
+
     def short(**params):
         own = {"max_iter": 1, "n_perturbations": 2, "hidden_layer_sizes": (8,), "random_state": 0}
         return MMDInitializer(**params, **own)
 
     X = load_digits().data[:300] / 16
-    names = {"Coherence": Coherence, "MMDInitializer": short, "RandomAffine": RandomAffine}
-    names["X_unlabelled"] = X
-    exec(compile(example_with("embedding="), "README.md", "exec"), names)
+    names = {"Coherence": Coherence, "MMDInitializer": short, "X_unlabelled": X}
+    names |= {"OrientedGradients": OrientedGradients, "RandomAffine": RandomAffine}
+    exec(compile(example_with(needle), "README.md", "exec"), names)
+    return X, names
+
+
+def test_neighbours_are_looked_for_among_gradients():
+    X, names = with_neighbours_elsewhere("embedding=OrientedGradients()")
+    init = names["init"]
+    gradients = OrientedGradients().fit_transform(X)
+    np.testing.assert_array_equal(init.embedding_.transform(X), gradients)
+    assert init.n_features_in_ == 64
+
+
+def test_a_second_round_looks_among_the_activations_of_the_first():
+    X, names = with_neighbours_elsewhere("embedding=first")
     first, init = names["first"], names["init"]
     assert not hasattr(first, "theta0_"), "a clone of it was fitted"
     assert init.embedding_.transform(X).shape == (300, 8)
