@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from protocol.convnet_methods import CONVNET_NAMES
 from protocol.methods import (
     FEATURES,
+    FEATURES_CV,
     FEATURES_THETA0,
     PAPER_METHODS,
     NetworkSettings,
@@ -69,6 +70,9 @@ PRESETS_OF = {"mlp": PRESETS, "convnet": CONVNET_PRESETS}
 # Draws of labelled rows where there is one task, which has all classes.
 TEN_WAY_DRAWS = 10
 
+# Labels of a binary task, in units of ten, from which on no class is rarer than a fold.
+FEWEST_FOR_CV = 5
+
 # MNIST's passes have 1,875 steps, those of the 1,297 digits 40: so many passes stand for one.
 PASSES_FOR_ONE = {"mnist": 1, "fashion-mnist": 1, "digits": 20}
 
@@ -80,7 +84,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     ------
     ValueError
         For an unknown method or rival, a way to draw the rows of binary tasks where there are
-        none, or a precision that the network does not have.
+        none, a precision that the network does not have, or too few labels for a method.
     """
     if options.classes != 2 and options.draw != "uniform":
         raise ValueError(
@@ -114,4 +118,12 @@ def plan_of(options: argparse.Namespace) -> Plan:
         "coherent_passes": options.coherent_epochs,
         "n_perturbations": options.n_perturbations,
     }
-    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    by_cv = [name for name in plan.methods if name.endswith(FEATURES_CV)]
+    if by_cv and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
+        raise ValueError(
+            f"{by_cv[0]} chooses its penalty on parts of the labelled rows, each of which must "
+            f"have both classes: with two classes N must be {FEWEST_FOR_CV} or more, got "
+            f"{min(plan.n_labels)}"
+        )
+    return plan

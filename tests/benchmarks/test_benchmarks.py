@@ -204,6 +204,10 @@ def test_another_seed_has_other_scores(tmp_path):
         (("--classes", "10", "--n-labels", "500"), "N = 500 labelled rows of each class"),
         (("--classes", "10", "--draw", "balanced"), "--draw balanced is for binary tasks"),
         (("--draw", "balanced", "--n-labels", "500"), "N = 500 takes up to 600 labelled rows of a"),
+        (
+            ("--methods", "features+logistic-cv", "--n-labels", "1", "5"),
+            "with two classes N must be 5 or more, got 1",
+        ),
         (("--address", "tcp://a:1"), "--address tcp://a:1: loky has this machine's processes"),
     ],
 )
