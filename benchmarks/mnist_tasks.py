@@ -30,6 +30,8 @@ task too, where the default takes any.
 ``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
 little, and adds rivals to ``--rivals`` that get changed copies of the labelled images. With
 ``--rounds 2`` it is learned a second time, its neighbours those among the activations of the first.
+With ``--neighbors gradients`` neighbours are searched among the images' oriented gradients, and
+there are rivals that see these; ``--separation`` says how finely it tells images apart.
 
 With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
 
@@ -103,8 +105,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="RIVAL",
         help="add other ways to use the unlabelled images: alone those without a network, which "
-        "take seconds, and with --augmentation two that take minutes; or names or patterns such as "
-        "lsuv or '*'",
+        "take seconds, with --neighbors gradients two more, and with --augmentation some that take "
+        "minutes; or names or patterns such as lsuv or '*'",
     )
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")

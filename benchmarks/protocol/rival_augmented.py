@@ -17,7 +17,7 @@ from protocol.scratch import scratch_contender, variant
 from rivals.augmented import AugmentedClassifier
 from sklearn_mmdinit import RandomAffine
 
-__all__ = ["AUGMENTED", "augmented_rivals"]
+__all__ = ["AUGMENTED", "augmented_rivals", "augmented_svm"]
 
 # Of each labelled row.
 N_COPIES = 20
@@ -33,18 +33,35 @@ def _identity(bench: Bench) -> dict[str, object]:
     return {"n_copies": N_COPIES, "augmentation": repr(_change(bench))}
 
 
-def _svm(name: str, bench: Bench) -> Contender:
-    X, seed = bench.X, bench.options.seed
-    pca = principal_components(bench.X_unlabelled, seed)
-    svm = make_pipeline(FrozenEstimator(pca), SVC(C=10.0))
+def augmented_svm(name: str, bench: Bench, svm: Pipeline, n_components: int) -> Contender:
+    """A pipeline from pixels to an SVC(C=10), with changed copies of the labelled rows.
+
+    Parameters
+    ----------
+    name : str
+        Its row in the tables.
+    bench : Bench
+        With an augmentation.
+    svm : Pipeline
+        Its features, of so many principal components, are frozen.
+    n_components : int
+        Of the principal components.
+    """
     trained = AugmentedClassifier(svm, _change(bench), N_COPIES)
-    identity = {"seed": seed, "n_train": len(bench.X_unlabelled), "n_components": pca.n_components}
+    seed, n_train = bench.options.seed, len(bench.X_unlabelled)
+    identity = {"seed": seed, "n_train": n_train, "n_components": n_components}
     return Contender(
         name,
-        X,
+        bench.X,
         lambda random_state: clone(trained).set_params(random_state=random_state),
         identity | {"C": 10.0, "changes": "of each task"} | _identity(bench),
     )
+
+
+def _svm(name: str, bench: Bench) -> Contender:
+    pca = principal_components(bench.X_unlabelled, bench.options.seed)
+    svm = make_pipeline(FrozenEstimator(pca), SVC(C=10.0))
+    return augmented_svm(name, bench, svm, pca.n_components)
 
 
 def _scratch(name: str, bench: Bench) -> Contender:

@@ -1,4 +1,4 @@
-"""Rivals that search among oriented gradients, as coherence does: it gets no features alone."""
+"""Rivals that see oriented gradients, where coherence finds its neighbours by them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,46 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 
 from protocol.bench import Bench
 from protocol.embeddings import EMBEDDINGS
 from protocol.methods import Contender
-from protocol.rival_classifiers import rival_contenders
+from protocol.rival_augmented import augmented_svm
+from protocol.rival_classifiers import principal_components, rival_contenders
+from sklearn_mmdinit import OrientedGradients
 
-__all__ = ["GRADIENTS", "gradient_rivals"]
+__all__ = ["AUGMENTED_GRADIENTS", "GRADIENTS", "gradient_rivals"]
 
-# The best two of the pixels' rivals. Name here -> the rival that gets gradients in their place.
+# The best two of the pixels' rivals: name here -> the rival that gets gradients in their place.
 GRADIENTS = {
     "rival/gradients-svm": "rival/rbf-svm",
     "rival/gradients-label-spreading": "rival/label-spreading",
 }
 """In the order of the tables; they are there with ``--neighbors gradients`` alone."""
 
+AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"
+"""There with augmentation as well: what coherence gets of images, it gets."""
+
 
 def gradient_rivals(names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> list[Contender]:
-    """Those of GRADIENTS that are among the names."""
+    """Those of GRADIENTS and AUGMENTED_GRADIENTS that are among the names."""
     own = {of: name for name, of in GRADIENTS.items() if name in names}
-    if not own:
+    if not own and AUGMENTED_GRADIENTS not in names:
         return []
-    gradients = EMBEDDINGS["gradients"]
-    assert gradients is not None
+    gradients = clone(EMBEDDINGS["gradients"])
+    assert isinstance(gradients, OrientedGradients)
+    identity = {"embedding": ["OrientedGradients", gradients.get_params()]}
     histograms: np.ndarray = gradients.fit_transform(bench.X)
-    contenders = rival_contenders(
-        histograms, len(bench.X_unlabelled), seed=bench.options.seed, n_jobs=n_jobs, names=[*own]
-    )
-    return [
-        replace(c, name=own[c.name], identity=c.identity | {"embedding": repr(gradients)})
-        for c in contenders
-    ]
+    seed, n_train = bench.options.seed, len(bench.X_unlabelled)
+    contenders = rival_contenders(histograms, n_train, seed=seed, n_jobs=n_jobs, names=[*own])
+    found = [replace(c, name=own[c.name], identity=c.identity | identity) for c in contenders]
+    if AUGMENTED_GRADIENTS in names:
+        pca = principal_components(histograms[:n_train], seed)
+        svm = make_pipeline(FrozenEstimator(gradients), FrozenEstimator(pca), SVC(C=10.0))
+        augmented = augmented_svm(AUGMENTED_GRADIENTS, bench, svm, pca.n_components)
+        found.append(replace(augmented, identity=augmented.identity | identity))
+    return found

@@ -14,7 +14,7 @@ from protocol.convnet_methods import CONVNET_METHODS, CONVNET_SCRATCH
 from protocol.methods import METHODS, Contender, select_names
 from protocol.rival_augmented import AUGMENTED, augmented_rivals
 from protocol.rival_classifiers import CLASSIFIERS, rival_contenders
-from protocol.rival_gradients import GRADIENTS, gradient_rivals
+from protocol.rival_gradients import AUGMENTED_GRADIENTS, GRADIENTS, gradient_rivals
 from protocol.rival_networks import NETWORKS, network_rivals
 from protocol.scratch import SCRATCH
 
@@ -23,7 +23,7 @@ __all__ = ["ALL_RIVALS", "RIVALS", "Rivals", "rival_contenders", "scratch_of", "
 RIVALS = (*CLASSIFIERS, *NETWORKS)
 """Every rival that knows the images as they are, in the order of the tables."""
 
-ALL_RIVALS = (*RIVALS, *GRADIENTS, *AUGMENTED)
+ALL_RIVALS = (*RIVALS, *GRADIENTS, *AUGMENTED, AUGMENTED_GRADIENTS)
 """And those that get of them what coherence may get: oriented gradients, changed copies."""
 
 
@@ -36,10 +36,10 @@ def select_rivals(
     ----------
     patterns : sequence of str or None
         Names or patterns, with or without ``rival/``: ``lsuv``, ``'*-svm'``, ``'*'``. Empty,
-        the option alone: those without a network, which take seconds, and those of AUGMENTED
-        and GRADIENTS where they are valid. None, where it is not given: none.
+        the option alone: those without a network, which take seconds, and those of GRADIENTS
+        and AUGMENTED where they are valid. None, where it is not given: none.
     augmented, gradients : bool, default=False
-        Whether those of AUGMENTED, and of GRADIENTS, are valid.
+        Whether those of AUGMENTED, and of GRADIENTS, are valid; with both there is one more.
 
     Raises
     ------
@@ -48,7 +48,9 @@ def select_rivals(
     """
     if patterns is None:
         return []
-    more = (*(GRADIENTS if gradients else ()), *(AUGMENTED if augmented else ()))
+    both = gradients and augmented
+    valid = {**dict.fromkeys(GRADIENTS, gradients), **dict.fromkeys(AUGMENTED, augmented)}
+    more = [name for name, there in (valid | {AUGMENTED_GRADIENTS: both}).items() if there]
     if not patterns:
         return [*CLASSIFIERS, *more]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]

@@ -213,15 +213,20 @@ def _rounds(library: Library) -> Blocks:
 
 
 def _gradients(library: Library) -> Blocks:
-    kinds = {
+    mnist = {
         "MNIST, with augmentation and neighbours by gradients": (GRADIENTS_MNIST, AUGMENTED_MNIST),
         "The ten digits themselves, with augmentation and neighbours by gradients": (
             GRADIENTS_TEN_WAY,
             AUGMENTED_TEN_WAY,
         ),
+    }
+    fashion = {
         "Fashion-MNIST, with neighbours by gradients": (GRADIENTS_FASHION, FASHION),
     }
-    own = _way("With neighbours by gradients minus by pixels", library, kinds)
+    own = [
+        *_way("With neighbours by gradients minus by pixels", library, mnist),
+        *_way("By gradients at a separation of 4 minus by pixels at 2", library, fashion),
+    ]
     return ["## Coherence with neighbours by gradients", library.note("gradients"), *own]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,7 +19,8 @@ from .shape import image_shape_of
 
 __all__ = ["OrientedGradients"]
 
-_BLOCK = 1024  # images at a time
+_BLOCK_NUMBERS = 6_000_000  # counted at a time, some 100 MB in all
+_CELLS_OF_A_SIDE = 14
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -32,13 +34,14 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
 
     with m the mean of :math:`\lVert h \rVert` over the cells of the image. So neither a constant
-    added to an image nor a factor changes anything.
+    added to an image nor a positive factor changes anything.
 
     Parameters
     ----------
-    cell_size : int, default=2
-        Side of a cell, in pixels. Its histogram is over a square of twice that side: those of
-        neighbouring cells overlap.
+    cell_size : int or "auto", default="auto"
+        Side of a cell, in pixels; "auto": a fourteenth of the image's shorter side, at least 1,
+        so that images of 28 x 28 pixels have cells of 2. Its histogram is over a square of twice
+        that side: those of neighbouring cells overlap.
     n_orientations : int, default=8
         Directions, over the full circle: from dark to light is not from light to dark. At
         least 2.
@@ -51,6 +54,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Attributes
     ----------
+    cell_size_ : int
+        Side of a cell, in pixels.
     image_shape_ : tuple of int
         Channels, height and width.
     n_features_in_ : int
@@ -64,9 +69,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Notes
     -----
-    A cell has ``n_orientations`` numbers: with the defaults there are twice as many as pixels.
-    Cells of 2 pixels suit images of 28 x 28; images of 8 x 8 want ``cell_size=1`` and large ones
-    larger cells. Nothing but the shape is learned from the images.
+    A cell has ``n_orientations`` numbers: with the defaults an image of 28 x 28 pixels, or a
+    larger square, has 1,568. Nothing but the shape is learned from the images.
 
     References
     ----------
@@ -78,14 +82,14 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     >>> from sklearn.datasets import load_digits
     >>> from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
     >>> X = load_digits().data
-    >>> OrientedGradients().fit_transform(X).shape  # 4 x 4 cells of 8 x 8 pixels
+    >>> OrientedGradients(cell_size=2).fit_transform(X).shape  # 4 x 4 cells of 8 x 8 pixels
     (1797, 128)
     >>> init = MMDInitializer(coherence=Coherence(embedding=OrientedGradients()))
     """
 
     def __init__(
         self,
-        cell_size: int = 2,
+        cell_size: int | str = "auto",
         *,
         n_orientations: int = 8,
         floor: float = 0.3,
@@ -119,6 +123,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._check_params()
         X = self._images(X, reset=True)
         self.image_shape_ = self._shape_of(X)
+        self.cell_size_ = self._cell_size()
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -144,16 +149,18 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if found != self.image_shape_:
             raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
         histograms = np.empty((len(X), self._n_features_out), dtype=np.float32)
-        for start in range(0, len(X), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            images = torch.tensor(X[rows]).view(-1, *found)  # a copy: rows may be read-only
-            made = _histograms(images, self.cell_size, self.n_orientations, self.floor)
+        block = max(_BLOCK_NUMBERS // (self.n_orientations * math.prod(found[1:])), 1)
+        for start in range(0, len(X), block):
+            rows = slice(start, start + block)
+            # A copy: rows may be read-only, or backwards.
+            images = torch.from_numpy(X[rows].copy()).view(-1, *found)
+            made = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
             histograms[rows] = made.flatten(1).numpy()
         return histograms
 
     @property
     def _n_features_out(self) -> int:
-        cells = (math.ceil(side / self.cell_size) for side in self.image_shape_[1:])
+        cells = (math.ceil(side / self.cell_size_) for side in self.image_shape_[1:])
         return self.n_orientations * math.prod(cells)
 
     def __sklearn_tags__(self) -> Any:
@@ -165,12 +172,21 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return image_shape_of(X, self.image_shape)
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
-        numbers = [np.float64, np.float32]
+        numbers = [np.float32, np.float64]  # others become the first
         checked: np.ndarray = validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
         return checked
 
+    def _cell_size(self) -> int:
+        sides = self.image_shape_[1:]
+        if isinstance(self.cell_size, str):
+            return max(round(min(sides) / _CELLS_OF_A_SIDE), 1)
+        return min(int(self.cell_size), max(sides))  # beyond, there is one cell in any case
+
     def _check_params(self) -> None:
-        check_scalar(self.cell_size, "cell_size", Integral, min_val=1)
+        if isinstance(self.cell_size, str) and self.cell_size != "auto":
+            raise ValueError(f'cell_size must be "auto" or an int, got {self.cell_size!r}')
+        if not isinstance(self.cell_size, str):
+            check_scalar(self.cell_size, "cell_size", Integral, min_val=1)
         check_scalar(self.n_orientations, "n_orientations", Integral, min_val=2)
         check_scalar(self.floor, "floor", Real, min_val=0)
         if not math.isfinite(self.floor):
@@ -193,11 +209,20 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     counted = lengths.new_zeros(len(images), n_orientations, height, width)
     counted.scatter_add_(1, nearest, lengths * (1 - share))
     counted.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
-    # Windows of twice the side, each around its cell; beyond the border there is nothing.
-    before, after = cell // 2, cell - cell // 2
-    below, beyond = -height % cell, -width % cell
-    counted = pad(counted, (before, after + beyond, before, after + below))
-    found = avg_pool2d(counted, 2 * cell, cell)
-    norms = found.norm(dim=1, keepdim=True)
+    # Around the cell; of an odd side, half a pixel either way, whence their mean.
+    starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
+    found = torch.stack([_windows(counted, cell, *start) for start in starts]).mean(dim=0)
+    # Of numbers near one: squares of others may vanish.
+    peaks = found.amax(dim=1, keepdim=True)
+    shares = found / peaks.clamp(min=torch.finfo(found.dtype).tiny)
+    norms = peaks * shares.norm(dim=1, keepdim=True)
     divisor = norms + floor * norms.mean(dim=(2, 3), keepdim=True)
-    return found / divisor.clamp(min=torch.finfo(found.dtype).tiny)
+    return torch.where(norms > 0, found / divisor, 0.0)
+
+
+def _windows(counted: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
+    """Means over squares of twice a cell's side, which begin so far before it."""
+    below, beyond = (-side % cell for side in counted.shape[2:])
+    # Outside the image there is nothing.
+    sides = (left, cell - left + beyond, above, cell - above + below)
+    return avg_pool2d(pad(counted, sides), 2 * cell, cell)

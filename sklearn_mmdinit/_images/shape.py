@@ -23,7 +23,7 @@ def image_shape_of(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     Raises
     ------
     ValueError
-        If rows have not as many numbers as that.
+        If rows have not as many numbers as that, or three axes of other lengths.
     """
     own, pixels = X.shape[1:], math.prod(X.shape[1:])
     if asked is None:
@@ -34,10 +34,15 @@ def image_shape_of(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     else:
         sides = tuple(np.atleast_1d(asked).tolist())
         found = sides if len(sides) == 3 else (1, *sides)
-    if len(found) != 3 or math.prod(found) != pixels or len(own) not in (1, 3):
+    fits = len(found) == 3 and all(isinstance(side, int) and side > 0 for side in found)
+    if len(own) == 3:
+        fits = fits and found == own
+    else:
+        fits = fits and len(own) == 1 and math.prod(found) == pixels
+    if not fits:
         raise ValueError(
             f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "
-            "or (channels, height, width) with as many numbers as a row has, or None for rows "
-            "that are squares or have three axes"
+            "or (channels, height, width) with as many numbers as a flat row has, that of rows "
+            "with three axes, or None for these and for squares"
         )
     return found

@@ -17,7 +17,7 @@ from protocol.evaluation import evaluate, scaled
 from protocol.methods import NetworkSettings
 from protocol.rival_augmented import AUGMENTED
 from protocol.rival_classifiers import CLASSIFIERS, principal_components
-from protocol.rival_gradients import GRADIENTS
+from protocol.rival_gradients import AUGMENTED_GRADIENTS, GRADIENTS
 from protocol.rival_networks import NETWORKS
 from protocol.rivals import ALL_RIVALS, RIVALS, Rivals, scratch_of, select_rivals
 from protocol.scratch import SCRATCH, scratch_contender
@@ -191,7 +191,8 @@ def test_rivals_with_changed_copies_learn_the_tasks_of_scratch(bench, tmp_path):
 def test_rivals_with_gradients_are_there_with_gradients_alone():
     assert select_rivals([], gradients=True) == [*CLASSIFIERS, *GRADIENTS]
     assert select_rivals(["*"], gradients=True) == [*RIVALS, *GRADIENTS]
-    assert select_rivals(["*"], gradients=True, augmented=True) == list(ALL_RIVALS)
+    both = select_rivals(["*"], gradients=True, augmented=True)
+    assert both == list(ALL_RIVALS) == [*RIVALS, *GRADIENTS, *AUGMENTED, AUGMENTED_GRADIENTS]
     with pytest.raises(ValueError, match="unknown rival 'rival/gradients-svm'"):
         select_rivals(["gradients-svm"], augmented=True)
     assert {scratch_of(name) for name in GRADIENTS} == {None}
@@ -203,7 +204,8 @@ def test_rivals_with_gradients_differ_from_others_in_what_they_read_alone(bench,
     assert (tuple(found), records) == (tuple(GRADIENTS), [])
     for name, of in GRADIENTS.items():
         own, pixels = found[name], plain[of]
-        assert own.identity == pixels.identity | {"embedding": "OrientedGradients()"}
+        embedding = ["OrientedGradients", OrientedGradients().get_params()]
+        assert own.identity == pixels.identity | {"embedding": embedding}
         assert own.X.shape == pixels.X.shape
         assert type(own.make(0)) is type(pixels.make(0))
     svm = found["rival/gradients-svm"].X
@@ -216,6 +218,24 @@ def test_rivals_with_gradients_differ_from_others_in_what_they_read_alone(bench,
     scores = scores_beside_scratch(bench, found, tmp_path)
     by_name = {name: [s["accuracy"] for s in scores if s["method"] == name] for name in found}
     assert all(len(own) == 3 and np.mean(own) > 0.6 for own in by_name.values())
+
+
+def test_a_rival_gets_gradients_of_changed_copies(bench, tmp_path):
+    bench = replace(bench, network=replace(bench.network, augmentation="digits"))
+    found, records = contenders_of(bench, names=("rival/augmented-svm", AUGMENTED_GRADIENTS))
+    plain, own = found["rival/augmented-svm"], found[AUGMENTED_GRADIENTS]
+    assert records == []
+    assert own.identity.items() > plain.identity.items()
+    estimator = own.make(7)
+    assert estimator.random_state == 7
+    rows = slice(0, 60)
+    fitted = estimator.fit(bench.X[rows], bench.data.y_train[rows] > 4).estimator_
+    gradients = OrientedGradients().fit_transform(bench.X)
+    expected = principal_components(gradients[: len(bench.X_unlabelled)], 0).transform(gradients)
+    np.testing.assert_allclose(fitted[:-1].transform(bench.X), expected, atol=1e-4)
+    assert len(fitted[-1].support_) > 60, "of the copies, too"
+    scores = scores_beside_scratch(bench, {own.name: own}, tmp_path)
+    assert np.mean([s["accuracy"] for s in scores if s["method"] == own.name]) > 0.6
 
 
 def test_an_unknown_rival_is_refused_with_the_valid_ones():
