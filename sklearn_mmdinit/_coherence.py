@@ -62,8 +62,8 @@ class Coherence(BaseEstimator):
     embedding : transformer or None, default=None
         Neighbours are searched in what it makes of the rows, in place of the rows themselves:
         a clone is fitted to the rows that ``fit`` gets, as an array without names of columns
-        (a :class:`~sklearn.frozen.FrozenEstimator` is taken as it is). Of images, more
-        neighbours in :class:`OrientedGradients` are alike. With an
+        (a :class:`~sklearn.frozen.FrozenEstimator` is taken as it is). Of images, those in
+        :class:`OrientedGradients` are more often alike. With an
         ``MMDInitializer(coherence=..., output="hidden")`` of its own it is a second round,
         among activations that a first round has learned.
     algorithm : {"auto", "exact", "approximate"}, default="auto"

@@ -131,7 +131,7 @@ def second_round(journey: Journey) -> Claims:
         graph = kneighbors_graph(rows, 10, mode="connectivity").toarray() > 0
         return float((journey.y[:, None] == journey.y)[graph].mean())
 
-    gradients = OrientedGradients(cell_size=1).fit_transform(journey.X)
+    gradients = OrientedGradients().fit_transform(journey.X)
     places = {"pixels": journey.X, "gradients": gradients}
     places["activations"] = second.embedding_.transform(journey.X)
     found = {name: agreement(rows) for name, rows in places.items()}
