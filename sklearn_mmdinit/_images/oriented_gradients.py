@@ -69,8 +69,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Notes
     -----
-    A cell has ``n_orientations`` numbers: with the defaults an image of 28 x 28 pixels, or a
-    larger square, has 1,568. Nothing but the shape is learned from the images.
+    A cell has ``n_orientations`` numbers: with the defaults there are 1,568 for a square of 28
+    pixels and about as many for a larger one. Nothing but the shape is learned from the images.
 
     References
     ----------
