@@ -80,7 +80,7 @@ def _draw_points(
 
 
 def _panels(names: Iterable[str]) -> list[list[str]]:
-    """Names that share axes: all of a few; else those that begin alike."""
+    """Names that share axes: all of a few; else those that begin alike, and what is left alone."""
     names = list(names)
     if len(names) <= MOST_CURVES:
         return [names]
@@ -88,4 +88,6 @@ def _panels(names: Iterable[str]) -> list[list[str]]:
     for name in names:
         # Rows on features are of one kind, whichever the classifier.
         groups.setdefault(name.partition("/")[0].partition("+")[0], []).append(name)
-    return list(groups.values())
+    first, *others = groups.values()
+    alone = [name for group in others if len(group) == 1 for name in group]
+    return [[*first, *alone], *(group for group in others if len(group) > 1)]
