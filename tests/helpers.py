@@ -1,4 +1,4 @@
-"""What tests of several rooms make: small networks, points, teams of threads."""
+"""What tests of several rooms make: small networks, points, images, teams of threads."""
 
 from contextlib import contextmanager
 
@@ -29,6 +29,11 @@ def threads(n):
 def as_a_team_of(n):
     with threads(n), team(LARGE, 10_000):
         yield
+
+
+def images(n, *shape, seed=0):
+    """Noise of any shape, float64."""
+    return np.random.default_rng(seed).normal(size=(n, *shape))
 
 
 def network(*widths, activation="relu", batch_norm=False):

@@ -14,15 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from torch import nn
 
+from helpers import images
 from sklearn_mmdinit import Coherence, MMDInitializer, RandomAffine
 from sklearn_mmdinit._graph import Walk
 from sklearn_mmdinit._pretraining import WalkBatches
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
-
-
-def images(n, *shape, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, *shape))
 
 
 # Walks whose ends are changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -33,8 +34,8 @@ def _identity(bench: Bench) -> dict[str, object]:
     return {"n_copies": N_COPIES, "augmentation": repr(_change(bench))}
 
 
-def augmented_svm(name: str, bench: Bench, svm: Pipeline, n_components: int) -> Contender:
-    """A pipeline from pixels to an SVC(C=10), with changed copies of the labelled rows.
+def augmented_svm(name: str, bench: Bench, *features: Any) -> Contender:
+    """An RBF-SVM on features of the pixels, with changed copies of the labelled rows.
 
     Parameters
     ----------
@@ -42,14 +43,13 @@ def augmented_svm(name: str, bench: Bench, svm: Pipeline, n_components: int) -> 
         Its row in the tables.
     bench : Bench
         With an augmentation.
-    svm : Pipeline
-        Its features, of so many principal components, are frozen.
-    n_components : int
-        Of the principal components.
+    *features : transformer
+        Fitted, one after the other; the last are principal components.
     """
+    svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
     trained = AugmentedClassifier(svm, _change(bench), N_COPIES)
     seed, n_train = bench.options.seed, len(bench.X_unlabelled)
-    identity = {"seed": seed, "n_train": n_train, "n_components": n_components}
+    identity = {"seed": seed, "n_train": n_train, "n_components": features[-1].n_components}
     return Contender(
         name,
         bench.X,
@@ -59,9 +59,7 @@ def augmented_svm(name: str, bench: Bench, svm: Pipeline, n_components: int) -> 
 
 
 def _svm(name: str, bench: Bench) -> Contender:
-    pca = principal_components(bench.X_unlabelled, bench.options.seed)
-    svm = make_pipeline(FrozenEstimator(pca), SVC(C=10.0))
-    return augmented_svm(name, bench, svm, pca.n_components)
+    return augmented_svm(name, bench, principal_components(bench.X_unlabelled, bench.options.seed))
 
 
 def _scratch(name: str, bench: Bench) -> Contender:

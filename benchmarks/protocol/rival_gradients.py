@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.svm import SVC
 
 from protocol.bench import Bench
 from protocol.embeddings import EMBEDDINGS
@@ -45,7 +42,6 @@ def gradient_rivals(names: Sequence[str], bench: Bench, *, n_jobs: int = 1) -> l
     found = [replace(c, name=own[c.name], identity=c.identity | identity) for c in contenders]
     if AUGMENTED_GRADIENTS in names:
         pca = principal_components(histograms[:n_train], seed)
-        svm = make_pipeline(FrozenEstimator(gradients), FrozenEstimator(pca), SVC(C=10.0))
-        augmented = augmented_svm(AUGMENTED_GRADIENTS, bench, svm, pca.n_components)
+        augmented = augmented_svm(AUGMENTED_GRADIENTS, bench, gradients, pca)
         found.append(replace(augmented, identity=augmented.identity | identity))
     return found

@@ -48,9 +48,9 @@ def select_rivals(
     """
     if patterns is None:
         return []
-    both = gradients and augmented
-    valid = {**dict.fromkeys(GRADIENTS, gradients), **dict.fromkeys(AUGMENTED, augmented)}
-    more = [name for name, there in (valid | {AUGMENTED_GRADIENTS: both}).items() if there]
+    more = [*(GRADIENTS if gradients else ()), *(AUGMENTED if augmented else ())]
+    if gradients and augmented:
+        more.append(AUGMENTED_GRADIENTS)
     if not patterns:
         return [*CLASSIFIERS, *more]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import avg_pool2d, pad
 
+from .checks import check_amounts
 from .shape import image_shape_of
 
 __all__ = ["OrientedGradients"]
@@ -188,9 +189,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if not isinstance(self.cell_size, str):
             check_scalar(self.cell_size, "cell_size", Integral, min_val=1)
         check_scalar(self.n_orientations, "n_orientations", Integral, min_val=2)
-        check_scalar(self.floor, "floor", Real, min_val=0)
-        if not math.isfinite(self.floor):
-            raise ValueError(f"floor must be finite, got {self.floor!r}")
+        check_amounts(self, "floor")
 
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:

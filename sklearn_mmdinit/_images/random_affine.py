@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Real
 
@@ -12,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 from torch.nn.functional import affine_grid, grid_sample
 
+from .checks import check_amounts
 from .shape import image_shape_of
 
 __all__ = ["RandomAffine"]
@@ -132,10 +132,6 @@ class RandomAffine(BaseEstimator):
         return np.stack([x, y], axis=1)
 
     def _check_params(self) -> None:
-        for name in ("degrees", "shift", "scale", "shear"):
-            value = getattr(self, name)
-            check_scalar(value, name, Real, min_val=0)
-            if not math.isfinite(value):
-                raise ValueError(f"{name} must be finite, got {value!r}")
+        check_amounts(self, "degrees", "shift", "scale", "shear")
         check_scalar(self.degrees, "degrees", Real, max_val=180)
         check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")

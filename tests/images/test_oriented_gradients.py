@@ -9,12 +9,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 
+from helpers import images
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
 from sklearn_mmdinit._graph import neighbor_graph
-
-
-def images(n, *shape, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, *shape))
 
 
 def histograms(X, cell_size=2, **params):

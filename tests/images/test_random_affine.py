@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from helpers import images
 from sklearn_mmdinit import RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
-
-
-def images(n, *shape, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, *shape))
 
 
 def changed(X, seed=0, **params):
