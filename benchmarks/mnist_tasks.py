@@ -28,7 +28,7 @@ several draws of them, and no others. ``--draw balanced`` takes as many of each 
 task too, where the default takes any.
 
 ``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
-little, and adds rivals to ``--rivals`` that get changed copies of the labelled images. With
+little (``clothes`` less so, but mirrored too), and adds rivals to ``--rivals`` that get changed copies of the labelled images. With
 ``--rounds 2`` it is learned a second time, its neighbours those among the activations of the first.
 With ``--neighbors gradients`` neighbours are searched among the images' oriented gradients, and
 there are rivals that see these; ``--separation`` says how finely it tells images apart.
@@ -137,7 +137,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=list(AUGMENTATIONS),
         default="none",
         help="small random changes of images that ours+coherence learns not to mind. digits: "
-        "rotations, shifts, stretches and shears; default: none",
+        "rotations, shifts, stretches and shears; clothes: smaller ones, and mirror images; "
+        "default: none",
     )
     add(
         "--neighbors",
@@ -171,7 +172,7 @@ def _stem(dataset: str, plan: Plan) -> str:
     if plan.draw != "uniform":
         name = f"{name}_{plan.draw}"
     if plan.augmentation != "none":
-        name = f"{name}_augmented"
+        name = f"{name}_augmented_as_{plan.augmentation}"
     if plan.neighbors != "pixels":
         name = f"{name}_by_{plan.neighbors}"
     if plan.separation != NetworkSettings.separation:

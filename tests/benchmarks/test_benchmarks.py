@@ -140,7 +140,8 @@ def test_the_task_with_all_classes(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("option", "value", "stem"),
     [
-        ("augmentation", "digits", "digits_tasks_augmented"),
+        ("augmentation", "digits", "digits_tasks_augmented_as_digits"),
+        ("augmentation", "clothes", "digits_tasks_augmented_as_clothes"),
         ("neighbors", "gradients", "digits_tasks_by_gradients"),
         ("separation", 4.0, "digits_tasks_separation_4"),
         ("rounds", 2, "digits_tasks_2_rounds"),
