@@ -30,8 +30,9 @@ task too, where the default takes any.
 ``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
 little (``clothes`` less so, but mirrored too), and adds rivals to ``--rivals`` that get changed
 copies of the labelled images. With ``--rounds 2`` it is learned a second time, its neighbours those
-among the activations of the first. With ``--neighbors gradients`` neighbours are searched among the images' oriented gradients, and
-there are rivals that see these; ``--separation`` says how finely it tells images apart.
+among the activations of the first. With ``--neighbors gradients`` neighbours are searched among the
+images' oriented gradients, and there are rivals that see these; ``--separation`` says how finely it
+tells images apart.
 
 With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
 

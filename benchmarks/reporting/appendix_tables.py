@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate, Spread, estimate_of
-from reporting.expected import DEGENERACIES, SCALE, Expected
+from reporting.expected import DEGENERACIES, SCALE
 from reporting.grid import Grid, Tally, agreement, holding, orderings, side_by_side
+from reporting.item import Expected
 from reporting.library import Library
 from reporting.paper import (
     DEAD_NEURONS,

@@ -6,15 +6,13 @@ This is the one place that names files of results to come. A file that appears i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0, CONVNET_NAMES
 from protocol.methods import METHODS, PAPER_METHODS
 from protocol.rivals import RIVALS
 from reporting.estimate import PAPER_RUNS
-from reporting.library import Library
+from reporting.item import Expected, runs_of
 
 __all__ = [
     "BALANCED",
@@ -29,77 +27,7 @@ __all__ = [
     "TABLES_HE",
     "TABLES_XAVIER",
     "THEOREMS",
-    "Expected",
-    "Progress",
-    "progress",
 ]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Something to be measured.
-
-    Parameters
-    ----------
-    item : str
-        What it is, to the reader.
-    file : str
-        Where its figures are, or will be.
-    command : str
-        What measures it, or goes on with it.
-    time : str
-        How long that takes from the beginning, to follow "about".
-    parts : int
-        Of how many parts it consists.
-    count : callable
-        From the file's content to how many of them are in it.
-    """
-
-    item: str
-    file: str
-    command: str
-    time: str
-    parts: int
-    count: Callable[[dict[str, Any]], int]
-
-    @property
-    def not_run(self) -> str:
-        return f"not run yet: `{self.command}`, about {self.time}"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How much of an item there is."""
-
-    expected: Expected
-    done: int
-
-    @property
-    def whole(self) -> bool:
-        return self.done >= self.expected.parts
-
-    def __str__(self) -> str:
-        if self.whole:
-            return "measured"
-        if not self.done:
-            return self.expected.not_run
-        return f"{self.done} of {self.expected.parts} parts; the rest {self.expected.not_run}"
-
-
-def progress(expected: Expected, library: Library) -> Progress:
-    """How much of an item the library has."""
-    results = library.results(expected.file)
-    return Progress(expected, 0 if results is None else expected.count(results))
-
-
-def _runs_of(names: tuple[str, ...], runs: int) -> Callable[[dict[str, Any]], int]:
-    """Counts the runs of each of the names, the first so many."""
-
-    def count(results: dict[str, Any]) -> int:
-        found = {(entry["method"], entry["run"]) for entry in results["scores"]}
-        return sum((name, run) in found for name in names for run in range(runs))
-
-    return count
 
 
 def _records(results: dict[str, Any]) -> int:
@@ -132,7 +60,7 @@ def _tables(init: str, words: str) -> Expected:
         TASKS,
         "four hours on 2 cores, Xavier and He together",
         len(names) * PAPER_RUNS,
-        _runs_of(names, PAPER_RUNS),
+        runs_of(names, PAPER_RUNS),
     )
 
 
@@ -147,7 +75,7 @@ BALANCED = Expected(
     f"{TASKS} --draw balanced --methods '*/scratch'",
     "five minutes on 2 cores",
     len(SCRATCH_NETWORKS) * PAPER_RUNS,
-    _runs_of(SCRATCH_NETWORKS, PAPER_RUNS),
+    runs_of(SCRATCH_NETWORKS, PAPER_RUNS),
 )
 DEGENERACIES = Expected(
     "Degenerate softmax, dead neurons and densities of predictions (appendix)",
@@ -195,7 +123,7 @@ RIVAL_RUNS = Expected(
     f"{TASKS} --methods xavier/fcn/scratch --rivals '*'",
     "two hours on 2 cores",
     len(RIVALS) * PAPER_RUNS,
-    _runs_of(RIVALS, PAPER_RUNS),
+    runs_of(RIVALS, PAPER_RUNS),
 )
 
 
@@ -204,7 +132,7 @@ def _coherent(
 ) -> Expected:
     names = COHERENT_CV if cv else COHERENT
     command = f"{TASKS} --rivals --methods {' '.join(names)} {options}".rstrip()
-    time, count = f"{minutes} minutes on 2 cores", _runs_of(names, runs)
+    time, count = f"{minutes} minutes on 2 cores", runs_of(names, runs)
     return Expected(f"Coherence {what}", file, command, time, len(names) * runs, count)
 
 
@@ -262,6 +190,12 @@ GRADIENTS_FASHION = _coherent(
     "--dataset fashion-mnist --neighbors gradients --separation 4",
     40,
 )
+CLOTHES = _coherent(
+    "with augmentation and neighbours by gradients on Fashion-MNIST, four runs",
+    "fashion-augmented.json",
+    "--dataset fashion-mnist --neighbors gradients --separation 4 --augmentation clothes",
+    90,
+)
 CONVNET_RUNS = 2
 CONVNET_COHERENT = tuple(name for name in CONVNET_NAMES if name != "convnet/ours")
 CONVNET = Expected(
@@ -270,7 +204,7 @@ CONVNET = Expected(
     f"{TASKS} --network convnet --runs {CONVNET_RUNS} --epochs 1 --n-perturbations 64",
     "an hour on 2 cores",
     len(CONVNET_NAMES) * CONVNET_RUNS,
-    _runs_of(CONVNET_NAMES, CONVNET_RUNS),
+    runs_of(CONVNET_NAMES, CONVNET_RUNS),
 )
 CONVNET_TEN_WAY = Expected(
     "A convolutional network on the ten digits themselves",
@@ -279,17 +213,29 @@ CONVNET_TEN_WAY = Expected(
     f"{' '.join(CONVNET_COHERENT)}",
     "40 minutes on 2 cores",
     len(CONVNET_COHERENT),
-    _runs_of(CONVNET_COHERENT, 1),
+    runs_of(CONVNET_COHERENT, 1),
 )
 AUGMENTED_CONVNET = (CONVNET_FEATURES_THETA0, CONVNET_FEATURES)
-CONVNET_TEN_WAY_AUGMENTED = Expected(
-    "A convolutional network on the ten digits themselves, with augmentation",
-    "mnist-convnet-ten-way-augmented.json",
-    f"{TASKS} --network convnet --runs 1 --classes 10 --n-labels 10 --augmentation digits "
-    f"--methods {' '.join(AUGMENTED_CONVNET)}",
-    "20 minutes on 2 cores",
-    len(AUGMENTED_CONVNET),
-    _runs_of(AUGMENTED_CONVNET, 1),
+
+
+def _ten_way_convnet(what: str, file: str, options: str) -> Expected:
+    return Expected(
+        f"A convolutional network on the ten digits themselves, {what}",
+        file,
+        f"{TASKS} --network convnet {IN_TEN} {options} --methods {' '.join(AUGMENTED_CONVNET)}",
+        "20 minutes on 2 cores",
+        len(AUGMENTED_CONVNET),
+        runs_of(AUGMENTED_CONVNET, 1),
+    )
+
+
+CONVNET_TEN_WAY_AUGMENTED = _ten_way_convnet(
+    "with augmentation", "mnist-convnet-ten-way-augmented.json", "--augmentation digits"
+)
+CONVNET_TEN_WAY_GRADIENTS = _ten_way_convnet(
+    "with augmentation and neighbours by gradients",
+    "mnist-convnet-ten-way-gradients.json",
+    "--augmentation digits --neighbors gradients",
 )
 TIME = Expected(
     "Accuracy against pre-training time, by objective",
@@ -337,9 +283,11 @@ EXPECTED = (
     GRADIENTS_MNIST,
     GRADIENTS_TEN_WAY,
     GRADIENTS_FASHION,
+    CLOTHES,
     CONVNET,
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,
+    CONVNET_TEN_WAY_GRADIENTS,
     TIME,
     BUDGET,
 )

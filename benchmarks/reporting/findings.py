@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from reporting.expected import (
-    DEGENERACIES,
-    DETACHMENT,
-    DETACHMENT_AT_ACTIVATION,
-    SCALE,
-    THEOREMS,
-    Expected,
-)
+from reporting.expected import DEGENERACIES, DETACHMENT, DETACHMENT_AT_ACTIVATION, SCALE, THEOREMS
+from reporting.item import Expected
 from reporting.library import Library
 from reporting.paper import compares_with_paper
 

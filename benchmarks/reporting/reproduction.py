@@ -29,10 +29,12 @@ from reporting.expected import (
     AUGMENTED_TEN_WAY,
     BALANCED,
     BUDGET,
+    CLOTHES,
     COHERENCE,
     CONVNET,
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,
+    CONVNET_TEN_WAY_GRADIENTS,
     EXPECTED,
     FASHION,
     GRADIENTS_FASHION,
@@ -46,10 +48,9 @@ from reporting.expected import (
     TUNING,
     TWO_ROUNDS_MNIST,
     TWO_ROUNDS_TEN_WAY,
-    Expected,
-    progress,
 )
 from reporting.findings import FIGURES
+from reporting.item import Expected, progress
 from reporting.library import Library
 from reporting.made_with import made_with_table
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
@@ -219,13 +220,21 @@ def _gradients(library: Library) -> Blocks:
             GRADIENTS_TEN_WAY,
             AUGMENTED_TEN_WAY,
         ),
+        "The ten digits themselves, by the convolutional network with both": (
+            CONVNET_TEN_WAY_GRADIENTS,
+            CONVNET_TEN_WAY_AUGMENTED,
+        ),
     }
     fashion = {
         "Fashion-MNIST, with neighbours by gradients": (GRADIENTS_FASHION, FASHION),
     }
+    clothes = {
+        "Fashion-MNIST, with augmentation as well": (CLOTHES, GRADIENTS_FASHION),
+    }
     own = [
         *_way("With neighbours by gradients minus by pixels", library, mnist),
         *_way("By gradients at a separation of 4 minus by pixels at 2", library, fashion),
+        *_way("With augmentation minus without", library, clothes),
     ]
     return ["## Coherence with neighbours by gradients", library.note("gradients"), *own]
 

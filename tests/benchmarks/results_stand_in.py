@@ -224,8 +224,15 @@ def others():
             flat(BY_GRADIENTS), neighbors="gradients", separation=4.0
         )
         | {"dataset": {"name": "fashion-mnist"}},
+        "fashion-augmented.json": task_results(
+            flat(BY_GRADIENTS), neighbors="gradients", separation=4.0, augmentation="clothes"
+        )
+        | {"dataset": {"name": "fashion-mnist"}},
         "mnist-convnet-ten-way-augmented.json": convolutional(
             runs=1, classes=10, augmentation="digits"
+        ),
+        "mnist-convnet-ten-way-gradients.json": convolutional(
+            runs=1, classes=10, augmentation="digits", neighbors="gradients"
         ),
         "mnist-balanced.json": task_results(like_the_paper(ACCURACY), draw="balanced"),
         "mnist-convnet.json": convolutional(),

@@ -32,9 +32,9 @@ from reporting.expected import (
     TABLES_HE,
     TABLES_XAVIER,
     THEOREMS,
-    progress,
 )
 from reporting.findings import FIGURES
+from reporting.item import progress
 from reporting.library import Library
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
 from reporting.paper import ACCURACY
@@ -273,10 +273,11 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     assert rounds.count("In two rounds minus in one") == 2
     assert "| features+logistic | +0.20 [+0.20, +0.20] |" in rounds
     gradients = text[text.index("## Coherence with neigh") : text.index("## A convolutional")]
-    assert gradients.count("With neighbours by gradients minus by pixels") == 2
+    assert gradients.count("With neighbours by gradients minus by pixels") == 3
     assert gradients.count("By gradients at a separation of 4 minus by pixels at 2") == 1
+    assert gradients.count("With augmentation minus without") == 1
     assert "| features+logistic | +0.30 [+0.30, +0.30] |" in gradients
-    assert gradients.count("| rival/gradients-svm | 90.50 ") == 3
+    assert gradients.count("| rival/gradients-svm | 90.50 ") == 4
     nothing = reproduction_report(empty)
     assert f"{AUGMENTED_TEN_WAY.not_run[1:]}." in nothing
 
