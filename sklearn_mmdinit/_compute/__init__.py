@@ -1,4 +1,4 @@
-"""What any computation may use: devices, float32, random streams, threads, memory.
+"""What any computation may use: devices, float32, random streams, threads, memory, a way back.
 
 Nothing in this room knows of networks or losses, and it imports no other room. Every draw is
 a function of (seed, step); the number of threads changes results at rounding level only.
@@ -11,6 +11,7 @@ from .portions import in_portions
 from .precision import PRECISIONS, native_precision
 from .random_streams import StepRandom, augmentation_generator, permutation, walk_generator
 from .recomputation import recomputed
+from .taken_back import all_or_nothing
 from .threads import share, team, worthwhile_threads
 from .workspace import Empty, Workspace, fresh
 
@@ -19,6 +20,7 @@ __all__ = [
     "Empty",
     "StepRandom",
     "Workspace",
+    "all_or_nothing",
     "as_float32",
     "augmentation_generator",
     "check_float32",

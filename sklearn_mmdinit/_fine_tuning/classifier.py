@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._compute import torch_device
+from .._compute import all_or_nothing, torch_device
 from .._export import write_onnx
 from .attributes import NetAttributes
 from .batches import Rows
@@ -52,6 +52,7 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Self:
         """Train the network.
 
@@ -106,6 +107,7 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         training.run(rows, self.max_iter)
         return self._keep(training)
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 

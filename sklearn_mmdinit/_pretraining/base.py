@@ -7,23 +7,23 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.utils.data import DataLoader
 
-from .._compute import StepRandom, check_float32, torch_device
+from .._compute import StepRandom, all_or_nothing, check_float32, torch_device
 from .._export import ToSklearn
 from .._network import Architecture, Theta0, tag, without_gain
 from .batches import Batches, RowBatches
 from .blueprint import Blueprint, PerceptronBlueprint
 from .checks import check_choice, check_common
 from .feeds import Feed, LoaderFeed, RowFeed
+from .hidden_output import HiddenOutput
 from .loop import run_passes
 from .rows import rows_checked
 from .schedule import Schedule
-from .state import PretrainingState
+from .state import PretrainingState, network_parameters
 from .steps import Objective
 
 __all__ = ["BaseInitializer"]
@@ -34,18 +34,9 @@ OUTPUTS = ("passthrough", "hidden")
 _FIRST_SCORE_STEP = 1 << 31
 
 
-class _Hidden(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """The feature map: scikit-learn puts what it returns into the container of set_output."""
-
-    def transform(self, X: Any) -> np.ndarray:
-        rows = self._rows(X, reset=False, dtype="numeric")
-        check_float32(rows)
-        return self._blueprint.hidden(self.theta0_, rows, torch_device(self.device))
-
-
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
-# is, and only that of _Hidden looks at set_output.
-class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+# is, and only that of HiddenOutput looks at set_output.
+class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Lifecycle of an initializer: validate, seed, pre-train, store.
 
     A subclass names its parameters in ``__init__``, checks those of its own in
@@ -118,6 +109,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         """What pre-training has learned, made ready to start from."""
         return theta0
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
@@ -143,6 +135,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         X = self._validated(X, reset=True)
         return self._run(*self._begun(X), X, self._resolved(len(X)).max_iter)
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more pass.
 
@@ -329,7 +322,7 @@ class BaseInitializer(ToSklearn, _Hidden, auto_wrap_output_keys=None):  # type: 
         settings = self._resolved(len(X))
         objective, schedule = self._objective(), settings._schedule()
         schedule = schedule if stop else replace(schedule, tol=None)
-        state.begin(objective.term_names, settings.max_iter)
+        state.begin(objective.term_names, settings.max_iter, network_parameters(self))
         run_passes(
             state,
             feed or self._feed(X, state, blueprint),

@@ -7,6 +7,7 @@ gives the same parameters as a run that was never interrupted.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,27 @@ import numpy as np
 
 from .._network import Theta0
 
-__all__ = ["PretrainingState"]
+__all__ = ["PretrainingState", "network_parameters"]
+
+_OF_THE_NETWORK = (
+    "hidden_layer_sizes",
+    "n_classes",
+    "activation",
+    "batch_norm",
+    "init",
+    "module",
+    "hidden_layer",
+)
+
+
+def network_parameters(estimator: Any) -> dict[str, Any]:
+    """The parameters of an initializer that its networks are made by, once and for all."""
+    parameters = estimator.get_params(deep=False)
+    names = _OF_THE_NETWORK
+    if parameters.get("module") is not None:
+        # Which sampler can serve a module is found out when it is looked at first.
+        names = (*names, "sampler", *(n for n in parameters if n.startswith("module__")))
+    return {name: parameters[name] for name in names if name in parameters}
 
 
 @dataclass
@@ -33,27 +54,42 @@ class PretrainingState:
     stale_windows: int = 0
     # Steps of the window that has not ended, whose sums are in window_sum.
     window_steps: int = 0
-    # What the first pass began with: its loss terms, and the passes that it had in view.
+    # What the first pass began with: its loss terms, the passes that it had in view, and the
+    # parameters that its networks were made by.
     term_names: tuple[str, ...] = ()
     n_planned: int = 0
+    network: Mapping[str, Any] | None = None
     # What neighbours are searched in: fitted before the first pass; None: the rows themselves.
     embedding: Any = None
 
-    def begin(self, term_names: tuple[str, ...], n_planned: int) -> None:
-        """Take note of the terms and the number of passes, or see that the terms are the same.
+    def begin(
+        self, term_names: tuple[str, ...], n_planned: int, network: Mapping[str, Any]
+    ) -> None:
+        """Take note of what pre-training begins with, or see that it is still the same.
 
         Raises
         ------
         ValueError
-            If the loss has other terms than the passes before.
+            If the loss has other terms than the passes before, or the networks other parameters.
         """
         if not self.term_names:
             self.term_names, self.n_planned = term_names, max(n_planned, 1)
-        elif self.term_names != term_names:
+            self.network = network
+            return
+        if self.term_names != term_names:
             raise ValueError(
                 f"the loss now has the terms {list(term_names)}, but pre-training began with "
                 f"{list(self.term_names)}; begin anew with fit"
             )
+        before = self.network or network
+        for name in sorted(network.keys() | before.keys()):
+            own: Any = network.get(name)
+            first: Any = before.get(name)
+            if own is not first and not np.array_equal(own, first):
+                raise ValueError(
+                    f"{name} is now {own!r}, but pre-training began with {first!r}; begin anew "
+                    "with fit"
+                )
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
