@@ -156,7 +156,8 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         Raises
         ------
         ValueError
-            As for ``fit``.
+            As for ``fit``; and if the loss has other terms than before, or the network would
+            be another one.
         """
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
