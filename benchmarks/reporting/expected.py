@@ -194,7 +194,7 @@ CLOTHES = _coherent(
     "with augmentation and neighbours by gradients on Fashion-MNIST, four runs",
     "fashion-augmented.json",
     "--dataset fashion-mnist --neighbors gradients --separation 4 --augmentation clothes",
-    90,
+    50,
 )
 CONVNET_RUNS = 2
 CONVNET_COHERENT = tuple(name for name in CONVNET_NAMES if name != "convnet/ours")
