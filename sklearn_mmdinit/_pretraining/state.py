@@ -38,6 +38,8 @@ class PretrainingState:
     n_planned: int = 0
     # What neighbours are searched in: fitted before the first pass; None: the rows themselves.
     embedding: Any = None
+    # Class and parameters of what it was fitted from, which no pass may change.
+    embedding_settings: Any = None
 
     def begin(self, term_names: tuple[str, ...], n_planned: int) -> None:
         """Take note of the terms and the number of passes, or see that the terms are the same.
