@@ -6,18 +6,23 @@ import math
 import pickle
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_scalar
 
-from ._graph import ALGORITHMS, Walk, neighbor_graph
+from ._graph import ALGORITHMS, Walk, check_graph, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
 __all__ = ["Coherence", "brings_edges", "check_coherence", "coherence_of", "walk_on"]
+
+# Steps of walks are taken one after another, and walks as long as that end anywhere.
+_LONGEST = 10_000.0
 
 _OF_THE_GRAPH = ("n_neighbors", "n_components", "shared_neighbor_power", "graph", "algorithm")
 
@@ -42,7 +47,7 @@ class Coherence(BaseEstimator):
     separation : float, default=2.0
         :math:`\rho`. Large: many, fine groups of inputs are told apart; small: few, coarse ones.
     walk_length : float, default=40.0
-        Mean length of the walks, in edges, at least 1; lengths are geometric.
+        Mean length of the walks, in edges, from 1 to 10,000; lengths are geometric.
     batch_size : int, default=256
         Walks a step, at least 2; at most the rows there are. The first ``batch_size`` rows of
         the initializer's own parameter go through the paper's terms as well.
@@ -56,7 +61,7 @@ class Coherence(BaseEstimator):
     graph : sparse matrix, transformer or None, default=None
         A graph of your own in place of the search: a matrix of shape (n_samples, n_samples) of
         similarities that are not negative, larger for closer rows, for the very rows given to
-        ``fit``, taken as they are; or a transformer such as
+        ``fit``; only ratios of those of a row count. Or a transformer such as
         :class:`sklearn.neighbors.KNeighborsTransformer`: whatever its ``fit_transform(X)``
         stores, distances for instance, counts as an edge.
     embedding : transformer or None, default=None
@@ -138,23 +143,57 @@ class Coherence(BaseEstimator):
         self.memory = memory
         self.n_jobs = n_jobs
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the graph, the embedding and the augmentation among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, such as ``embedding__cell_size``.
+
+        Returns
+        -------
+        self : Coherence
+            This one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or a nested one where there is no estimator.
+        """
+        for name in params:
+            own, nested, _ = name.partition("__")
+            value = params.get(own, getattr(self, own, None))
+            if nested and hasattr(self, own) and not hasattr(value, "set_params"):
+                raise ValueError(
+                    f"{name} is a parameter of an estimator, and {own}={value!r} is none; set "
+                    f"{own} to one as well"
+                )
+        return super().set_params(**params)
+
 
 def check_coherence(coherence: Coherence) -> None:
     """Raise an error that names the first parameter that is not valid."""
     check_finite(coherence, "weight", zero=False)
     check_finite(coherence, "separation", "shared_neighbor_power")
-    check_scalar(coherence.walk_length, "walk_length", Real, min_val=1)
-    if not math.isfinite(coherence.walk_length):
-        raise ValueError(f"walk_length must be finite, got {coherence.walk_length!r}")
+    check_scalar(coherence.walk_length, "walk_length", Real, min_val=1, max_val=_LONGEST)
+    if math.isnan(coherence.walk_length):
+        raise ValueError(f"walk_length must be a number, got {coherence.walk_length!r}")
     check_scalar(coherence.batch_size, "batch_size", Integral, min_val=2)
     check_positive(coherence, "n_neighbors")
     if coherence.n_components is not None:
         check_positive(coherence, "n_components")
     check_choice("algorithm", coherence.algorithm, ALGORITHMS)
-    if coherence.augmentation is not None and not callable(coherence.augmentation):
+    if coherence.n_jobs is not None:
+        check_scalar(coherence.n_jobs, "n_jobs", Integral)
+        if coherence.n_jobs == 0:
+            raise ValueError("n_jobs must be None or an int other than 0, got 0")
+    check_graph(coherence.graph)
+    augmentation = coherence.augmentation
+    if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         raise TypeError(
             "augmentation must be None or a function of rows and a random generator, got "
-            f"{coherence.augmentation!r}"
+            f"{augmentation!r}"
         )
     if coherence.embedding is not None:
         _check_embedding(coherence)
@@ -170,10 +209,13 @@ def _check_embedding(coherence: Coherence) -> None:
             "embedding must be None or an estimator with fit and transform, such as "
             f"MMDInitializer(coherence='auto', output='hidden'): got {embedding!r}"
         )
-    output = getattr(embedding, "output", None)
+    last = embedding
+    while isinstance(last, FrozenEstimator | Pipeline):
+        last = last.estimator if isinstance(last, FrozenEstimator) else last.steps[-1][1]
+    output = getattr(last, "output", None)
     if isinstance(output, str) and output == "passthrough":
         raise ValueError(
-            f"embedding={type(embedding).__name__}(output='passthrough') hands rows on as they "
+            f"embedding={type(last).__name__}(output='passthrough') hands rows on as they "
             "are; use output='hidden'"
         )
     if brings_edges(coherence):

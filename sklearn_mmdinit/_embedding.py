@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -13,9 +16,9 @@ from sklearn.utils import check_array
 from ._coherence import Coherence, walk_on
 from ._compute import check_float32
 from ._graph import Walk, check_search
-from ._pretraining import check_augmentation
+from ._pretraining import PretrainingState, check_augmentation
 
-__all__ = ["fitted_embedding", "walk_on_embedded"]
+__all__ = ["fitted_embedding", "settings_of", "walk_on_embedded"]
 
 
 def fitted_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> Any:
@@ -33,23 +36,59 @@ def fitted_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> A
     Raises
     ------
     ValueError
-        If the augmentation or the search is going to fail: told before the embedding takes its
-        time.
+        If the augmentation or the search is going to fail: told before the embedding and the
+        search take their time; if the embedding does not become a fitted one.
     """
-    if coherence is None or coherence.embedding is None:
+    if coherence is None:
         return None
     if coherence.graph is None:
         check_search(len(X), coherence.n_neighbors, coherence.n_components, coherence.algorithm)
     if coherence.augmentation is not None:
         n_rows = 2 * min(coherence.batch_size, len(X))
         check_augmentation(coherence.augmentation, X[np.arange(n_rows) % len(X)])
+    if coherence.embedding is None:
+        return None
     embedding = clone(coherence.embedding)
     _seed(embedding, seed)
-    return embedding.fit(_read_only(X), None)  # a frozen one asks for y
+    # A frozen one asks for y.
+    fitted = _on_read_only(embedding, lambda rows: embedding.fit(rows, None), X)
+    if not hasattr(fitted, "transform"):
+        raise ValueError(
+            f"embedding={type(embedding).__name__} must return itself from fit, as estimators do: "
+            f"got {fitted!r}"
+        )
+    return fitted
+
+
+def settings_of(value: Any) -> Any:
+    """Classes and parameters of an estimator, all the way down, as nested lists."""
+    if isinstance(value, FrozenEstimator):
+        return [FrozenEstimator, value.estimator]  # with what it has learned
+    if isinstance(value, list | tuple):  # the steps of a pipeline
+        return [settings_of(item) for item in value]
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        parameters = sorted(value.get_params(deep=False).items())
+        return [type(value), [[name, settings_of(own)] for name, own in parameters]]
+    return value
+
+
+def _same_settings(first: Any, second: Any) -> bool:
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_same_settings, first, second))
+    if first is second:
+        return True
+    try:
+        return bool(joblib.hash(first) == joblib.hash(second))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False  # a function of its own
 
 
 def walk_on_embedded(
-    coherence: Coherence, embedding: Any, X: np.ndarray, walks: dict[str, Walk], verbose: int
+    coherence: Coherence,
+    state: PretrainingState,
+    X: np.ndarray,
+    walks: dict[str, Walk],
+    verbose: int,
 ) -> Walk:
     """Walks among rows X (n, ...) by the neighbours that they have in a fitted embedding.
 
@@ -57,8 +96,8 @@ def walk_on_embedded(
     ----------
     coherence : Coherence
         Checked.
-    embedding : transformer or None
-        Fitted; None: the rows themselves.
+    state : PretrainingState
+        With the fitted embedding, or None for the rows themselves, and what it was fitted from.
     X : ndarray of shape (n, ...)
         Rows.
     walks : dict
@@ -72,7 +111,8 @@ def walk_on_embedded(
         If the coherence had another embedding when pre-training began, or this one does not give
         a row of finite numbers for each.
     """
-    if (coherence.embedding is None) != (embedding is None):
+    embedding = state.embedding
+    if not _same_settings(settings_of(coherence.embedding), state.embedding_settings):
         raise ValueError(
             f"embedding={coherence.embedding!r} is not what pre-training began with, which was "
             f"{embedding!r}; begin anew with fit"
@@ -91,21 +131,29 @@ def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     with warnings.catch_warnings():
         # One that was fitted to a DataFrame before is given the same columns, without names.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        made = embedding.transform(_read_only(X))
+        made = _on_read_only(embedding, embedding.transform, X)
     if np.ndim(made) < 2 or np.shape(made)[0] != len(X):
         raise ValueError(
             f"{name} must be of shape ({len(X)}, ...), a row for each of X: got {np.shape(made)}"
         )
     rows = check_array(made, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
-    check_float32(rows)
+    check_float32(rows, name)
     return np.asarray(rows).reshape(len(X), -1)
 
 
-def _read_only(X: np.ndarray) -> np.ndarray:
-    """A view that a transformer with ``copy=False`` must copy: theta0 is learned from X too."""
-    view = X.view()
+def _on_read_only(embedding: Any, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
+    """What it makes of rows that are not to be written to: theta0 is learned from X too."""
+    view = X.view()  # which a transformer with ``copy=False`` must copy
     view.flags.writeable = False
-    return view
+    try:
+        return function(view)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise ValueError(
+            f"embedding={type(embedding).__name__} writes into the rows that it is given, which "
+            f"theta0 is learned from too: {error}; let it copy them"
+        ) from error
 
 
 def _seed(embedding: Any, seed: int) -> None:

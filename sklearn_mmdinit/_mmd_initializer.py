@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._auto import auto_gain, auto_values, rows_of_paper
 from ._coherence import coherence_of
-from ._embedding import fitted_embedding, walk_on_embedded
+from ._embedding import fitted_embedding, settings_of, walk_on_embedded
 from ._mmd_objective import objective_of
 from ._mmd_parameters import check_numbers, check_parameters
 from ._module_parameters import check_module, chosen_samplers, input_shape, module_blueprint
@@ -311,7 +311,11 @@ class MMDInitializer(NestedParameters, BaseInitializer):
 
     def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
         blueprint, state = super()._begun(X)
-        state.embedding = fitted_embedding(coherence_of(self.coherence, len(X)), X, state.seed)
+        coherence = coherence_of(self.coherence, len(X))
+        state.embedding = fitted_embedding(coherence, X, state.seed)
+        state.embedding_settings = settings_of(getattr(coherence, "embedding", None))
+        # A graph is known by its transformer's name, which another class may have by now.
+        self.__dict__.pop("_walks", None)
         return blueprint, state
 
     @property
@@ -325,7 +329,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         if coherence is None:
             return super()._batches(X, state)
         self._walks: dict[str, Any] = getattr(self, "_walks", {})
-        walk = walk_on_embedded(coherence, state.embedding, X, self._walks, self.verbose)
+        walk = walk_on_embedded(coherence, state, X, self._walks, self.verbose)
         size = min(coherence.batch_size, len(X))
         return WalkBatches(size, walk, coherence.walk_length, state.seed, coherence.augmentation)
 

@@ -33,16 +33,16 @@ class NestedParameters(ModuleKeywords):
         Raises
         ------
         ValueError
-            If there is a parameter of the coherence where the coherence is None, or no such
+            If there is a parameter of the coherence where there is no coherence, or no such
             parameter.
         """
         nested = next((name for name in params if name.startswith("coherence__")), None)
         coherence = params.get("coherence", self.coherence)
-        if nested and coherence is None:
-            raise ValueError(
-                f"{nested} is a parameter of a coherence, and there is none: coherence=None; set "
-                'coherence="auto" or coherence=Coherence() as well'
-            )
         if nested and is_auto(coherence):
             params["coherence"] = Coherence()
+        elif nested and not isinstance(coherence, Coherence):
+            raise ValueError(
+                f"{nested} is a parameter of a coherence, and there is none: coherence="
+                f'{coherence!r}; set coherence="auto" or coherence=Coherence() as well'
+            )
         return super().set_params(**params)

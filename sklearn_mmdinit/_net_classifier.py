@@ -74,7 +74,8 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
         metric of its own, such as ``scoring="accuracy"``, they are rows of another class.
     memory : None, str or joblib.Memory, default=None
         Cache of fitted initializers, so that candidates of a search that differ only in
-        other parameters share one. Needs an int as ``random_state``.
+        other parameters share one. Needs an int as ``random_state``. It knows functions by their
+        code, not by globals that they read, and your own classes by name: clear it after a change.
     callbacks : list, default=None
         Skorch callbacks, or pairs of a name and one.
     skorch_params : dict, default=None

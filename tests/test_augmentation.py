@@ -54,11 +54,19 @@ def test_changes_follow_from_seed_and_step_alone():
         (lambda rows, rng: rows > 0, "type float64; got shape .* bool"),
         (lambda rows, rng: None, r"got shape \(\), object"),
         (lambda rows, rng: rows * np.nan, "returned NaN or infinity"),
+        (lambda rows, rng: rows * 1e300, "or a value too large for float32"),
     ],
 )
 def test_what_an_augmentation_must_return(augmentation, match):
     with pytest.raises(ValueError, match=match):
         ring(augmentation).gathered(images(20, 4), np.arange(20), 0)
+
+
+def test_what_float32_rows_cannot_hold_is_named():
+    with pytest.raises(ValueError, match="too large for float32"):
+        ring(lambda rows, rng: np.full(rows.shape, 1e300)).gathered(
+            images(20, 4).astype(np.float32), np.arange(20), 0
+        )
 
 
 # MMDInitializer
@@ -124,7 +132,7 @@ def test_modules_see_changed_images(digits):
         random_state=0,
     ).fit(X)
     assert set(seen) == {(100, 1, 8, 8)}
-    assert len(seen) == 6
+    assert len(seen) == 1 + 6, "once before the search, and once a step"
     assert np.isfinite(init.history_[-1]["loss"])
 
 

@@ -3,7 +3,9 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
+from torch import nn
 
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
@@ -87,6 +89,8 @@ def test_of_a_few_inputs_none_is_shown_twice(digits):
         (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
         (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
         (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[5]), r"anchors.*\[5\]"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[0.5]), "anchors.*0.5"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[True]), "anchors.*True"),
     ],
 )
 def test_what_does_not_fit_is_named(make, match):
@@ -98,3 +102,34 @@ def test_rows_that_are_no_images_are_named(digits):
     X, init = digits
     with pytest.raises(ValueError, match=r"image_shape=\(7, 9\) does not fit"):
         CoherenceDisplay.from_estimator(init, X, image_shape=(7, 9))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8, 1), (8, 8), (64,)])
+def test_images_of_a_network_that_takes_images(shape, digits):
+    X = digits[0].reshape(-1, *shape)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+    init = MMDInitializer(module=net, max_iter=0, random_state=0).fit(X)
+    display = CoherenceDisplay.from_estimator(init, X, image_shape=(8, 8), random_state=0)
+    np.testing.assert_array_equal(display.images, digits[0].reshape(-1, 8, 8))
+    with pytest.raises(ValueError, match=r"image_shape=\(4, 16\)" if len(shape) > 1 else "7, 9"):
+        CoherenceDisplay.from_estimator(init, X, image_shape=(4, 16) if len(shape) > 1 else (7, 9))
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"n_anchors": 0}, ValueError, "n_anchors == 0, must be >= 1"),
+        ({"n_anchors": 1.5}, TypeError, "n_anchors must be an instance of int"),
+        ({"n_shown": -1}, ValueError, "n_shown == -1, must be >= 1"),
+        ({"n_shown": 1.5}, TypeError, "n_shown must be an instance of int"),
+        ({"image_shape": 64}, ValueError, "image_shape must be None or a height and a width"),
+        ({"image_shape": "ab"}, ValueError, "image_shape must be None or a height and a width"),
+        ({"image_shape": (1, 8, 8)}, ValueError, r"positive integers: got \(1, 8, 8\)"),
+        ({"image_shape": (-8, -8)}, ValueError, r"positive integers: got \(-8, -8\)"),
+        ({"X": csr_array(np.eye(64))}, TypeError, "X must be dense, got csr_array"),
+    ],
+)
+def test_what_is_not_valid_is_named(params, error, match, digits):
+    X, init = digits
+    with pytest.raises(error, match=match):
+        CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)

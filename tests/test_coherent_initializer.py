@@ -6,15 +6,15 @@ import joblib
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine
 from sklearn_mmdinit._graph.search import SEARCHES
 from sklearn_mmdinit.diagnostics import coherence_kernel
 
@@ -302,6 +302,9 @@ def test_gain_is_one_without_coherence_and_chosen_with_it(X):
         ({"coherence": Coherence(separation=np.nan)}, "separation"),
         ({"coherence": Coherence(walk_length=0.5)}, "walk_length"),
         ({"coherence": Coherence(walk_length=np.inf)}, "walk_length"),
+        ({"coherence": Coherence(walk_length=np.nan)}, "walk_length"),
+        ({"coherence": Coherence(walk_length=1e9)}, "walk_length == 1000000000.0, must be <="),
+        ({"coherence": Coherence(n_jobs=0)}, "n_jobs must be None or an int other than 0"),
         ({"coherence": Coherence(batch_size=1)}, "batch_size"),
         ({"coherence": Coherence(n_neighbors=0)}, "n_neighbors"),
         ({"coherence": Coherence(n_neighbors=1000)}, r"240 rows .* n_neighbors=1000"),
@@ -326,6 +329,9 @@ def test_gain_is_one_without_coherence_and_chosen_with_it(X):
         ({"keep": "first"}, r"keep must be one of \['auto', "),
         ({"gain": 0}, "gain must be"),
         ({"gain": "big"}, "gain must be"),
+        ({"gain": 1e300}, r"gain=1e\+300 and its products"),
+        ({"gain": 1e-45}, "gain=1e-45 and its products"),
+        ({"gain": (1e20, 1e20)}, r"gain=\(1e\+20, 1e\+20\) and its products"),
         ({"gain": (1.0, 2.0, 3.0)}, "2 hidden layers"),
         ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
         ({"gain": 2.0, "batch_norm": True}, "would change the function"),
@@ -334,6 +340,44 @@ def test_gain_is_one_without_coherence_and_chosen_with_it(X):
 def test_bad_values_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         small().set_params(**params).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_jobs": 1.5}, "n_jobs must be an instance of int"),
+        ({"augmentation": RandomAffine}, "augmentation must be None or a function .*RandomAffine"),
+        ({"graph": KNeighborsTransformer}, "got the class KNeighborsTransformer"),
+        ({"graph": "knn"}, "graph must be None"),
+    ],
+)
+def test_values_of_another_type_are_named_before_anything_is_searched(params, match, X):
+    coherence = Coherence(embedding=FunctionTransformer(pytest.fail), **params)
+    with pytest.raises(TypeError, match=match):
+        small(coherence).fit(X)
+
+
+def test_an_augmentation_is_looked_at_before_the_search(X, monkeypatch):
+    monkeypatch.setitem(SEARCHES, "exact", lambda *args: pytest.fail("searched"))
+    coherence = Coherence(batch_size=40, n_neighbors=5, augmentation=lambda rows, rng: rows[1:])
+    with pytest.raises(ValueError, match="must return rows like those"):
+        small(coherence).fit(X)
+
+
+def test_fit_begins_with_a_graph_of_its_own(X):
+    def ring_of(step):
+        class Ring(BaseEstimator):
+            def fit_transform(self, X, y=None):
+                return csr_array(np.roll(np.eye(len(X)), step, axis=1))
+
+        # Defined anew in a notebook, the class has its old name and place.
+        Ring.__qualname__ = "Ring"
+        monkeypatch.setitem(globals(), "Ring", Ring)
+        return Coherence(batch_size=40, graph=Ring())
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        init = small(ring_of(1)).fit(X)
+        assert_same(init.set_params(coherence=ring_of(7)).fit(X), small(ring_of(7)).fit(X))
 
 
 def test_few_rows_have_fewer_neighbours_with_auto():
@@ -370,8 +414,27 @@ def test_it_is_an_ordinary_step_before_any_classifier(blobs):
 def test_a_parameter_of_no_coherence_is_named():
     with pytest.raises(ValueError, match=r'coherence__separation .* set coherence="auto"'):
         MMDInitializer().set_params(coherence__separation=3.0)
+    with pytest.raises(ValueError, match="there is none: coherence=3"):
+        MMDInitializer(coherence=3).set_params(coherence__separation=3.0)
     both = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
     assert both.coherence.separation == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("embedding__cell_size", None), ("augmentation__shift", abs), ("weight__of", 16.0)],
+)
+def test_a_parameter_of_what_has_none_is_named(name, own):
+    init = MMDInitializer(coherence=Coherence().set_params(**{name.split("__")[0]: own}))
+    with pytest.raises(ValueError, match=f"^{name} is a parameter of an estimator"):
+        init.set_params(**{f"coherence__{name}": 2})
+    with pytest.raises(ValueError, match="Invalid parameter 'color'"):
+        init.set_params(coherence__color__of=2)
+
+
+def test_an_estimator_and_its_parameter_are_set_at_once():
+    coherence = Coherence().set_params(augmentation=RandomAffine(), augmentation__shift=0.5)
+    assert coherence.augmentation.shift == 0.5
 
 
 def test_layers_are_sampled_as_the_rows_of_the_papers_terms_ask_for():

@@ -250,3 +250,8 @@ def test_accuracy_names_what_does_not_fit(scores, confidence, message):
 def test_a_history_without_a_window_is_named():
     with pytest.raises(ValueError, match="the history is empty"):
         LossCurveDisplay.from_estimator(Fitted([]).fit())
+
+
+def test_one_term_of_the_loss_may_be_named_alone():
+    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms="loss")
+    assert list(display.lines_) == ["loss"]

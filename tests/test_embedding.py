@@ -1,6 +1,7 @@
 """Coherence(embedding=): neighbours among what a transformer, a first round say, makes of rows."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
@@ -55,6 +57,13 @@ class Wrong(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         return self.made
+
+
+class Unfaithful(Wrong):
+    """A transformer that does not return itself."""
+
+    def fit(self, X, y=None):
+        pass
 
 
 def test_the_rows_themselves_are_no_embedding(digits):
@@ -193,7 +202,16 @@ def test_what_is_no_transformer_is_named(embedding, digits):
         (Wrong(np.ones((5, 2))), r"shape \(400, ...\), a row for each of X: got \(5, 2\)"),
         (Wrong(np.full((400, 2), np.nan)), "embedding=Wrong made of X contains NaN"),
         (Wrong(np.ones(400)), r"shape \(400, ...\), a row for each of X: got \(400,\)"),
-        (Wrong(np.linspace(0, 1e200, 800).reshape(400, 2)), "too large for float32"),
+        (
+            Wrong(np.linspace(0, 1e200, 800).reshape(400, 2)),
+            r"embedding=Wrong made of X holds 1e\+200, a value too large for float32",
+        ),
+        (make_pipeline(PCA(2), MMDInitializer()), r"=MMDInitializer\(output='passthrough'\)"),
+        (Unfaithful(), "embedding=Unfaithful must return itself from fit.*: got None"),
+        (
+            FunctionTransformer(lambda X: X.__imul__(2.0)),
+            "embedding=FunctionTransformer writes into the rows that it is given",
+        ),
         (Wrong(np.ones((400, 2))), "In what embedding=Wrong made of X: All 400 rows are equal"),
     ],
 )
@@ -280,7 +298,24 @@ def test_random_states_of_none_follow_from_the_initializer_s(first, digits):
     assert len(small(frozen).fit(X).history_) == len(whole.history_)
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, PCA(3)), (PCA(3), None)])
+def test_the_size_of_what_it_makes_does_not_matter(digits):
+    X, _ = digits
+    for power in (-100, -600, 70):
+        scaled = small(FunctionTransformer(partial(np.multiply, 2.0**power)))
+        assert_same(scaled.fit(X), small().fit(X))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, PCA(3)),
+        (PCA(3), None),
+        (PCA(3), PCA(2)),
+        (PCA(3), StandardScaler()),
+        (make_pipeline(StandardScaler(), PCA(3)), make_pipeline(StandardScaler(), PCA(2))),
+        (Wrong(np.eye(400)), Wrong(2 * np.eye(400))),
+    ],
+)
 def test_another_embedding_between_passes_is_an_error(before, after, digits):
     X, _ = digits
     init = small(before).partial_fit(X).set_params(coherence__embedding=after)
@@ -288,6 +323,29 @@ def test_another_embedding_between_passes_is_an_error(before, after, digits):
         with pytest.raises(ValueError, match="begin anew with fit"):
             method(X)
     assert init.fit(X).n_iter_ == 2
+
+
+def test_a_parameter_of_the_embedding_between_passes_is_an_error(digits):
+    X, _ = digits
+    init = small(make_pipeline(StandardScaler(), PCA(3))).partial_fit(X)
+    init = pickle.loads(pickle.dumps(init)).partial_fit(X)
+    init.set_params(coherence__embedding__pca__n_components=2)
+    with pytest.raises(ValueError, match="begin anew with fit"):
+        init.partial_fit(X)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SimpleImputer(missing_values=float("nan")),
+        lambda: make_pipeline(StandardScaler(), PCA(3, random_state=0)),
+        lambda: FrozenEstimator(StandardScaler().fit(np.eye(64))),
+    ],
+)
+def test_an_embedding_that_is_the_same_goes_on(make, digits):
+    X, _ = digits
+    init = small(make()).partial_fit(X).set_params(coherence__embedding=make()).partial_fit(X)
+    assert_same(pickle.loads(pickle.dumps(init)).partial_fit(X), init.partial_fit(X))
 
 
 def test_one_that_was_fitted_to_a_data_frame_is_given_its_columns(digits):

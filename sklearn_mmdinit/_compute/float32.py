@@ -9,13 +9,15 @@ import numpy as np
 __all__ = ["as_float32", "check_float32"]
 
 
-def check_float32(X: Any) -> None:
+def check_float32(X: Any, name: str = "X") -> None:
     """Raise a ValueError where a finite value of X is too large for float32.
 
     Parameters
     ----------
     X : ndarray or sparse array
         Numbers of any kind, NaN aside.
+    name : str, default="X"
+        What the error calls it.
     """
     if X.dtype == np.float32 or 0 in X.shape:
         return
@@ -25,8 +27,8 @@ def check_float32(X: Any) -> None:
             fits = np.isfinite(np.float32(extreme)) or not np.isfinite(extreme)
         if not fits:
             raise ValueError(
-                f"X holds {float(extreme)!r}, a value too large for float32, whose largest is "
-                f"{float(np.finfo(np.float32).max):.4g}; scale X"
+                f"{name} holds {float(extreme)!r}, a value too large for float32, whose largest is "
+                f"{float(np.finfo(np.float32).max):.4g}; scale {name}"
             )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -10,9 +13,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 from torch import nn
 
-from .._network import arrays_of, qualified_name
+from .._network import arrays_of, as_arrays, qualified_name
 
 __all__ = ["remembered"]
+
+# Where a layer keeps functions that are called before it and after it.
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
 
 def remembered(initializer: Any, X: Any, memory: Any) -> Any:
@@ -58,18 +64,49 @@ def _known_by(value: Any) -> Any:
     if isinstance(value, FrozenEstimator):
         fitted = value.estimator
         # Its parameters and what it has learned; of another estimator all there is.
-        known = hasattr(fitted, "theta0_")
-        return (_known_by(fitted), fitted.theta0_.arrays) if known else fitted
+        learned = fitted.theta0_.arrays if hasattr(fitted, "theta0_") else fitted
+        return _known_by(fitted), learned
     if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False)
         return qualified_name(value), {name: _known_by(v) for name, v in parameters.items()}
     if isinstance(value, list | tuple):  # the steps of a pipeline
         return [_known_by(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _known_by(item) for name, item in value.items()}
+    if isinstance(value, partial):
+        return _known_by(value.func), value.args, value.keywords
+    if isinstance(value, MethodType):
+        owner = value.__self__  # a module in most cases, whose layers are known
+        known = qualified_name(owner) if isinstance(owner, nn.Module) else owner
+        return known, value.__func__.__qualname__, _code_of(value.__func__)
+    if isinstance(value, FunctionType):
+        # Of a decorated one, also what is inside.
+        return value, _code_of(value), _code_of(inspect.unwrap(value))
     return value
 
 
+def _code_of(function: Any) -> Any:
+    """What a function does, but for the globals that it reads."""
+    if not isinstance(function, FunctionType):
+        return None
+    return _constant(function.__code__), function.__defaults__, function.__kwdefaults__
+
+
+def _constant(value: Any) -> Any:
+    """A constant of a function's code, or that code, without the lines that it stands in."""
+    if isinstance(value, CodeType):
+        names = value.co_names, value.co_varnames
+        return value.co_code, value.co_exceptiontable, names, _constant(value.co_consts)
+    if isinstance(value, frozenset):  # in no order
+        return "frozenset", sorted(map(repr, value))
+    return tuple(map(_constant, value)) if isinstance(value, tuple) else value
+
+
 def _layers_of(module: nn.Module) -> list[tuple[Any, ...]]:
-    """Name, class, mode and own attributes of each layer, all of it but arrays."""
+    """All there is of each layer but what its ``state_dict`` holds.
+
+    Name, class, mode, own attributes, which parameters are learned, other buffers, and hooks.
+    """
     of_any = vars(nn.Module()).keys()
     return [
         (
@@ -77,9 +114,18 @@ def _layers_of(module: nn.Module) -> list[tuple[Any, ...]]:
             qualified_name(layer),
             layer.training,
             {key: value for key, value in vars(layer).items() if key not in of_any},
+            [key for key, own in layer.named_parameters(recurse=False) if own.requires_grad],
+            as_arrays({key: layer._buffers[key] for key in _unkept(layer)}),
+            [_known_by([*getattr(layer, hooks).values()]) for hooks in _HOOKS],
         )
         for name, layer in module.named_modules()
     ]
+
+
+def _unkept(layer: nn.Module) -> list[str]:
+    """Names of the buffers that are not in its ``state_dict``."""
+    names = sorted(layer._non_persistent_buffers_set)
+    return [name for name in names if layer._buffers.get(name) is not None]
 
 
 def _unpicklable(initializer: Any) -> list[str]:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_memory
 from .neighbors import nearest_neighbors
 from .shared import weighed_by_shared_neighbors
 
-__all__ = ["neighbor_graph"]
+__all__ = ["check_graph", "neighbor_graph"]
 
 
 def neighbor_graph(
@@ -48,7 +48,8 @@ def neighbor_graph(
         None: the nearest neighbours of each row, edges of weight 1.
 
         A matrix: non-negative finite weights, entry (i, j) that of the edge from i to j; larger
-        is closer. The diagonal and explicit zeros are left out. Rows without edges are allowed.
+        is closer. Only ratios within a row count, whatever the size of its weights. The diagonal
+        and explicit zeros are left out. Rows without edges are allowed.
 
         An object with ``fit_transform(X)`` that gives a sparse matrix of shape (n, n), such as
         :class:`sklearn.neighbors.KNeighborsTransformer`; it is cloned where it can be. What it
@@ -60,14 +61,15 @@ def neighbor_graph(
     Returns
     -------
     adjacency : csr_array of shape (n, n), float32
-        Positive weights, sorted by column, none on the diagonal.
+        Positive weights, sorted by column, none on the diagonal. In float64 where float32 would
+        make one of them zero or infinity.
 
     Raises
     ------
     ValueError
         If the graph does not fit X, has weights that are negative or not finite, or no edge.
     TypeError
-        If `graph` is nothing of the above.
+        If `graph` is nothing of the above, or a masked array.
 
     Examples
     --------
@@ -78,6 +80,7 @@ def neighbor_graph(
            [1., 0., 0.],
            [0., 1., 0.]], dtype=float32)
     """
+    check_graph(graph)
     if graph is None:
         # How many threads search, and whether they show it, are no reason to search again.
         search = check_memory(memory).cache(nearest_neighbors, ignore=["n_jobs", "verbose"])
@@ -93,14 +96,23 @@ def neighbor_graph(
         return weighed_by_shared_neighbors(_adjacency(neighbors), shared_neighbor_power)
     if issparse(graph) or isinstance(graph, np.ndarray):
         return _checked(graph, X.shape[0])
-    if hasattr(graph, "fit_transform"):
-        transformer = clone(graph) if hasattr(graph, "get_params") else graph
-        edges = _checked(_as_edges(transformer.fit_transform(X)), X.shape[0])
-        return weighed_by_shared_neighbors(edges, shared_neighbor_power)
-    raise TypeError(
-        "graph must be None, a matrix of shape (n_samples, n_samples) or an object with "
-        f"fit_transform, such as KNeighborsTransformer: got {type(graph).__name__}."
-    )
+    transformer = clone(graph) if hasattr(graph, "get_params") else graph
+    edges = _checked(_as_edges(transformer.fit_transform(X)), X.shape[0])
+    return weighed_by_shared_neighbors(edges, shared_neighbor_power)
+
+
+def check_graph(graph: Any) -> None:
+    """Raise a TypeError unless it is None, a matrix or an object with ``fit_transform``."""
+    if isinstance(graph, np.ma.MaskedArray):
+        raise TypeError("graph must not be a masked array: give graph.filled(0), or a sparse one.")
+    matrix = issparse(graph) or isinstance(graph, np.ndarray)
+    transformer = hasattr(graph, "fit_transform") and not isinstance(graph, type)
+    if not (graph is None or matrix or transformer):
+        kind = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
+        raise TypeError(
+            "graph must be None, a matrix of shape (n_samples, n_samples) or an object with "
+            f"fit_transform, such as KNeighborsTransformer(): got {kind}."
+        )
 
 
 def _adjacency(neighbors: np.ndarray) -> csr_array:
@@ -128,16 +140,26 @@ def _checked(graph: Any, n: int) -> csr_array:
         raise ValueError(
             f"graph has {graph.shape[0]} rows and X has {n}: each row of X is a node of the graph."
         )
-    with np.errstate(over="ignore"):  # to infinity, which is told below
-        edges = csr_array(graph).astype(np.float32).tocoo()
+    if graph.dtype.kind == "c":
+        raise ValueError(f"graph's weights must be real: got {graph.dtype}.")
+    edges = csr_array(graph).tocoo()
     wrong = np.flatnonzero(~(np.isfinite(edges.data) & (edges.data >= 0)))
     if wrong.size:
         i, j = edges.row[wrong[0]], edges.col[wrong[0]]
         raise ValueError(
-            "graph's weights must be non-negative and finite in float32: entry "
+            "graph's weights must be non-negative and finite: entry "
             f"({i}, {j}) is {edges.data[wrong[0]]}, and {wrong.size - 1} more are wrong."
         )
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():
         raise ValueError("graph has no edge: all its weights off the diagonal are zero.")
-    return csr_array((edges.data[kept], (edges.row[kept], edges.col[kept])), shape=(n, n))
+    weights = _in_float32(edges.data[kept])
+    return csr_array((weights, (edges.row[kept], edges.col[kept])), shape=(n, n))
+
+
+def _in_float32(weights: np.ndarray) -> np.ndarray:
+    """Positive numbers in float32; in float64 where one would become zero or infinity."""
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = weights.astype(np.float32)
+    held = narrow.all() and np.isfinite(narrow).all()
+    return narrow if held else weights.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,12 +14,17 @@ _BLOCK = 4096  # rows read at a time
 _MOST_ENTRIES = 100_000_000  # of the rows that the components are learned from: 400 MB
 _MOST_FEATURES = 2_000  # whose covariance is formed; its eigenvectors take a second
 
+# Powers of two between which the largest number is left as it is: squares of it and of numbers a
+# millionth as large, and sums of such squares over all rows, are ordinary numbers of float32.
+_SMALLEST, _LARGEST = -40, 40
+
 
 def principal_components(X: np.ndarray, n_components: int | None, *, seed: int = 0) -> np.ndarray:
     """Rows in the first principal components, the rows themselves where these are no fewer.
 
     Differences of rows are all that is kept: the mean is taken out in float64, so that float32
-    has its digits for what tells the rows apart.
+    has its digits for what tells the rows apart. Where they are so large or so small that float32
+    could not hold their squares, all are divided by one power of two.
 
     The components are learned from all rows or, of arrays larger than 400 MB in float32, from as
     many drawn at random; what is needed of a memory map in memory is these and the result.
@@ -35,7 +41,8 @@ def principal_components(X: np.ndarray, n_components: int | None, *, seed: int =
     Returns
     -------
     projected : ndarray of shape (n, n_components) or (n, p), float32
-        Centred rows, contiguous.
+        Centred rows, contiguous; one power of two times these where they are very large or
+        small.
 
     Examples
     --------
@@ -48,28 +55,42 @@ def principal_components(X: np.ndarray, n_components: int | None, *, seed: int =
     n, p = X.shape
     themselves = n_components is None or n_components >= min(n, p)
     rows = _drawn_rows(n, max(_MOST_ENTRIES // p, 10 * (n_components or 1)), seed)
-    mean = np.zeros(p)
+    mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
     for block in _blocks(rows):
-        mean += X[block].sum(axis=0, dtype=np.float64) / rows.size
+        taken = X[block]
+        mean += taken.sum(axis=0, dtype=np.float64) / rows.size
+        low, high = np.minimum(low, taken.min(axis=0)), np.maximum(high, taken.max(axis=0))
+    factor = _factor(float(np.maximum(high - mean, mean - low).max()))
+
+    def centred(block: slice | np.ndarray) -> np.ndarray:
+        # float64; a factor of 1 leaves every bit.
+        return (X[block] - mean) * factor
+
     if themselves:
         projected = np.empty((n, p), dtype=np.float32)
         for block in _blocks(np.arange(n)):
-            projected[block] = X[block] - mean
+            projected[block] = centred(block)
         return projected
-    axes = _axes(X, rows, mean, n_components, seed)  # (p, n_components)
+    sample = np.empty((rows.size, p), dtype=np.float32)
+    for block, where in zip(_blocks(rows), _blocks(np.arange(rows.size)), strict=True):
+        sample[where] = centred(block)
+    axes = _axes(sample, n_components, seed)  # (p, n_components)
     projected = np.empty((n, axes.shape[1]), dtype=np.float32)
     for block in _blocks(np.arange(n)):
-        projected[block] = (X[block] - mean) @ axes
+        projected[block] = centred(block) @ axes
     return projected
 
 
-def _axes(
-    X: np.ndarray, rows: np.ndarray, mean: np.ndarray, n_components: int | None, seed: int
-) -> np.ndarray:
-    sample = np.empty((rows.size, X.shape[1]), dtype=np.float32)
-    for block, where in zip(_blocks(rows), _blocks(np.arange(rows.size)), strict=True):
-        sample[where] = X[block] - mean
-    solver = "covariance_eigh" if X.shape[1] <= _MOST_FEATURES else "randomized"
+def _factor(largest: float) -> float:
+    """1, or the power of two that brings a number far from it near 1."""
+    exponent = math.frexp(largest)[1]
+    ordinary = largest == 0.0 or _SMALLEST <= exponent <= _LARGEST
+    # Beyond 1000 it would be infinity itself.
+    return 1.0 if ordinary else math.ldexp(1.0, min(-exponent, 1000))
+
+
+def _axes(sample: np.ndarray, n_components: int | None, seed: int) -> np.ndarray:
+    solver = "covariance_eigh" if sample.shape[1] <= _MOST_FEATURES else "randomized"
     pca = PCA(n_components, svd_solver=solver, copy=False, random_state=seed).fit(sample)
     return pca.components_.T.astype(np.float64)
 

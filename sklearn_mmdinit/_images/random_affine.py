@@ -28,9 +28,9 @@ class RandomAffine(BaseEstimator):
     degrees : float, default=15.0
         Largest rotation about the centre, in degrees, at most 180.
     shift : float, default=2.0
-        Largest shift along either axis, in pixels.
+        Largest shift along either axis, in pixels, at most a million.
     scale : float, default=0.1
-        Largest logarithm of the factor of either side.
+        Largest logarithm of the factor of either side, at most 10: 22,026 times as large.
     shear : float, default=8.0
         Largest angle by which columns lean, in degrees, less than 90.
     mirror : bool, default=False
@@ -94,8 +94,15 @@ class RandomAffine(BaseEstimator):
         ValueError
             If a parameter is not valid, or rows are no images of ``image_shape``, or numbers of
             another type.
+        TypeError
+            If ``rng`` is another source of random numbers, or a parameter is of another type.
         """
         self._check_params()
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(
+                "rng must be a numpy.random.Generator, such as np.random.default_rng(0), got "
+                f"{rng!r}"
+            )
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
@@ -134,4 +141,9 @@ class RandomAffine(BaseEstimator):
     def _check_params(self) -> None:
         check_amounts(self, "degrees", "shift", "scale", "shear")
         check_scalar(self.degrees, "degrees", Real, max_val=180)
+        # No image has as many pixels, and places in float32 stay far from infinity.
+        check_scalar(self.shift, "shift", Real, max_val=1e6)
+        check_scalar(self.scale, "scale", Real, max_val=10)
         check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
+        if not isinstance(self.mirror, bool | np.bool_):
+            raise ValueError(f"mirror must be True or False, got {self.mirror!r}")

@@ -56,7 +56,8 @@ def with_gain(theta0: Theta0, factors: Sequence[float]) -> Theta0:
     Raises
     ------
     ValueError
-        If the factors are not one for each hidden layer, or would change the function.
+        If the factors are not one for each hidden layer, would change the function, or make
+        a weight too large for float32.
 
     Examples
     --------
@@ -98,7 +99,14 @@ def _scaled(theta0: Theta0, factors: Sequence[float]) -> dict[str, np.ndarray]:
         scales[f"{layer}.weight"] = factor
         scales[f"{layer}.bias"] = total
     scales[f"{last}.weight"] = 1.0 / total
-    return {
-        name: (array * scales[name]).astype(array.dtype) if name in scales else array
-        for name, array in theta0.arrays.items()
-    }
+    with np.errstate(over="ignore"):  # told below
+        scaled = {
+            name: (array * scales[name]).astype(array.dtype) if name in scales else array
+            for name, array in theta0.arrays.items()
+        }
+    if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
+        raise ValueError(
+            f"gain={tuple(factors)} makes weights too large for float32, in {wrong[0]!r}; use "
+            "factors nearer to 1"
+        )
+    return scaled

@@ -55,13 +55,13 @@ class Theta0:
 
     @property
     def coefs(self) -> list[np.ndarray]:
-        """Weights, one array of shape (n_in, n_out) a layer: scikit-learn's orientation."""
-        return [self.arrays[f"{layer}.weight"].T for layer in self._linear_layers()]
+        """Weights, a copy of shape (n_in, n_out) a layer: scikit-learn's orientation."""
+        return [np.copy(self.arrays[f"{layer}.weight"].T) for layer in self._linear_layers()]
 
     @property
     def intercepts(self) -> list[np.ndarray]:
-        """Biases, one array of shape (n_out,) a layer."""
-        return [self.arrays[f"{layer}.bias"] for layer in self._linear_layers()]
+        """Biases, a copy of shape (n_out,) a layer."""
+        return [np.copy(self.arrays[f"{layer}.bias"]) for layer in self._linear_layers()]
 
     def _linear_layers(self) -> tuple[str, ...]:
         if isinstance(self.architecture, ModuleArchitecture):

@@ -156,6 +156,11 @@ def _changed(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Genera
             f"augmentation={augmentation!r} must return rows like those it is given, of shape "
             f"{rows.shape} and type {rows.dtype}; got shape {changed.shape}, {changed.dtype}"
         )
-    if not np.isfinite(changed).all():
-        raise ValueError(f"augmentation={augmentation!r} returned NaN or infinity")
+    with np.errstate(over="ignore"):  # to infinity, as where rows become a mini-batch
+        kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
+    if not np.isfinite(kept).all():
+        raise ValueError(
+            f"augmentation={augmentation!r} returned NaN or infinity, or a value too large for "
+            "float32"
+        )
     return changed

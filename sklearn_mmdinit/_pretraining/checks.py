@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from numbers import Integral, Real
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ __all__ = [
     "check_positive",
     "is_auto",
 ]
+
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 def check_choice(name: str, value: Any, valid: Any) -> None:
@@ -79,7 +83,10 @@ def check_common(estimator: Any) -> None:
 
 
 def check_factors(gain: Any, n_hidden: int) -> bool:
-    """Raise unless a gain is positive numbers for so many layers; whether it changes a weight."""
+    """Raise unless a gain is positive numbers for so many layers; whether it changes a weight.
+
+    Biases get the products of the factors so far, and the last layer's weights the inverse.
+    """
     factors = np.asarray(gain, dtype=object)
     numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
     right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
@@ -87,6 +94,13 @@ def check_factors(gain: Any, n_hidden: int) -> bool:
         raise ValueError(
             f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
             f"layers, got {gain!r}"
+        )
+    of_layers = numbers if factors.shape else numbers * n_hidden
+    scales = [*of_layers, *accumulate(of_layers, mul)]
+    if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
+        raise ValueError(
+            f"gain={gain!r} and its products over the {n_hidden} hidden layers must be from "
+            f"{_TINY:.2g} to {1 / _TINY:.2g}, so that float32 holds them and their inverses"
         )
     return any(factor != 1 for factor in numbers)
 

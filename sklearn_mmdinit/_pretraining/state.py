@@ -61,6 +61,8 @@ class PretrainingState:
     network: Mapping[str, Any] | None = None
     # What neighbours are searched in: fitted before the first pass; None: the rows themselves.
     embedding: Any = None
+    # Class and parameters of what it was fitted from, which no pass may change.
+    embedding_settings: Any = None
 
     def begin(
         self, term_names: tuple[str, ...], n_planned: int, network: Mapping[str, Any]

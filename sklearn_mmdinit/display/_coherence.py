@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh, qr, svd
-from sklearn.utils import check_random_state
+from scipy.sparse import issparse
+from sklearn.utils import check_random_state, check_scalar
 
 from ..diagnostics import coherence_kernel
 from ._drawing import new_axes, pyplot
@@ -40,6 +43,24 @@ def _checked_images(images: ArrayLike | None, n: int) -> Array | None:
             f"got {array.shape}"
         )
     return array
+
+
+def _images_of(rows: Array, image_shape: Any) -> Array:
+    """Rows as images (n, height, width); axes of length 1 do not matter."""
+    sides = tuple(image_shape) if isinstance(image_shape, Sequence | np.ndarray) else ()
+    if len(sides) != 2 or not all(_is_integer(side) and side > 0 for side in sides):
+        raise ValueError(
+            "image_shape must be None or a height and a width, positive integers: got "
+            f"{image_shape!r}"
+        )
+    own, asked = ([side for side in shape if side != 1] for shape in (rows.shape[1:], sides))
+    if own not in (asked, [math.prod(sides)]):
+        raise ValueError(f"image_shape={image_shape!r} does not fit X of shape {rows.shape}")
+    return rows.reshape(len(rows), *sides)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class CoherenceDisplay:
@@ -102,10 +123,10 @@ class CoherenceDisplay:
         ----------
         estimator : initializer, MLPClassifier or Theta0
             Whose theta0 is looked at.
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, ...)
             Inputs, some hundred.
         image_shape : tuple of int, default=None
-            Height and width of a row of X as an image; None draws a heat map.
+            Height and width of a row of X as an image of one channel; None draws a heat map.
         n_anchors : int, default=4
             Inputs, drawn at random, whose row of C is shown, as images.
         n_shown : int, default=6
@@ -123,18 +144,19 @@ class CoherenceDisplay:
         Raises
         ------
         ValueError
-            If X does not fit theta0, or rows of X are no images of that shape.
+            If X does not fit theta0, rows of X are no images of that shape, or a number is not
+            valid.
+        TypeError
+            If X is sparse, or a number is none.
         ImportError
             If matplotlib is not installed.
         """
+        if issparse(X):
+            raise TypeError(f"X must be dense, got {type(X).__name__}; pass X.toarray()")
+        check_scalar(n_anchors, "n_anchors", Integral, min_val=1)
+        check_scalar(n_shown, "n_shown", Integral, min_val=1)
         rows = np.asarray(X)
-        images = None
-        if image_shape is not None:
-            if rows.ndim != 2 or rows.shape[1] != np.prod(image_shape):
-                raise ValueError(
-                    f"image_shape={image_shape!r} does not fit X of shape {rows.shape}"
-                )
-            images = rows.reshape(len(rows), *image_shape)
+        images = None if image_shape is None else _images_of(rows, image_shape)
         kernel = coherence_kernel(estimator, rows)
         random = check_random_state(random_state)
         anchors = random.choice(len(rows), size=min(n_anchors, len(rows)), replace=False)
@@ -201,7 +223,8 @@ class CoherenceDisplay:
             self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
             return self
         anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
-        if not anchors or not all(0 <= anchor < len(C) for anchor in anchors):
+        check_scalar(n_shown, "n_shown", Integral, min_val=1)
+        if not anchors or not all(_is_integer(a) and 0 <= a < len(C) for a in anchors):
             raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {anchors}")
         n_shown = min(n_shown, (len(C) - 1) // 2)
         if ax is None:

@@ -52,7 +52,7 @@ class LossCurveDisplay:
         cls,
         estimator: Any,
         *,
-        terms: Sequence[str] | None = None,
+        terms: str | Sequence[str] | None = None,
         ax: Any = None,
         **line_kw: Any,
     ) -> LossCurveDisplay:
@@ -62,7 +62,7 @@ class LossCurveDisplay:
         ----------
         estimator : MMDInitializer or RandomLabelInitializer
             A fitted initializer: its `history_` has one dict a window.
-        terms : sequence of str or None, default=None
+        terms : str, sequence of str or None, default=None
             Keys of `history_` to draw. None draws all of them.
         ax : matplotlib Axes or None, default=None
             Axes to draw on. None makes a new figure.
@@ -88,7 +88,7 @@ class LossCurveDisplay:
         if not history:
             raise ValueError("the history is empty: no window of steps has ended yet")
         known = [key for key in history[0] if key != "step"]
-        chosen = known if terms is None else list(terms)
+        chosen = known if terms is None else [terms] if isinstance(terms, str) else list(terms)
         if unknown := [term for term in chosen if term not in known]:
             raise ValueError(f"unknown terms: {unknown}; the history has {known}")
         display = cls(

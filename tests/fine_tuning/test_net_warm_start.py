@@ -2,7 +2,11 @@
 
 import copy
 import pickle
+import sys
+import types
+from functools import partial
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -26,6 +30,7 @@ from sklearn_mmdinit import (
     RandomLabelInitializer,
     save_theta0,
 )
+from sklearn_mmdinit._fine_tuning.memory import _known_by
 from sklearn_mmdinit._network import theta0_of
 
 
@@ -276,6 +281,80 @@ def test_memory_keeps_what_an_initializer_of_an_instance_has_learned(data, fits_
     ):
         fit(module, **params)
         assert len(fits_seen) == count
+
+
+class Hooked(ConvNet):
+    """With a hook of its own."""
+
+    def doubled(self, layer, inputs, output):
+        return 2.0 * output
+
+
+def doubled(layer, inputs, output):
+    return 2.0 * output
+
+
+def halved(layer, inputs):
+    return tuple(0.5 * X for X in inputs)
+
+
+def test_memory_tells_apart_what_the_state_dict_of_a_module_does_not(data, fits_seen, tmp_path):
+    def fit(change=None):
+        net = seeded(lambda: Hooked(3, 2))
+        net.register_buffer("factor", torch.ones(1), persistent=False)
+        if change is not None:
+            change(net)
+        source = MMDInitializer(module=net, n_perturbations=2, max_iter=1, random_state=0)
+        params = {"memory": str(tmp_path), "max_iter": 1, "validation_split": None}
+        NetClassifier(warm_start_from=source, **params).fit(*data)
+
+    fit()
+    for count, change in enumerate(
+        [
+            lambda net: net.conv1.weight.requires_grad_(False),
+            lambda net: net.factor.fill_(2.0),
+            lambda net: net.fc2.register_forward_hook(doubled),
+            lambda net: net.fc2.register_forward_pre_hook(halved),
+            lambda net: net.fc2.register_forward_hook(net.doubled),
+        ],
+        start=2,
+    ):
+        fit(change)
+        assert len(fits_seen) == count
+        fit(change)
+        assert len(fits_seen) == count, "what is the same is known again"
+
+
+def test_memory_knows_functions_by_their_code(monkeypatch):
+    module = types.ModuleType("changes")
+    monkeypatch.setitem(sys.modules, "changes", module)
+
+    def known_by(text):
+        exec(text, vars(module))
+        coherence = Coherence(
+            augmentation=partial(module.change, keep=True),
+            embedding=make_pipeline(FunctionTransformer(module.flat)),
+        )
+        return joblib.hash(_known_by(clone(initializer(coherence=coherence))))
+
+    flat = "def flat(X): return X.reshape(len(X), -1)"
+    change = "def change(rows, rng, keep, by=0.5): return rows * by if by in {0.1, 0.5} else rows"
+    wrapped = (
+        "from functools import wraps\n"
+        "def plain(f): return wraps(f)(lambda *args, **kwargs: f(*args, **kwargs))\n"
+        f"{flat}\n@plain\n{change}"
+    )
+    texts = [
+        f"{flat}\n{change}",
+        f"{flat}\n{change.replace('=0.5', '=0.1')}",
+        f"{flat}\n{change.replace('else rows', 'else rows / 2')}",
+        f"{flat}[:, (lambda: slice(9))()]\n{change}",
+        wrapped,
+        wrapped.replace("else rows", "else rows / 2"),
+    ]
+    assert len({known_by(text) for text in texts}) == len(texts)
+    for text in texts:
+        assert known_by(text) == known_by(f"# Moved by a line.\n{text}")
 
 
 # what cannot be a start

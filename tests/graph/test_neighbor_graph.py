@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit._graph import neighbor_graph
+from sklearn_mmdinit._graph import Walk, neighbor_graph
 from sklearn_mmdinit._graph.neighbors import nearest_neighbors
 from sklearn_mmdinit._graph.search import SEARCHES
 
@@ -124,7 +124,10 @@ def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
         (csr_array(np.ones((3, 3))), ValueError, "graph has 3 rows and X has 60"),
         (csr_array((60, 60)), ValueError, "graph has no edge"),
         (csr_array(np.eye(60)), ValueError, "graph has no edge"),
-        ("knn", TypeError, "KNeighborsTransformer: got str"),
+        (csr_array(np.eye(60, k=1) * 1j), ValueError, "must be real: got complex128"),
+        ("knn", TypeError, r"KNeighborsTransformer\(\): got str"),
+        (KNeighborsTransformer, TypeError, "got the class KNeighborsTransformer"),
+        (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
         (StandardScaler(), TypeError, "must give a sparse matrix: got .*ndarray"),
     ],
 )
@@ -133,10 +136,27 @@ def test_a_graph_that_is_none_is_refused(graph, error, message):
         neighbor_graph(X, graph=graph)
 
 
-@pytest.mark.parametrize(("weight", "name"), [(-1, "-1"), (np.nan, "nan"), (1e300, "inf")])
+@pytest.mark.parametrize(("weight", "name"), [(-1, "-1"), (np.nan, "nan"), (np.inf, "inf")])
 def test_a_weight_that_is_none_is_named(weight, name):
     weights = some_weights().toarray().astype(np.float64)
     weights[7, 3] = weights[8, 4] = weight
     message = rf"\(7, 3\) is {name}.*, and 1 more"
     with pytest.raises(ValueError, match=message):
         neighbor_graph(X, graph=csr_array(weights))
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-50, 1e50])
+def test_only_ratios_of_weights_count(size):
+    weights = csr_array(some_weights() > 0.5) + csr_array(some_weights() > 0)  # 1 and 2
+    plain, scaled = (neighbor_graph(X, graph=weights * factor) for factor in (1.0, size))
+    np.testing.assert_array_equal(scaled.indices, plain.indices)
+    starts = np.arange(60)
+    ends = [Walk.on(g).ends(starts, 5.0, np.random.default_rng(0)) for g in (plain, scaled)]
+    np.testing.assert_array_equal(*ends)
+
+
+def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
+    weights = csr_array(([1.0, 1e-60, 1e-60], ([0, 0, 1], [1, 2, 2])), shape=(60, 60))
+    graph = neighbor_graph(X, graph=weights)
+    np.testing.assert_array_equal(graph.toarray(), weights.toarray())
+    np.testing.assert_array_equal(Walk.on(graph).ends([1], 1.0, np.random.default_rng(0)), [2])

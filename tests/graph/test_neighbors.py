@@ -94,6 +94,20 @@ def test_rotation_shift_and_scale_change_nothing(seed, n_components):
     )
 
 
+@pytest.mark.parametrize("n_components", [3, None])
+@pytest.mark.parametrize("exponent", [-1000, -120, -80, 60, 67, 122])
+def test_no_size_of_the_numbers_is_too_large_or_too_small(exponent, n_components):
+    X = some_rows(0)
+    scaled = principal_components(X * 2.0**exponent, n_components).astype(np.float64)
+    plain = principal_components(X, n_components)
+    scaled *= np.abs(plain).max() / np.abs(scaled).max()
+    np.testing.assert_allclose(scaled, plain, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(
+        nearest_neighbors(X * 2.0**exponent, 5, n_components=n_components),
+        nearest_neighbors(X, 5, n_components=n_components),
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_neighbours_follow_the_order_of_the_rows(seed):
     X = some_rows(seed)

@@ -93,6 +93,9 @@ def test_flat_rows_hold_the_image_that_is_said():
         ({"degrees": 181}, "degrees == 181, must be <= 180"),
         ({"shift": np.nan}, "shift must be finite, got nan"),
         ({"scale": np.inf}, "scale must be finite, got inf"),
+        ({"shift": 1e308}, r"shift == 1e\+308, must be <= 1000000"),
+        ({"scale": 1000}, "scale == 1000, must be <= 10"),
+        ({"mirror": "no"}, "mirror must be True or False, got 'no'"),
         ({"shear": 90.0}, "shear == 90.0, must be < 90"),
         ({"image_shape": (4, 4)}, r"image_shape=\(4, 4\) does not fit rows of shape \(64,\)"),
         ({"image_shape": (2, 2, 4, 4)}, r"image_shape=\(2, 2, 4, 4\) does not fit"),
@@ -127,3 +130,14 @@ def test_rows_that_cannot_be_written_to_and_lists_are_images_too():
     X.setflags(write=False)
     np.testing.assert_array_equal(changed(X, shift=1.0), expected)
     np.testing.assert_array_equal(changed(X.tolist(), shift=1.0), expected)
+
+
+@pytest.mark.parametrize("rng", [None, 0, np.random.RandomState(0)])
+def test_another_source_of_random_numbers_is_named(rng):
+    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+        RandomAffine()(images(3, 64), rng)
+
+
+def test_the_largest_amounts_overflow_nothing():
+    found = changed(images(50, 64), degrees=180, shift=1e6, scale=10, shear=89.999)
+    assert np.isfinite(found).all()

@@ -66,6 +66,8 @@ def test_who_can_have_a_gain(activation, batch_norm, expected):
 def test_a_gain_that_cannot_be_is_refused(theta0):
     with pytest.raises(ValueError, match=r"\(2.0,\) must have 2 factors"):
         with_gain(theta0, (2.0,))
+    with pytest.raises(ValueError, match=r"gain=\(1e\+38, 1e\+20\) makes weights too large .*bias"):
+        with_gain(theta0, (1e38, 1e20))
     tanh = theta0_from_module(network(4, 6, 2, activation="tanh").float())
     with pytest.raises(ValueError, match="would change the function"):
         with_gain(tanh, (2.0,))

@@ -246,6 +246,15 @@ def test_coefs_and_intercepts_are_theta0_in_scikit_learns_orientation(X):
         assert type(W) is type(b) is np.ndarray
 
 
+def test_what_is_written_into_them_does_not_reach_theta0(X):
+    init = tiny().fit(X)
+    before, score = [W.copy() for W in init.coefs_], init.score(X)
+    for array in init.coefs_ + init.intercepts_:
+        array[:] = 7.0
+    assert init.score(X) == score
+    np.testing.assert_array_equal(init.coefs_[0], before[0])
+
+
 @pytest.mark.parametrize("sizes", [7, [7], (7,), np.array([7]), (np.int64(7),)])
 def test_one_hidden_layer_may_be_written_in_many_ways(sizes, X):
     architecture = tiny(hidden_layer_sizes=sizes, max_iter=0).fit(X).theta0_.architecture
