@@ -237,6 +237,15 @@ CONVNET_TEN_WAY_GRADIENTS = _ten_way_convnet(
     "mnist-convnet-ten-way-gradients.json",
     "--augmentation digits --neighbors gradients",
 )
+CONVNET_GRADIENTS = Expected(
+    "A convolutional network on MNIST, with augmentation and neighbours by gradients, two runs",
+    "mnist-convnet-gradients.json",
+    f"{TASKS} --network convnet --runs {CONVNET_RUNS} --augmentation digits --neighbors gradients "
+    f"--methods {' '.join(AUGMENTED_CONVNET)}",
+    "half an hour on 2 cores",
+    len(AUGMENTED_CONVNET) * CONVNET_RUNS,
+    runs_of(AUGMENTED_CONVNET, CONVNET_RUNS),
+)
 TIME = Expected(
     "Accuracy against pre-training time, by objective",
     "coherence.json",
@@ -288,6 +297,7 @@ EXPECTED = (
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,
     CONVNET_TEN_WAY_GRADIENTS,
+    CONVNET_GRADIENTS,
     TIME,
     BUDGET,
 )

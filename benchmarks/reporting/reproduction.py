@@ -32,6 +32,7 @@ from reporting.expected import (
     CLOTHES,
     COHERENCE,
     CONVNET,
+    CONVNET_GRADIENTS,
     CONVNET_TEN_WAY,
     CONVNET_TEN_WAY_AUGMENTED,
     CONVNET_TEN_WAY_GRADIENTS,
@@ -225,6 +226,9 @@ def _gradients(library: Library) -> Blocks:
             CONVNET_TEN_WAY_AUGMENTED,
         ),
     }
+    both = {
+        "MNIST, by the convolutional network with both": (CONVNET_GRADIENTS, CONVNET),
+    }
     fashion = {
         "Fashion-MNIST, with neighbours by gradients": (GRADIENTS_FASHION, FASHION),
     }
@@ -233,6 +237,7 @@ def _gradients(library: Library) -> Blocks:
     }
     own = [
         *_way("With neighbours by gradients minus by pixels", library, mnist),
+        *_way("With augmentation and gradients minus without either", library, both),
         *_way("By gradients at a separation of 4 minus by pixels at 2", library, fashion),
         *_way("With augmentation minus without", library, clothes),
     ]

@@ -231,6 +231,7 @@ def others():
         "mnist-convnet-ten-way-augmented.json": convolutional(
             runs=1, classes=10, augmentation="digits"
         ),
+        "mnist-convnet-gradients.json": convolutional(augmentation="digits", neighbors="gradients"),
         "mnist-convnet-ten-way-gradients.json": convolutional(
             runs=1, classes=10, augmentation="digits", neighbors="gradients"
         ),

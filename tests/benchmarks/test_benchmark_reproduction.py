@@ -276,6 +276,7 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     assert gradients.count("With neighbours by gradients minus by pixels") == 3
     assert gradients.count("By gradients at a separation of 4 minus by pixels at 2") == 1
     assert gradients.count("With augmentation minus without") == 1
+    assert gradients.count("With augmentation and gradients minus without either") == 1
     assert "| features+logistic | +0.30 [+0.30, +0.30] |" in gradients
     assert gradients.count("| rival/gradients-svm | 90.50 ") == 4
     nothing = reproduction_report(empty)
