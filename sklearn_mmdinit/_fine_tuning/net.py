@@ -18,6 +18,7 @@ from skorch.utils import to_tensor
 from torch import nn
 
 from .._compute import worthwhile_threads
+from .._network import MLP
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network
@@ -80,7 +81,10 @@ class _Net(NeuralNetClassifier):
     """A net whose rows may have weights in the loss; without them skorch's own."""
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
-        return super().infer(inputs_and_weights(x)[0], **fit_params)
+        x = inputs_and_weights(x)[0]
+        if isinstance(x, torch.Tensor) and not isinstance(self.module_, MLP):
+            x = x.clone()  # batches may be slices of X, on which another module may work in place
+        return super().infer(x, **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any

@@ -51,7 +51,7 @@ def functional_logits(
 
     def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        logits: torch.Tensor = functional_call(module, perturbed, (X,))
+        logits: torch.Tensor = functional_call(module, perturbed, (X.clone(),))
         return logits
 
     with unfused(), untracked(module):

@@ -17,7 +17,7 @@ from sklearn.model_selection import ShuffleSplit
 from torch import nn
 
 from helpers import threads
-from module_zoo import AnyWidth, Words, tokens
+from module_zoo import AnyWidth, Words, seeded, tokens
 from protocol.networks import ConvNet, PatchTransformer, ResidualNet
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 from sklearn_mmdinit._network import theta0_from_module
@@ -458,3 +458,18 @@ def test_rows_are_predicted_so_many_at_a_time_that_they_take_little_memory(side,
 def test_the_callback_that_keeps_the_best_epoch_cannot_be_taken_away(data):
     with pytest.raises(ValueError, match="may not hold 'callbacks__best_epoch'"):
         small(skorch_params={"callbacks__best_epoch": None}).fit(*data)
+
+
+@pytest.mark.parametrize("iterator", [{}, {"iterator_train__shuffle": False}])
+def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator):
+    X, y = flat
+    found = []
+    for in_place in (True, False):
+        own, valid = X.copy(), X[:30].copy()
+        net = nn.Sequential(nn.Hardtanh(0.0, 0.5, inplace=in_place), seeded(lambda: AnyWidth(10)))
+        clf = small(net, validation_split=(valid, y[:30]), skorch_params=iterator).fit(own, y)
+        proba = clf.predict_proba(own)
+        np.testing.assert_array_equal(own, X)
+        np.testing.assert_array_equal(valid, X[:30])
+        found.append((clf.validation_loss_curve_, clf.loss_curve_, proba.tolist()))
+    assert found[0] == found[1]

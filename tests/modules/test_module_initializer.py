@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from torch import nn
 
-from module_zoo import Bare, Words, digit_images, rows, seeded, tokens
+from module_zoo import Bare, Halved, Words, digit_images, rows, seeded, tokens
 from protocol.networks import MODULES, ConvNet, flat_perceptron
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier, _auto
 from sklearn_mmdinit._network import MLP, theta0_of
@@ -498,3 +498,24 @@ def test_precision_auto_is_the_module_s_own(monkeypatch):
     own = MMDInitializer(module=net, precision="auto", **params).fit(X)
     assert own.history_ == MMDInitializer(module=net, **params).fit(X).history_
     assert own.auto_params_["precision"] == "float32"
+
+
+def first_relu(in_place):
+    return nn.Sequential(
+        nn.ReLU(inplace=in_place), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+    )
+
+
+@pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
+@pytest.mark.parametrize("make", [Halved, first_relu])
+def test_what_works_in_place_on_its_input_learns_what_others_do(make, coherence):
+    X, found = rows(40), []
+    for in_place in (True, False):
+        own = X.copy()
+        init = small(seeded(lambda in_place=in_place: make(in_place)), coherence=coherence)
+        found.append(init.fit(own))
+        assert init.why_functional_ == ""
+        np.testing.assert_array_equal(own, X)
+    assert found[0].samplers_ == found[1].samplers_
+    assert_same(*found)
+    assert found[0].score(X) == found[1].score(X)

@@ -160,6 +160,16 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
     assert calls == [(3, 4, 5)]
 
 
+def test_hooks_of_a_layer_that_a_user_makes_known_see_its_noise(registry):
+    register_layer(Diagonal, stds_of)
+    module = seeded(diagonal_network)
+    module[1].register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
+    module[1].register_forward_hook(lambda layer, args, output: 0.2 * output + 0.1)
+    network, batch = double_network(module, rows())
+    hooks, functional = (draw(network, batch, 3, s) for s in ("direct", "functional"))
+    torch.testing.assert_close(hooks, functional)
+
+
 @pytest.mark.parametrize("sampler", ["auto", "functional"])
 def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
     register_layer(Diagonal, stds_of)
