@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _NormBase
 
+from .embedding import with_dense_gradients_
+
 __all__ = [
     "Hook",
     "aside",
@@ -94,10 +96,11 @@ def tracking_norms(module: nn.Module) -> list[_NormBase]:
 
 
 def pretraining_mode(module: nn.Module) -> None:
-    """Dropout off, and normalisation by the statistics of the mini-batch.
+    """Dropout off, normalisation by the statistics of the mini-batch, and no sparse gradients.
 
     Normalisation that is in evaluation mode in a module that is not was frozen: it stays so.
     """
+    with_dense_gradients_(module)
     norms = tracking_norms(module)
     frozen = [module.training and not norm.training for norm in norms]
     module.eval()

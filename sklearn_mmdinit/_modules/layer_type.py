@@ -87,6 +87,8 @@ class LayerType:
         Axis of the outputs that counts units.
     serves : callable, default=None
         Whether a layer with the options that it has is linear in its parameters; None: always.
+    by_user : bool, default=False
+        Whether a user has made it known, whose rule may be wrong.
     """
 
     stds: Stds
@@ -94,3 +96,4 @@ class LayerType:
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
     channels: int = -1
     serves: Callable[[Any], bool] | None = None
+    by_user: bool = False

@@ -213,6 +213,30 @@ def test_a_registration_that_makes_no_sense_is_refused(registry, arguments, word
 
 
 @pytest.mark.parametrize(
+    ("stds", "kind", "words"),
+    [
+        ({"weight"}, TypeError, r"the layer '1', must return a dict, got \{'weight'\}"),
+        ({"wieght": 1.0}, ValueError, r"some of \['shift', 'weight'\], got 'wieght'"),
+        ({1: 1.0}, ValueError, r"some of \['shift', 'weight'\], got 1"),
+        ({"weight": "1"}, TypeError, "must return numbers or tensors, got 'weight': '1'"),
+        ({"weight": -1.0}, ValueError, "must return finite numbers >= 0, got 'weight': -1.0"),
+        ({"weight": torch.tensor([1.0, np.nan])}, ValueError, "must return finite numbers >= 0"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_where_its_layer_is_met(registry, stds, kind, words):
+    register_layer(Diagonal, lambda layer, scale: stds)
+    with pytest.raises(kind, match=words):
+        blueprint(seeded(diagonal_network), rows())
+
+
+def test_a_rule_may_name_what_a_layer_has_in_another_form(registry):
+    register_layer(Diagonal, stds_of)
+    module = seeded(diagonal_network)
+    nn.utils.parametrize.register_parametrization(module[1], "weight", nn.Softplus())
+    assert "1.parametrizations.weight.original" in blueprint(module, rows()).why_functional
+
+
+@pytest.mark.parametrize(
     "layer", [nn.Embedding(4, 3, max_norm=1.0), nn.Bilinear(2, 2, 2), nn.LSTM(2, 2), nn.ReLU()]
 )
 def test_layers_that_are_not_known(layer):
