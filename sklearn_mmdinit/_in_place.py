@@ -73,15 +73,9 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     if isinstance(data, Dataset | DataLoader):
         _fit_stream(initializer, data, "batch_size" in params)
     else:
-        initializer.fit(_array_of(data) if isinstance(data, torch.Tensor) else data)
+        initializer.fit(data)
     put_arrays_(module, initializer.theta0_.arrays)
     return initializer.history_
-
-
-def _array_of(data: torch.Tensor) -> np.ndarray:
-    """The tensor as an array; bfloat16, which NumPy has not, as float32."""
-    data = data.detach().cpu()
-    return (data.float() if data.dtype == torch.bfloat16 else data).numpy()
 
 
 def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) -> None:
@@ -101,15 +95,21 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
             loader = data
         first = next((examples_of(item) for item in loader), None)
         if first is None:
-            raise ValueError(f"{type(data).__name__} hands out no examples")
+            raise _nothing_in(data)
         initializer._fit_loader(loader, first)
 
 
 def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:
     if isinstance(dataset, IterableDataset):
         return DataLoader(dataset, batch_size)
-    size = min(batch_size, len(dataset))  # type: ignore[arg-type]
-    return DataLoader(dataset, size, shuffle=True)
+    n_rows = len(dataset)  # type: ignore[arg-type]
+    if n_rows == 0:
+        raise _nothing_in(dataset)
+    return DataLoader(dataset, min(batch_size, n_rows), shuffle=True)
+
+
+def _nothing_in(data: Any) -> ValueError:
+    return ValueError(f"{type(data).__name__} hands out no examples")
 
 
 def _collected(initializer: MMDInitializer, data: Any) -> np.ndarray:
@@ -122,7 +122,15 @@ def _collected(initializer: MMDInitializer, data: Any) -> np.ndarray:
             "a graph of your own needs the rows in its order, and the DataLoader's sampler may "
             "have another; use shuffle=False and no sampler, or pass the Dataset"
         )
-    return np.concatenate([examples_of(item) for item in loader])
+    parts = [examples_of(item) for item in loader]
+    if not parts:
+        raise _nothing_in(data)
+    if other := {part.shape[1:] for part in parts} - {parts[0].shape[1:]}:
+        raise ValueError(
+            f"{type(data).__name__} hands out examples of shape {min(other)}, and of shape "
+            f"{parts[0].shape[1:]} before"
+        )
+    return np.concatenate(parts)
 
 
 def _in_order(loader: DataLoader[Any]) -> bool:

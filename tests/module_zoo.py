@@ -108,6 +108,23 @@ class Volumes(nn.Module):
         return self.head(self.norm(self.conv(x.view(len(x), 1, 2, 3, -1))).relu().mean((2, 3, 4)))
 
 
+class Halved(nn.Module):
+    """Halves its input first, in place or not; `residual` adds to it what a layer makes of it."""
+
+    def __init__(self, in_place, residual=False):
+        super().__init__()
+        self.in_place, self.residual = in_place, residual
+        self.layer, self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        half = x.mul_(0.5) if self.in_place else 0.5 * x
+        if self.residual:
+            hidden = half.add_(self.layer(x)) if self.in_place else half + self.layer(half)
+        else:
+            hidden = self.layer(half)
+        return self.head(self.mix(hidden).relu_())
+
+
 class Bare(nn.Module):
     """Parameters that belong to no layer, in every number of dimensions."""
 

@@ -6,6 +6,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 
 from .device import torch_device
 from .float32 import as_float32, check_float32
+from .gradients import with_gradients
 from .parts import concatenated
 from .portions import in_portions
 from .precision import PRECISIONS, native_precision
@@ -34,5 +35,6 @@ __all__ = [
     "team",
     "torch_device",
     "walk_generator",
+    "with_gradients",
     "worthwhile_threads",
 ]

@@ -113,6 +113,10 @@ class WantedModule:
         """
         rows = X[:_N_ROWS].toarray() if issparse(X) else X[:_N_ROWS]
         module = source.build()
+        if next(module.parameters(), None) is None:
+            raise ValueError(
+                f"there is nothing to train: {type(module).__name__} has no parameters"
+            )
         architecture = described_with_logits(source, module, rows)
         if (found := architecture.n_classes) != n_classes:
             raise ValueError(

@@ -17,7 +17,9 @@ from skorch import NeuralNetClassifier
 from skorch.utils import to_tensor
 from torch import nn
 
-from .._compute import worthwhile_threads
+from .._compute import with_gradients, worthwhile_threads
+from .._modules import with_dense_gradients_
+from .._network import MLP
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network
@@ -80,14 +82,18 @@ class _Net(NeuralNetClassifier):
     """A net whose rows may have weights in the loss; without them skorch's own."""
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
-        return super().infer(inputs_and_weights(x)[0], **fit_params)
+        x = inputs_and_weights(x)[0]
+        if isinstance(x, torch.Tensor) and not isinstance(self.module_, MLP):
+            x = x.clone()  # batches may be slices of X, on which another module may work in place
+        return super().infer(x, **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
     ) -> torch.Tensor:
         weights = inputs_and_weights(X)[1]
         if weights is None:
-            return super().get_loss(y_pred, y_true, X, training, **kwargs)
+            loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            return self._trainable(loss) if training else loss
         with _one_by_one(self.criterion_):
             losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
         if losses.shape != weights.shape:
@@ -98,10 +104,18 @@ class _Net(NeuralNetClassifier):
         weights = to_tensor(weights, device=self.device)
         if training:
             # Above 0: in float32 weights may vanish beside those of other batches.
-            return (weights * losses).sum() / weights.sum().clamp(min=_TINY)
+            return self._trainable((weights * losses).sum() / weights.sum().clamp(min=_TINY))
         # They have the mean 1 over all batches, so that skorch's mean over batches, by their
         # numbers of rows, is the weighted mean over all rows.
         return (weights * losses).mean()
+
+    def _trainable(self, loss: torch.Tensor) -> torch.Tensor:
+        if not loss.requires_grad:
+            raise ValueError(
+                f"there is nothing to train: no parameter of {type(self.module_).__name__} that "
+                "its outputs depend on requires a gradient; max_iter=0 leaves it where it starts"
+            )
+        return loss
 
 
 @contextmanager
@@ -254,9 +268,11 @@ class Training:
                 f"{len(rows)} training rows and batch_size={net.batch_size}"
             )
         net.max_epochs = n_epochs
-        with self._randomness.on(torch.device(net.device)), self._threads():
+        with with_gradients(), self._randomness.on(torch.device(net.device)), self._threads():
             if not net.initialized_:
                 net.initialize()
+                if not isinstance(net.optimizer_, torch.optim.SparseAdam):
+                    with_dense_gradients_(net.module_)
             net.partial_fit(rows, None)
             finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())
         if not finite:

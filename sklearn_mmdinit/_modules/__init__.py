@@ -6,6 +6,7 @@ cannot see is drawn by ``torch.func.vmap``. ``register_layer`` makes a type know
 
 from .blueprint import ModuleBlueprint, blueprint_of
 from .description import described, described_with_logits, takes_integers
+from .embedding import with_dense_gradients_
 from .keywords import (
     ModuleKeywords,
     keywords_of,
@@ -31,5 +32,6 @@ __all__ = [
     "register_layer",
     "samplers_of",
     "takes_integers",
+    "with_dense_gradients_",
     "with_n_classes",
 ]

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._compute import in_portions
+from .._compute import in_portions, with_gradients
 from .._network import ModuleArchitecture, Theta0, arrays_of, put_arrays_, qualified_name
 from .chain import chain_of
 from .description import as_examples, described, takes_integers
 from .hooks import names_of, pretraining_mode
 from .layout import layout_of, put_in_layout_
 from .network import ModuleNetwork
-from .registry import layer_type_of
+from .registry import check_rules, layer_type_of
 from .served import served
 from .source import ModuleSource
 from .trace import Trace, trace
@@ -114,6 +114,7 @@ class ModuleBlueprint:
         return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
 
 
+@with_gradients()
 def blueprint_of(
     source: ModuleSource, X: np.ndarray, sampler: str = "auto", hidden_layer: str | None = None
 ) -> ModuleBlueprint:
@@ -141,6 +142,7 @@ def blueprint_of(
         If the module does not return logits, has no such layer, or cannot be perturbed.
     """
     module = source.build().float().cpu()
+    check_rules(module)
     description = described(source, module, X.shape[1:])
     integers = takes_integers(module)
     pretraining_mode(module)

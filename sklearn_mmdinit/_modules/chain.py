@@ -65,11 +65,11 @@ def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -
     layers = [tried.get_submodule(name) for name in names]
     X = examples.double() if examples.is_floating_point() else examples
     with torch.no_grad(), aside():
-        before = tried(X)
+        before = tried(X.clone())
         for at in range(len(layers) - 1):
             for factor in _FACTORS:
                 _scale_(layers[at:], factor)
-                same = torch.allclose(tried(X), before, rtol=1e-9, atol=1e-12)
+                same = torch.allclose(tried(X.clone()), before, rtol=1e-9, atol=1e-12)
                 _scale_(layers[at:], 1.0 / factor)  # a power of two: nothing is rounded
                 if not same:
                     return False

@@ -111,7 +111,8 @@ def copied_logits(
     Tensor of shape (K, B, n_classes)
     """
     module = network.module
-    rows = X.expand(n_copies, *X.shape).flatten(0, 1)
+    # A copy, even of one: a module may work in place on its input.
+    rows = X.expand(n_copies, *X.shape).clone(memory_format=torch.contiguous_format).flatten(0, 1)
     layers = perturbed_layers(module, scale)
     noises = _Noises(rows, n_copies, layers, network.trace.reused, sampler, random, mask)
     hooks: list[Any] = [(norm, by_copies(n_copies)) for norm in batch_norms(module)]

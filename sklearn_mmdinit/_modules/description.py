@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from .._network import ModuleArchitecture, arrays_of, digest_of, qualified_name
+from .embedding import EMBEDDINGS
 from .hooks import aside
 from .logits import check_logits
 from .source import ModuleSource
@@ -38,7 +39,7 @@ def described(
 
 def takes_integers(module: nn.Module) -> bool:
     """Whether a module is handed whole numbers as such, and not as floats."""
-    return any(isinstance(part, nn.Embedding) for part in module.modules())
+    return any(isinstance(part, EMBEDDINGS) for part in module.modules())
 
 
 def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table."""
+"""Embeddings: rows of a table, which may be summed up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from torch import nn
 
 from .layer_type import LayerType, Std
 
-__all__ = ["EMBEDDING"]
+__all__ = ["EMBEDDING", "EMBEDDINGS", "with_dense_gradients_"]
+
+# What takes whole numbers.
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def _stds(layer: nn.Embedding, scale: float) -> dict[str, Std]:
@@ -33,3 +36,10 @@ def _is_linear(layer: nn.Embedding) -> bool:
 
 
 EMBEDDING = LayerType(_stds, _noise, serves=_is_linear)
+
+
+def with_dense_gradients_(module: nn.Module) -> None:
+    """Let no table of a module have a sparse gradient, which few optimisers know."""
+    for part in module.modules():
+        if isinstance(part, EMBEDDINGS):
+            part.sparse = False

@@ -1,4 +1,4 @@
-"""Perturbed copies of any module whatever: each has its own parameters, all of them perturbed."""
+"""Perturbed copies of any module that vmap can run: each has its own parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def functional_logits(
     """Logits of perturbed copies on one mini-batch, by ``torch.func.vmap``.
 
     The textbook form, and what the other samplers are tested against. It sees each copy on its
-    own, whatever the module does with its parameters and its rows.
+    own, whatever the module does with its parameters and its rows, as long as vmap has a form of
+    it: recurrent layers, control flow by values and random numbers of its own have none.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def functional_logits(
 
     def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        logits: torch.Tensor = functional_call(module, perturbed, (X,))
+        logits: torch.Tensor = functional_call(module, perturbed, (X.clone(),))
         return logits
 
     with unfused(), untracked(module):

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _NormBase
 
+from .embedding import with_dense_gradients_
+
 __all__ = [
     "Hook",
     "aside",
@@ -38,20 +40,23 @@ def _first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def hooked(hooks: Iterable[tuple[nn.Module, Hook]]) -> Iterator[None]:
     """Let hooks see, and change, the outputs of layers for a while.
 
+    They come in their order, and before those that the module has itself: what they see is a
+    layer's own output, and its hooks see what they return.
+
     Parameters
     ----------
     hooks : iterable of (nn.Module, callable)
         Layers and what is called after each of their passes.
     """
     with ExitStack() as stack:
-        for layer, hook in hooks:
+        for layer, hook in reversed([*hooks]):
 
             def after(
                 layer: nn.Module, args: Any, kwargs: Any, output: Any, hook: Hook = hook
             ) -> Any:
                 return hook(layer, _first_input(args, kwargs), output)
 
-            handle = layer.register_forward_hook(after, with_kwargs=True)
+            handle = layer.register_forward_hook(after, prepend=True, with_kwargs=True)
             stack.callback(handle.remove)
         yield
 
@@ -91,10 +96,11 @@ def tracking_norms(module: nn.Module) -> list[_NormBase]:
 
 
 def pretraining_mode(module: nn.Module) -> None:
-    """Dropout off, and normalisation by the statistics of the mini-batch.
+    """Dropout off, normalisation by the statistics of the mini-batch, and no sparse gradients.
 
     Normalisation that is in evaluation mode in a module that is not was frozen: it stays so.
     """
+    with_dense_gradients_(module)
     norms = tracking_norms(module)
     frozen = [module.training and not norm.training for norm in norms]
     module.eval()

@@ -34,11 +34,20 @@ def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> 
 
 
 def keywords_of_initializer(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What an initializer's class is called with: its number of classes too, where it is given."""
+    """What an initializer's class is called with: its number of classes too, where it is given.
+
+    The default counts as not given, but for a class that has none of its own.
+    """
     own, n_classes = keywords_of(parameters), parameters["n_classes"]
-    if n_classes == _DEFAULT_N_CLASSES:
+    if n_classes == _DEFAULT_N_CLASSES and not _needs_n_classes(parameters["module"]):
         return own
     return with_n_classes(parameters["module"], own, n_classes)
+
+
+def _needs_n_classes(module: Any) -> bool:
+    """Whether a class cannot be called without the number of classes."""
+    takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
+    return "n_classes" in takes and takes["n_classes"].default is inspect.Parameter.empty
 
 
 class ModuleKeywords:

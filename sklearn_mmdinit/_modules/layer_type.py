@@ -18,6 +18,17 @@ Stds = Callable[[Any, float], Mapping[str, Std]]
 Noise = Callable[[Any, torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor]
 
 
+class _Alone(nn.Module):
+    """A layer without its hooks, which see its inputs and its output with the noise in it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, H: torch.Tensor) -> Any:
+        return self.layer.forward(H)
+
+
 def noise_by_vmap(
     layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
@@ -43,8 +54,11 @@ def noise_by_vmap(
         if name not in eps
     }
 
+    alone = _Alone(layer)
+
     def one(eps: dict[str, torch.Tensor], H: torch.Tensor) -> Any:
-        return functional_call(layer, {**still, **eps}, (H,))
+        own = {f"layer.{name}": value for name, value in {**still, **eps}.items()}
+        return functional_call(alone, own, (H,))
 
     if len(H) == 1:
         return vmap(one, in_dims=(0, None))(dict(eps), H[0])
@@ -73,6 +87,8 @@ class LayerType:
         Axis of the outputs that counts units.
     serves : callable, default=None
         Whether a layer with the options that it has is linear in its parameters; None: always.
+    by_user : bool, default=False
+        Whether a user has made it known, whose rule may be wrong.
     """
 
     stds: Stds
@@ -80,3 +96,4 @@ class LayerType:
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
     channels: int = -1
     serves: Callable[[Any], bool] | None = None
+    by_user: bool = False

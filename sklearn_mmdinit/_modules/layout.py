@@ -32,7 +32,7 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     try:
         put_in_layout_(tried, torch.channels_last)
         with torch.enable_grad(), aside():
-            logits = tried(examples)
+            logits = tried(examples.clone())
             parameters = [p for p in tried.parameters() if p.requires_grad]
             torch.autograd.grad(logits.sum(), parameters, allow_unused=True)
     except RuntimeError:  # a view of what is in another order, or weights that have no such order

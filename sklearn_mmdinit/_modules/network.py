@@ -68,7 +68,7 @@ class ModuleNetwork:
         seen: list[torch.Tensor] = []
         last = self.module.get_submodule(name)
         with step_by_step(), hooked([(last, lambda layer, H, output: seen.append(H))]):
-            self.module(X)
+            self.module(X.clone())  # what works in place on its input has a copy
         if not seen or seen[-1].shape[:-1] != X.shape[:1]:
             shape = tuple(seen[-1].shape) if seen else None
             raise ValueError(
@@ -102,7 +102,7 @@ class ModuleNetwork:
         found: dict[nn.Module, list[Statistics]] = {norm: [] for norm in norms}
         # This pass is the one that the running statistics see.
         with step_by_step(), hooked([(norm, collecting(found[norm])) for norm in norms]):
-            self.module(X)
+            self.module(X.clone())
         with untracked(self.module):
             return self._tapped(X, found)
 
@@ -131,12 +131,10 @@ class ModuleNetwork:
             for layer, known in types.items()
             if known is not None
         ]
-        inputs = X
         if X.is_floating_point():
             X = X.detach().requires_grad_()
-            inputs = X.clone()
         with unfused(), hooked(hooks):
-            logits = self.module(inputs)
+            logits = self.module(X.clone())
         found: list[Tap] = [(X, 0)] if X.requires_grad else []
         last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
         for number, (call, output) in enumerate(zip(self.trace.calls, taps, strict=False)):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -15,7 +19,7 @@ from .embedding import EMBEDDING
 from .layer_type import LayerType, Noise, Std, Stds, noise_by_vmap
 from .linear import LINEAR
 
-__all__ = ["LAYER_TYPES", "layer_type_of", "parameter_stds", "register_layer"]
+__all__ = ["LAYER_TYPES", "check_rules", "layer_type_of", "parameter_stds", "register_layer"]
 
 # Scale and shift of a normalisation are learned but not perturbed.
 _NORMALISATION = LayerType(lambda layer, scale: {})
@@ -37,18 +41,56 @@ LAYER_TYPES: dict[type[nn.Module], LayerType] = {
 
 def layer_type_of(layer: nn.Module) -> LayerType | None:
     """How a layer is perturbed; None where its type is not known, or it is changed from it."""
+    known = _type_by_class(layer)
+    # A reparametrised layer has other parameters than its type.
+    return known if known and known.stds(layer, 1.0).keys() <= _own_names(layer) else None
+
+
+def _own_names(layer: nn.Module) -> set[str]:
+    own = layer.named_parameters(recurse=False, remove_duplicate=False)
+    return {name for name, _ in own}
+
+
+def _type_by_class(layer: nn.Module) -> LayerType | None:
+    """What is known of a layer whose forward is that of its type, whatever its parameters."""
     kinds: tuple[Any, ...] = type(layer).__mro__
     for kind in kinds:
         known = LAYER_TYPES.get(kind)
         if known is None:
             continue
         same = type(layer).forward is kind.forward and "forward" not in vars(layer)
-        if not same or (known.serves and not known.serves(layer)):
-            return None
-        # A reparametrised layer has other parameters than its type.
-        own = {name for name, _ in layer.named_parameters(recurse=False, remove_duplicate=False)}
-        return known if known.stds(layer, 1.0).keys() <= own else None
+        return known if same and (known.serves is None or known.serves(layer)) else None
     return None
+
+
+def check_rules(module: nn.Module) -> None:
+    """Raise unless what rules of :func:`register_layer` say of a module's layers makes sense.
+
+    Raises
+    ------
+    TypeError
+        If a rule does not return a dict, or a standard deviation is no number and no tensor.
+    ValueError
+        If it names what the layer has not, or a standard deviation is not finite and >= 0.
+    """
+    for place, layer in module.named_modules():
+        known = _type_by_class(layer)
+        if known is None or not known.by_user:
+            continue
+        rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
+        stds = known.stds(layer, 1.0)
+        if not isinstance(stds, Mapping):
+            raise TypeError(f"{rule} must return a dict, got {stds!r}")
+        for name, std in stds.items():
+            # What is reparametrised is no parameter, but an attribute still.
+            if not (isinstance(name, str) and hasattr(layer, name)):
+                valid = sorted(_own_names(layer))
+                raise ValueError(f"{rule} must name parameters, some of {valid}, got {name!r}")
+            if not isinstance(std, Real | torch.Tensor):
+                raise TypeError(f"{rule} must return numbers or tensors, got {name!r}: {std!r}")
+            value = torch.as_tensor(std)
+            if not bool(((value >= 0) & (value < math.inf)).all()):
+                raise ValueError(f"{rule} must return finite numbers >= 0, got {name!r}: {std!r}")
 
 
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
@@ -99,7 +141,8 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
 
     For layers that take one tensor whose first axis counts rows, are linear in their parameters
     and treat each row on its own. Other modules need no registration: ``sampler="functional"``
-    takes them as they are, at the price of a slower step. What is registered holds in this process:
+    takes what :func:`torch.func.vmap` can run as it is, at the price of a slower step; recurrent
+    layers of PyTorch's it cannot. What is registered holds in this process:
     workers, and who unpickles an initializer, register it too.
 
     Parameters
@@ -112,7 +155,8 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
         parameter's perturbation by its name in the layer, a number or a tensor that broadcasts
         to the parameter. The paper has :math:`s / \sqrt{n_{in}}` for a weight, :math:`n_{in}`
         weights being summed up in an output, and :math:`s / \sqrt{n_{out}}` for a bias.
-        Parameters without an entry stay; an empty dict makes the type a normalisation.
+        Parameters without an entry stay; an empty dict makes the type a normalisation. What it
+        returns is checked where a module has such a layer.
     noise : callable, default=None
         A faster form than the default, :func:`torch.func.vmap` of the layer. Takes a layer, its
         inputs of shape (K, B, ...), or (1, B, ...) where all copies have the same, and a dict of
@@ -147,4 +191,4 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     for name, rule in rules.items():
         if not callable(rule):
             raise TypeError(f"{name} must be callable, got {rule!r}")
-    LAYER_TYPES[layer_class] = LayerType(stds, noise or noise_by_vmap)
+    LAYER_TYPES[layer_class] = LayerType(stds, noise or noise_by_vmap, by_user=True)

@@ -76,7 +76,7 @@ def _reason_against_hooks(network: ModuleNetwork, X: torch.Tensor) -> str | None
     with torch.no_grad(), layer_named(network.module) as called:
         # A copy without noise, beside one that has some, computes what it does alone.
         for alone in (0, 1):
-            mask = torch.ones(2, device=X.device)
+            mask = torch.ones(2, dtype=torch.float32, device=X.device)
             mask[alone] = 0.0
             try:
                 plain = copied_logits(

@@ -29,8 +29,14 @@ def check_source(module: Any, parameters: Mapping[str, Any]) -> None:
     TypeError
         If it is neither.
     ValueError
-        If there are parameters, and no class.
+        If there are parameters, and no class; or the module is a compiled script.
     """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError(
+            f"module must be written in Python, got the TorchScript {type(module).__name__} of "
+            f"{getattr(module, 'original_name', 'a module')}, which cannot be perturbed; pass the "
+            "module that it was made of"
+        )
     if module is None:
         if parameters:
             raise ValueError(f"{PREFIX}{min(parameters)} needs a class in module, got module=None")
@@ -70,10 +76,10 @@ class ModuleSource:
         TypeError
             If the class cannot be called with the parameters.
         ValueError
-            If it has parameters without a shape.
+            If it has parameters without a shape or numbers, or cannot be copied.
         """
         if isinstance(self.module, nn.Module):
-            built = copy.deepcopy(self.module)
+            built = _copied(self.module)
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
@@ -86,5 +92,23 @@ class ModuleSource:
                     f"{name!r} of the module {type(built).__name__} has no shape yet; call the "
                     "module on a mini-batch first, and pass the instance"
                 )
+            if value.is_meta:
+                raise ValueError(
+                    f"{name!r} of the module {type(built).__name__} is on the meta device and has "
+                    "no numbers; call its to_empty() and draw its weights first"
+                )
         built.zero_grad()
         return built
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
+        raise ValueError(
+            f"the module {type(module).__name__} cannot be copied: it fails with "
+            f"{type(error).__name__}: {error}; pass its class and module__ parameters, or, "
+            "where it has a weight_norm or spectral_norm of torch.nn.utils, use that of "
+            "torch.nn.utils.parametrizations"
+        ) from error

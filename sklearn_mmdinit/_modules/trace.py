@@ -117,6 +117,8 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     ValueError
         If what the module returns are not logits (B, d) with d of 2 or more.
     """
+    # Copies: a module may work in place on its input.
+    X, fewer_rows = X.clone(), X[1:].clone()
     names = names_of(module)
     stds = parameter_stds(module, 1.0)
     called: list[tuple[Call, torch.Tensor]] = []
@@ -151,7 +153,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         away = _reached(logits, module, stds.keys())
     notes = [(layer, note) for layer in known]
     with torch.no_grad(), step_by_step(), untracked(module), hooked(notes):
-        module(X[1:])
+        module(fewer_rows)
     last = [i for i, (_, cut) in enumerate(called) if _is_same(cut, logits)]
     calls = tuple(
         replace(call, axis=_axis(cut.shape, less, len(X)))
@@ -196,7 +198,12 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def sees(H: Any, X: torch.Tensor) -> bool:
-    """Whether an input of a layer are the examples themselves, in another shape perhaps."""
+    """Whether an input of a layer are the examples themselves, in another shape perhaps.
+
+    `X` are rows of their own; once something has worked in place on them, they are others.
+    """
+    if X._version:
+        return False
     same = H.data_ptr() == X.data_ptr() and H.numel() == X.numel() and H.dtype == X.dtype
     return same and H.is_contiguous() and not H.requires_grad
 

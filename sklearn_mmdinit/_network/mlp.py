@@ -33,11 +33,12 @@ class MLP(nn.Module):
         widths = architecture.widths
         # skip_init: nn.Linear's own initialisation would draw from the global generator.
         self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
+            nn.utils.skip_init(nn.Linear, n_in, n_out, dtype=torch.float32)
+            for n_in, n_out in pairwise(widths)
         )
         norm_widths = architecture.hidden_layer_sizes if architecture.batch_norm else ()
         self.norms = nn.ModuleList(
-            nn.BatchNorm1d(width, eps=BATCH_NORM_EPS) for width in norm_widths
+            nn.BatchNorm1d(width, eps=BATCH_NORM_EPS, dtype=torch.float32) for width in norm_widths
         )
 
     @property

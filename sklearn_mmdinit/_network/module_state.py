@@ -42,6 +42,9 @@ def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
 def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Copy arrays into a module, in place.
 
+    Numbers of a module in double precision stay as they are where only rounding to float32, in
+    which arrays are, makes the array another.
+
     Raises
     ------
     ValueError
@@ -60,9 +63,16 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
                 f"theta0's array {key!r} has shape {found}, but in the module {name} it has {shape}"
             )
     # copy: the arrays may be read-only memory maps in a worker process.
-    module.load_state_dict(
-        {key: torch.tensor(array) for key, array in arrays.items()}, strict=False
-    )
+    new = {key: _unrounded(torch.tensor(array), state[key]) for key, array in arrays.items()}
+    module.load_state_dict(new, strict=False)
+
+
+def _unrounded(new: torch.Tensor, own: Any) -> torch.Tensor:
+    """New values, but a module's own where these are the same in float32."""
+    if own.dtype != torch.float64:
+        return new
+    new = new.to(own)
+    return torch.where(new == own.float(), own, new)
 
 
 def start_module_(module: nn.Module, theta0: Theta0) -> None:

@@ -6,10 +6,14 @@ import torch
 
 from .._modules import ModuleNetwork
 
-__all__ = ["TINY", "module_jacobian_norms"]
+__all__ = ["TINY", "NoJacobianError", "module_jacobian_norms"]
 
 # Added to squared norms under a root, whose slope at 0 is infinite.
 TINY = 1e-12
+
+
+class NoJacobianError(ValueError):
+    """Raised where there is nothing for a Jacobian of the logits to be with respect to."""
 
 
 def module_jacobian_norms(
@@ -37,14 +41,14 @@ def module_jacobian_norms(
 
     Raises
     ------
-    ValueError
+    NoJacobianError
         If there is nothing that the logits could depend on.
     """
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         logits, taps = module.pre_activations(X)
-        norms = []
-        for i in range(logits.shape[1]):
+        norms: list[list[torch.Tensor]] = []
+        for i in range(logits.shape[1] if taps else 0):
             # Rows of the mini-batch do not depend on each other: one sum serves all of them.
             slopes = torch.autograd.grad(
                 logits[:, i].sum(),
@@ -60,10 +64,11 @@ def module_jacobian_norms(
                     if slope is not None
                 ]
             )
-    if not norms[0]:
-        raise ValueError(
-            f"the logits of {module.architecture.module} depend on no input and on no layer "
-            "before the last one: there is no Jacobian for the detachment term"
+    if not any(norms):
+        raise NoJacobianError(
+            f"the logits of {module.architecture.module} depend on no input, those of integers "
+            "aside, and on no known layer before the last one: there is no Jacobian for the "
+            "detachment term; set detachment_weight=0"
         )
     return torch.stack([torch.stack(own, dim=-1) for own in norms], dim=1)
 

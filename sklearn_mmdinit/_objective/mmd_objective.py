@@ -12,6 +12,7 @@ from .._network import MLP
 from .._sampling import Perturbation, perturbed_logits
 from .degeneracy import degeneracy
 from .detachment import detachment
+from .jacobian import NoJacobianError
 from .uniformity import uniformity
 
 __all__ = ["MMDObjective"]
@@ -21,7 +22,8 @@ __all__ = ["MMDObjective"]
 class MMDObjective:
     """The paper's loss, eq. (final_loss), on a mini-batch.
 
-    Terms with weight 0 are still computed: they are part of the history.
+    Terms with weight 0 are still computed: they are part of the history. The detachment of a
+    module that has no Jacobian is 0 there.
 
     Parameters
     ----------
@@ -71,8 +73,18 @@ class MMDObjective:
         terms = (
             uniformity(P, U, self.estimator, reference),
             degeneracy(P),
-            detachment(module, X, self.jacobian_at),
+            self._detachment(module, X, logits),
         )
         loss = self.uniformity_weight * terms[0]
         loss = loss + self.degeneracy_weight * terms[1] + self.detachment_weight * terms[2]
         return torch.stack((loss, *terms))
+
+    def _detachment(
+        self, module: MLP | ModuleNetwork, X: torch.Tensor, logits: torch.Tensor
+    ) -> torch.Tensor:
+        try:
+            return detachment(module, X, self.jacobian_at)
+        except NoJacobianError:
+            if self.detachment_weight:
+                raise
+            return logits.new_zeros(())

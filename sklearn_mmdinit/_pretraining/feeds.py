@@ -141,13 +141,43 @@ class LoaderFeed:
     def portions(
         self, pass_number: int, step: int, window: int
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """The mini-batches of a pass; see :class:`Feed`."""
-        first = 0
-        for item in self.loader:
+        """The mini-batches of a pass; see :class:`Feed`.
+
+        Raises
+        ------
+        ValueError
+            If a mini-batch is not finite or of another shape, or there is none in the pass.
+        """
+        first, number, shape = 0, -1, None
+        for number, item in enumerate(self.loader):
             batch = examples_of(item)
-            if len(batch) >= self.n_rows:
-                yield first, self.examples(batch)[None]
-                first += 1
+            if len(batch) < self.n_rows:
+                continue
+            shape = batch.shape[1:] if shape is None else shape
+            _check_batch(batch, shape, number)
+            yield first, self.examples(batch)[None]
+            first += 1
+        if first == 0:
+            raise ValueError(
+                f"the DataLoader handed out {number + 1} mini-batches in pass {pass_number}, none "
+                f"of {self.n_rows} examples or more, which its first one had; it must begin anew "
+                "each time it is iterated, as an IterableDataset does whose __iter__ returns a new "
+                "iterator"
+            )
+
+
+def _check_batch(batch: np.ndarray, shape: tuple[int, ...], number: int) -> None:
+    """Raise unless a mini-batch is finite and its examples have this shape."""
+    if batch.shape[1:] != shape:
+        raise ValueError(
+            f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch {number} "
+            f"(the first is 0), and of shape {shape} before"
+        )
+    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+        raise ValueError(
+            "the DataLoader hands out NaN or infinity, or a value too large for float32, in "
+            f"mini-batch {number} (the first is 0)"
+        )
 
 
 def examples_of(item: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from .._compute import StepRandom
+from .._compute import StepRandom, with_gradients
 from .blueprint import Blueprint, Network
 from .feeds import Feed
 from .recording import steps_on
@@ -66,6 +66,7 @@ def run_passes(
     steps = steps_on(torch.device(device), network, objective, optimizer, random)
     stopped = False
     with (
+        with_gradients(),
         blueprint.threads(objective.rows_a_step(feed.n_rows)),
         _progress(n_passes, feed.steps_a_pass, verbose) as bar,
     ):
@@ -160,7 +161,9 @@ def _adam(network: Network, schedule: Schedule, state: PretrainingState) -> torc
                 for moment in state.moments[name]
             )
             optimizer.state[parameter] = {
-                "step": torch.tensor(float(state.step), device=parameter.device),
+                "step": torch.tensor(
+                    float(state.step), dtype=torch.float32, device=parameter.device
+                ),
                 "exp_avg": first,
                 "exp_avg_sq": second,
             }

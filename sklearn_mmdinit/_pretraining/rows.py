@@ -6,15 +6,24 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-__all__ = ["examples_checked", "rows_checked"]
+__all__ = ["array_of", "examples_checked", "rows_checked"]
+
+
+def array_of(X: Any) -> Any:
+    """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
+    if not isinstance(X, torch.Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
 def rows_checked(estimator: Any, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
     """Rows (n, n_features) of a perceptron, as scikit-learn checks them."""
-    return np.asarray(validate_data(estimator, X, reset=reset, **checks))
+    return np.asarray(validate_data(estimator, array_of(X), reset=reset, **checks))
 
 
 def examples_checked(
@@ -50,6 +59,7 @@ def examples_checked(
         If they are no finite numbers, or of another shape.
     """
     checks.pop("dtype", None)
+    X = array_of(X)
     alone = isinstance(y, str) and y == "no_validation"
     if (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 2:
         checked = validate_data(estimator, X, y, reset=reset, **checks)

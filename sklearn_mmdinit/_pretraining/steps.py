@@ -54,7 +54,9 @@ class Steps:
         self._objective = objective
         self._optimizer = optimizer
         self._random = random
-        self._sums = torch.zeros(len(objective.term_names), device=random.device)
+        self._sums = torch.zeros(
+            len(objective.term_names), dtype=torch.float32, device=random.device
+        )
 
     def run(
         self,

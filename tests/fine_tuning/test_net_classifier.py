@@ -17,7 +17,7 @@ from sklearn.model_selection import ShuffleSplit
 from torch import nn
 
 from helpers import threads
-from module_zoo import AnyWidth, Words, tokens
+from module_zoo import AnyWidth, Words, seeded, tokens
 from protocol.networks import ConvNet, PatchTransformer, ResidualNet
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 from sklearn_mmdinit._network import theta0_from_module
@@ -458,3 +458,77 @@ def test_rows_are_predicted_so_many_at_a_time_that_they_take_little_memory(side,
 def test_the_callback_that_keeps_the_best_epoch_cannot_be_taken_away(data):
     with pytest.raises(ValueError, match="may not hold 'callbacks__best_epoch'"):
         small(skorch_params={"callbacks__best_epoch": None}).fit(*data)
+
+
+@pytest.mark.parametrize("iterator", [{}, {"iterator_train__shuffle": False}])
+def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator):
+    X, y = flat
+    found = []
+    for in_place in (True, False):
+        own, valid = X.copy(), X[:30].copy()
+        net = nn.Sequential(nn.Hardtanh(0.0, 0.5, inplace=in_place), seeded(lambda: AnyWidth(10)))
+        clf = small(net, validation_split=(valid, y[:30]), skorch_params=iterator).fit(own, y)
+        proba = clf.predict_proba(own)
+        np.testing.assert_array_equal(own, X)
+        np.testing.assert_array_equal(valid, X[:30])
+        found.append((clf.validation_loss_curve_, clf.loss_curve_, proba.tolist()))
+    assert found[0] == found[1]
+
+
+def frozen_net():
+    return AnyWidth(10).requires_grad_(False)
+
+
+def test_a_module_with_nothing_to_train_is_refused(flat):
+    X, y = flat
+    pooled = nn.Sequential(nn.Unflatten(1, (1, 64)), nn.AdaptiveAvgPool1d(10), nn.Flatten())
+    with pytest.raises(ValueError, match="nothing to train: Sequential has no parameters"):
+        small(pooled).fit(X, y)
+    for weights in (None, np.ones(len(y))):
+        with pytest.raises(ValueError, match="nothing to train: no parameter of AnyWidth"):
+            small(frozen_net()).fit(X, y, sample_weight=weights)
+    assert small(frozen_net(), max_iter=0).fit(X, y).predict(X).shape == y.shape
+
+
+class Bag(nn.Module):
+    """A sum of embeddings, the gradients of whose table may be sparse."""
+
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.table, self.head = nn.EmbeddingBag(7, 4, sparse=sparse), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.table(x))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
+def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
+    X, y = tokens(40), np.arange(40) % 2
+    nets = [seeded(lambda own=sparse: Bag(own)) for sparse in (False, True)]
+    dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
+    assert_same_weights(dense, sparse)
+    assert nets[1].table.sparse, "the user's own stays as it is"
+
+
+def test_an_optimizer_of_sparse_gradients_has_them():
+    X, y = tokens(40), np.arange(40) % 2
+    table = nn.EmbeddingBag(7, 2, sparse=True)
+    clf = small(table, optimizer=torch.optim.SparseAdam).fit(X, y)
+    assert not torch.equal(clf.module_.weight, table.weight)
+
+
+def test_training_has_gradients_wherever_it_is_called(flat):
+    X, y = flat
+    plain = small(seeded(lambda: AnyWidth(10))).fit(X, y)
+    with torch.no_grad():
+        assert_same_weights(small(seeded(lambda: AnyWidth(10))).fit(X, y), plain)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        small(seeded(lambda: AnyWidth(10))).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "name", ["module_", "history_", "loss_curve_", "validation_loss_curve_", "classes_"]
+)
+def test_what_is_not_there_before_fit_is_named(name):
+    with pytest.raises(AttributeError, match=f"'NetClassifier' object has no attribute '{name}'"):
+        getattr(NetClassifier(AnyWidth), name)

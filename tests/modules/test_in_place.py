@@ -267,3 +267,123 @@ def test_a_graph_of_ones_own_is_not_paired_with_rows_in_another_order(X, how):
 def test_a_tensor_of_bfloat16_is_learned_from(X):
     rounded = torch.from_numpy(X).bfloat16()
     assert mmd_init_(net(), rounded, **SMALL) == mmd_init_(net(), rounded.float(), **SMALL)
+
+
+class Once(IterableDataset):
+    """Its iterator is the same each time, so that it is soon at its end."""
+
+    def __init__(self, X):
+        self.left = iter(torch.from_numpy(X))
+
+    def __iter__(self):
+        return self.left
+
+
+@pytest.mark.parametrize(("n_rows", "number"), [(16, 0), (48, 1)])
+def test_a_stream_that_does_not_begin_anew_is_refused(X, n_rows, number):
+    module = net()
+    before = state_of(module)
+    words = f"handed out 0 mini-batches in pass {number}, none of 16 .* must begin anew"
+    with pytest.raises(ValueError, match=words):
+        mmd_init_(module, Once(X[:n_rows]), batch_size=16, **SMALL)
+    assert_same_state(module, before)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_a_mini_batch_that_is_not_finite_is_named(X, value):
+    wrong = X.astype(np.float64)
+    wrong[40, 0, 2, 2] = value
+    with pytest.raises(ValueError, match=r"NaN or infinity, .* in mini-batch 2"):
+        mmd_init_(net(), DataLoader(torch.from_numpy(wrong), 16), **SMALL)
+
+
+def test_examples_of_another_shape_than_before_are_named(X):
+    data = [*torch.from_numpy(X[:32]), *torch.zeros(16, 1, 6, 6)]
+    with pytest.raises(
+        ValueError, match=r"shape \(1, 6, 6\) in mini-batch 2 .* \(1, 8, 8\) before"
+    ):
+        mmd_init_(net(), DataLoader(data, 16), **SMALL)
+    coherence = Coherence(n_neighbors=3, batch_size=16)
+    with pytest.raises(ValueError, match=r"shape \(1, 6, 6\), and of shape \(1, 8, 8\) before"):
+        mmd_init_(net(), DataLoader(data, 16), coherence=coherence, **SMALL)
+
+
+@pytest.mark.parametrize("coherence", [None, Coherence(batch_size=16)])
+def test_a_dataset_of_nothing_is_refused(X, coherence):
+    with pytest.raises(ValueError, match="TensorDataset hands out no examples"):
+        mmd_init_(net(), TensorDataset(torch.zeros(0, 1, 8, 8)), coherence=coherence, **SMALL)
+
+
+class Precise(nn.Module):
+    """In double precision, with numbers that float32 has not."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(16777217.0, dtype=torch.float64))
+        self.layer, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+        self.double()
+        self.layer.weight.requires_grad_(False)[0, 0] = 0.1
+
+    def forward(self, x):
+        return self.head(self.layer(x).tanh())
+
+
+def test_what_is_not_learned_is_not_rounded():
+    module = seeded(Precise)
+    before = state_of(module)
+    init = MMDInitializer(module=seeded(Precise), **SMALL).fit(rows(40))
+    mmd_init_(module, rows(40), **SMALL)
+    for state in (module.state_dict(), init.to_module().state_dict()):
+        assert torch.equal(state["count"], before["count"])
+        assert torch.equal(state["layer.weight"], before["layer.weight"])
+        assert not torch.equal(state["head.weight"], before["head.weight"])
+        assert torch.equal(state["head.weight"].float().double(), state["head.weight"])
+
+
+@pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
+def test_learning_has_gradients_wherever_it_is_called(X, coherence):
+    params = SMALL | {"coherence": coherence}
+    plain, module = net(), net()
+    mmd_init_(plain, X, **params)
+    with torch.no_grad():
+        mmd_init_(module, X, **params)
+        assert not torch.is_grad_enabled()
+    assert_same_state(module, plain.state_dict())
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        mmd_init_(net(), X, **params)
+
+
+def test_a_default_of_double_precision_changes_nothing(X):
+    data = X.astype(np.float64)
+    plain, module = net(), net()
+    mmd_init_(plain, data, **SMALL)
+    torch.set_default_dtype(torch.float64)
+    try:
+        mmd_init_(module, data, **SMALL)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_same_state(module, plain.state_dict())
+
+
+# EmbeddingBag has the functional sampler, and PyTorch no fast form of it there.
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("make", [nn.Embedding, nn.EmbeddingBag])
+def test_sparse_gradients_are_dense_while_it_learns(make):
+    def words(sparse):
+        table = make(7, 5, sparse=sparse)
+        mean = nn.Identity() if make is nn.EmbeddingBag else nn.AvgPool2d((5, 1))
+        return nn.Sequential(table, mean, nn.Flatten(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+
+    found = []
+    for sparse in (False, True):
+        found.append(seeded(lambda own=sparse: words(own)))
+        mmd_init_(found[-1], tokens(40), **SMALL)
+        assert found[-1][0].sparse == sparse
+    assert_same_state(found[0], found[1].state_dict())
+
+
+def test_a_tensor_with_a_graph_is_learned_from(X):
+    data = torch.from_numpy(X).requires_grad_()
+    for given in (data, data.detach().bfloat16()):
+        init = MMDInitializer(module=net(), **SMALL).fit(given)
+        assert init.history_ == mmd_init_(net(), given, **SMALL)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from torch import nn
 
-from module_zoo import Bare, Words, digit_images, rows, seeded, tokens
+from module_zoo import Bare, Halved, Words, digit_images, rows, seeded, tokens
 from protocol.networks import MODULES, ConvNet, flat_perceptron
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier, _auto
 from sklearn_mmdinit._network import MLP, theta0_of
@@ -490,6 +490,38 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
         small(ConvNet(), n_classes=4).fit(X)
 
 
+class NeedsClasses(nn.Module):
+    """Cannot be made without the number of classes."""
+
+    def __init__(self, n_classes):
+        super().__init__()
+        self.hidden, self.head = nn.Linear(6, 5), nn.Linear(5, n_classes)
+
+    def forward(self, x):
+        return self.head(self.hidden(x).relu())
+
+
+def test_a_class_that_needs_the_number_of_classes_is_told_the_default_too():
+    X, y = rows(40), np.arange(40) % 2
+    init = small(NeedsClasses).fit(X)
+    assert init.theta0_.architecture.n_classes == 2
+    clf = NetClassifier(NeedsClasses, warm_start_from=small(NeedsClasses), max_iter=1)
+    assert clf.fit(X, y).initializer_.theta0_.architecture.n_classes == 2
+    assert small(NeedsClasses, module__n_classes=3).fit(X).theta0_.architecture.n_classes == 3
+
+
+def test_a_module_without_a_jacobian_is_told_to_do_without_the_detachment():
+    net = seeded(lambda: nn.Sequential(nn.Embedding(7, 3), nn.Flatten()))
+    X = tokens(40, length=1)
+    with pytest.raises(ValueError, match="no Jacobian for the detachment term; set detachment_w"):
+        small(net).fit(X)
+    for coherence in (None, Coherence(n_neighbors=3, batch_size=16)):
+        if coherence is not None:
+            net = nn.Sequential(*net, nn.Linear(3, 3, bias=False)).requires_grad_()
+        init = small(net, detachment_weight=0, coherence=coherence).fit(X)
+        assert np.isfinite(init.best_loss_)
+
+
 def test_precision_auto_is_the_module_s_own(monkeypatch):
     monkeypatch.setattr(_auto, "native_precision", lambda device: "bfloat16")
     X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
@@ -498,3 +530,24 @@ def test_precision_auto_is_the_module_s_own(monkeypatch):
     own = MMDInitializer(module=net, precision="auto", **params).fit(X)
     assert own.history_ == MMDInitializer(module=net, **params).fit(X).history_
     assert own.auto_params_["precision"] == "float32"
+
+
+def first_relu(in_place):
+    return nn.Sequential(
+        nn.ReLU(inplace=in_place), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+    )
+
+
+@pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
+@pytest.mark.parametrize("make", [Halved, first_relu])
+def test_what_works_in_place_on_its_input_learns_what_others_do(make, coherence):
+    X, found = rows(40), []
+    for in_place in (True, False):
+        own = X.copy()
+        init = small(seeded(lambda in_place=in_place: make(in_place)), coherence=coherence)
+        found.append(init.fit(own))
+        assert init.why_functional_ == ""
+        np.testing.assert_array_equal(own, X)
+    assert found[0].samplers_ == found[1].samplers_
+    assert_same(*found)
+    assert found[0].score(X) == found[1].score(X)

@@ -9,6 +9,7 @@ from torch import nn
 from module_zoo import (
     SCALE,
     Convs,
+    Halved,
     Tied,
     Twice,
     Volumes,
@@ -40,6 +41,16 @@ def frozen():
     return module
 
 
+def hooked():
+    """Layers whose inputs and outputs are changed by hooks of the module's own."""
+    first, norm, last = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+    first.register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
+    first.register_forward_hook(lambda layer, args, output: 0.2 * output + 0.1)
+    norm.register_forward_hook(lambda layer, args, output: output.square())
+    last.register_forward_hook(lambda layer, args, output: output.tanh())
+    return nn.Sequential(first, norm, nn.Tanh(), last)
+
+
 ZOO = {
     **{name: (lambda make=make: make(3), images()) for name, make in MODULES.items()},
     "twice": (Twice, rows()),
@@ -48,6 +59,12 @@ ZOO = {
     "convolutions": (Convs, rows(width=12)),
     "volumes": (Volumes, rows(width=12)),
     "frozen": (frozen, images()),
+    "hooked": (hooked, rows()),
+    "in place": (lambda: Halved(in_place=True), rows()),
+    "first ReLU in place": (
+        lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 3)),
+        rows(),
+    ),
 }
 del ZOO["transformer+multihead"]  # hooks cannot serve it: see test_served.py
 zoo = pytest.mark.parametrize("name", ZOO)
@@ -327,7 +344,7 @@ def test_a_first_layer_computes_once_what_all_copies_have_in_common(name):
     seen = {}
     for call in (first, last):
         network.module.get_submodule(call.layer).register_forward_hook(
-            lambda layer, args, output, name=call.layer: seen.update({name: len(output)})
+            lambda layer, args, output, name=call.layer: seen.update({name: len(args[0])})
         )
     draw(network, batch, 7, "direct")
     # What comes next sees the rows of all copies, with their noise in them.
@@ -411,3 +428,28 @@ def test_dropout_is_off():
     batch = made.examples(images())
     assert torch.equal(network.module(batch), network.module(batch))
     assert not network.module.drop.training
+
+
+@pytest.mark.parametrize("n_copies", [1, 3])
+def test_rows_that_were_changed_in_place_are_those_of_one_copy_each(n_copies):
+    networks = [
+        double_network(seeded(lambda own=in_place: Halved(own, residual=True)), rows())[0]
+        for in_place in (False, True)
+    ]
+    batch = torch.from_numpy(rows()).double()
+    with torch.no_grad():
+        apart, in_place = (draw(network, batch, n_copies, "direct") for network in networks)
+    torch.testing.assert_close(in_place, apart)
+    assert torch.equal(batch, torch.from_numpy(rows()).double())
+
+
+def test_what_a_layer_returns_is_looked_at_before_hooks_of_the_module_s_own():
+    network, batch = network_of("hooked")
+    logits, taps = network.pre_activations(batch)
+    first, norm, last = network.module[0], network.module[1], network.module[3]
+    own = nn.functional.linear(0.5 * batch, first.weight, first.bias)
+    assert [axis for _, axis in taps] == [0, 0]
+    torch.testing.assert_close(taps[1][0], own)
+    own = 0.2 * own + 0.1
+    own = (own - own.mean(0)) / (own.var(0, correction=0) + norm.eps).sqrt()
+    torch.testing.assert_close(logits, last(own.square().tanh()))

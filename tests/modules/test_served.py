@@ -160,6 +160,16 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
     assert calls == [(3, 4, 5)]
 
 
+def test_hooks_of_a_layer_that_a_user_makes_known_see_its_noise(registry):
+    register_layer(Diagonal, stds_of)
+    module = seeded(diagonal_network)
+    module[1].register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
+    module[1].register_forward_hook(lambda layer, args, output: 0.2 * output + 0.1)
+    network, batch = double_network(module, rows())
+    hooks, functional = (draw(network, batch, 3, s) for s in ("direct", "functional"))
+    torch.testing.assert_close(hooks, functional)
+
+
 @pytest.mark.parametrize("sampler", ["auto", "functional"])
 def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
     register_layer(Diagonal, stds_of)
@@ -200,6 +210,30 @@ def test_a_registration_that_makes_no_sense_is_refused(registry, arguments, word
     with pytest.raises(TypeError, match=words):
         register_layer(*arguments)
     assert Diagonal not in LAYER_TYPES
+
+
+@pytest.mark.parametrize(
+    ("stds", "kind", "words"),
+    [
+        ({"weight"}, TypeError, r"the layer '1', must return a dict, got \{'weight'\}"),
+        ({"wieght": 1.0}, ValueError, r"some of \['shift', 'weight'\], got 'wieght'"),
+        ({1: 1.0}, ValueError, r"some of \['shift', 'weight'\], got 1"),
+        ({"weight": "1"}, TypeError, "must return numbers or tensors, got 'weight': '1'"),
+        ({"weight": -1.0}, ValueError, "must return finite numbers >= 0, got 'weight': -1.0"),
+        ({"weight": torch.tensor([1.0, np.nan])}, ValueError, "must return finite numbers >= 0"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_where_its_layer_is_met(registry, stds, kind, words):
+    register_layer(Diagonal, lambda layer, scale: stds)
+    with pytest.raises(kind, match=words):
+        blueprint(seeded(diagonal_network), rows())
+
+
+def test_a_rule_may_name_what_a_layer_has_in_another_form(registry):
+    register_layer(Diagonal, stds_of)
+    module = seeded(diagonal_network)
+    nn.utils.parametrize.register_parametrization(module[1], "weight", nn.Softplus())
+    assert "1.parametrizations.weight.original" in blueprint(module, rows()).why_functional
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from torch import nn
 
 from module_zoo import images, rows, seeded
 from protocol.networks import MODULES, ConvNet, ResidualNet, flat_perceptron
+from sklearn_mmdinit import MMDInitializer, NetClassifier
 from sklearn_mmdinit._modules import ModuleSource, blueprint_of
 from sklearn_mmdinit._modules.chain import chain_of
 from sklearn_mmdinit._modules.hooks import pretraining_mode, step_by_step, unfused
@@ -188,3 +189,50 @@ def test_a_scale_is_handed_on_indeed():
             layer.bias *= total
         module[4].weight /= 6.0
     torch.testing.assert_close(module(X), before)
+
+
+# Modules that cannot be made or copied
+
+
+def used_weight_norm():
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        module = nn.utils.weight_norm(nn.Linear(6, 3))
+    module(torch.zeros(2, 6))
+    return module
+
+
+def used_spectral_norm():
+    module = nn.utils.spectral_norm(nn.Linear(6, 3))
+    module(torch.zeros(2, 6))
+    return module
+
+
+def on_meta():
+    return nn.Sequential(nn.Linear(6, 3, device="meta"))
+
+
+WRONG = {
+    "meta": (on_meta, "'0.weight' of the module Sequential is on the meta device"),
+    "weight norm": (used_weight_norm, "Linear cannot be copied.*parametrizations"),
+    "spectral norm": (used_spectral_norm, "Linear cannot be copied.*parametrizations"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_copied_is_refused_by_name(name):
+    make, words = WRONG[name]
+    module = make()
+    for learn in (
+        lambda: MMDInitializer(module=module).fit(rows(20)),
+        lambda: NetClassifier(module).fit(rows(20), np.arange(20) % 3),
+    ):
+        with pytest.raises(ValueError, match=words):
+            learn()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_compiled_script_is_refused():
+    script = torch.jit.trace(nn.Linear(6, 3), torch.zeros(2, 6))
+    for learner in (MMDInitializer(module=script), NetClassifier(script)):
+        with pytest.raises(ValueError, match="module must be written in Python, got the TorchScr"):
+            learner.fit(rows(20), np.arange(20) % 3)

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_mmdinit import MMDInitializer, RandomLabelInitializer
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
 from sklearn_mmdinit._network import module_from_theta0
 from sklearn_mmdinit._objective.detachment import detachment
 
@@ -516,3 +516,30 @@ def test_passes_after_a_divergence_have_means_of_their_own(X):
         init.partial_fit(X)
     losses = init.loss_curve_
     assert min(losses) > 0.5 * max(losses), "a window of few steps is a mean as well"
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("setting", ["float64", "no_grad"])
+def test_settings_of_pytorch_s_make_no_difference(setting, batch_norm):
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    y = np.arange(40) % 2
+
+    def learned():
+        params = {"batch_norm": batch_norm, "random_state": 0}
+        init = MMDInitializer(
+            (5, 4), n_perturbations=4, window=5, batch_size=8, max_iter=2, **params
+        )
+        init.fit(X).partial_fit(X)
+        clf = MLPClassifier(warm_start_from=init, max_iter=2, random_state=0).fit(X, y)
+        return init.history_, init.score(X), *init.theta0_.arrays.values(), clf.predict_proba(X)
+
+    plain = learned()
+    try:
+        if setting == "float64":
+            torch.set_default_dtype(torch.float64)
+        with torch.set_grad_enabled(setting != "no_grad"):
+            found = learned()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for ours, theirs in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
