@@ -104,8 +104,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
         weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
         one for each layer, and a layer of a module without a form by gram is direct.
-        ``"functional"``, slower, serves any module, and is what "auto"
-        takes where layers of a module are not known (:func:`register_layer`).
+        ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or GRU),
+        and is what "auto" takes where layers of a module are not known (:func:`register_layer`).
     precision : {"float32", "bfloat16", "auto"}, default="float32"
         To what factors of perturbed perceptrons' products with weights are rounded; all else is
         float32. "auto": "bfloat16" where the device multiplies such numbers itself.

@@ -278,11 +278,13 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
     @property
     def coefs_(self) -> list[np.ndarray]:
         """Weights (n_in, n_out) of each layer."""
+        check_is_fitted(self, "theta0_")
         return self.theta0_.coefs
 
     @property
     def intercepts_(self) -> list[np.ndarray]:
         """Biases (n_out,) of each layer."""
+        check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:

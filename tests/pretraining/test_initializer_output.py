@@ -289,6 +289,9 @@ def test_nothing_works_before_fit(kind, fails_first, X):
     for method in (init.transform, init.score, init.get_feature_names_out):
         with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not fitted"):
             method(X)
+    for name in ("coefs_", "intercepts_"):
+        with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not fitted"):
+            getattr(init, name)
     assert init.partial_fit(X).n_iter_ == 1
 
 
