@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from .._compute import permutation
 from .batches import Batches
+from .rows import array_of
 
 __all__ = ["Feed", "LoaderFeed", "RowFeed", "examples_of"]
 
@@ -195,5 +196,4 @@ def examples_of(item: Any) -> np.ndarray:
             "a DataLoader must hand out tensors, or tuples that begin with one, got "
             f"{type(item).__name__}"
         )
-    item = item.detach().cpu()
-    return (item.float() if item.is_floating_point() else item).numpy()
+    return np.asarray(array_of(item.float() if item.is_floating_point() else item))

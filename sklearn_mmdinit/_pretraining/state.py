@@ -58,7 +58,7 @@ class PretrainingState:
     # parameters that its networks were made by.
     term_names: tuple[str, ...] = ()
     n_planned: int = 0
-    network: Mapping[str, Any] | None = None
+    network: Mapping[str, Any] = field(default_factory=dict)
     # What neighbours are searched in: fitted before the first pass; None: the rows themselves.
     embedding: Any = None
     # Class and parameters of what it was fitted from, which no pass may change.
@@ -83,7 +83,7 @@ class PretrainingState:
                 f"the loss now has the terms {list(term_names)}, but pre-training began with "
                 f"{list(self.term_names)}; begin anew with fit"
             )
-        before = self.network or network
+        before = self.network
         for name in sorted(network.keys() | before.keys()):
             own: Any = network.get(name)
             first: Any = before.get(name)
