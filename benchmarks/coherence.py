@@ -22,7 +22,8 @@ weights are none of those that ``mnist_tasks.py`` reports. It prints two tables,
 with every single score, and draws accuracy against seconds. What was done is kept: the same
 command goes on where it was stopped, and another one does only what is new. Seconds are honest only
 where nothing else runs and nothing was stopped (a pass that is taken up again makes its graph
-again); ``cpu_seconds``, of all threads together, stand beside them in the JSON.
+again): of several runs the tables have the fastest one's; ``cpu_seconds``, of all threads together,
+stand beside them in the JSON.
 """
 
 from __future__ import annotations
