@@ -44,7 +44,8 @@ class MLPClassifier(BaseNetClassifier):
         Where training starts:
 
         - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; from fresh weights when X is any other array.
+          is an initializer; from fresh weights when X is any other array; an error where X
+          can be seen to have had a theta0 and to have lost it.
         - "pipeline": as "auto", but an X without theta0 is an error.
         - None: from fresh weights.
         - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
@@ -84,8 +85,9 @@ class MLPClassifier(BaseNetClassifier):
         metric of its own, such as ``scoring="accuracy"``, they are rows of another class.
     memory : None, str or joblib.Memory, default=None
         Cache of fitted initializers, so that candidates of a search that differ only in
-        other parameters share one. Needs an int as ``random_state``. It knows functions by their
-        code, not by globals that they read, and your own classes by name: clear it after a change.
+        other parameters share one. Needs an int as ``random_state``: with None it gives again what
+        was learned of the same X first. It knows functions by their code, not by globals that
+        they read, and your own classes by name: clear it after a change.
     callbacks : list, default=None
         Skorch callbacks, or pairs of a name and one.
     skorch_params : dict, default=None

@@ -57,8 +57,8 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits: an instance, of which copies are made and which gives
         the weights to start from, or a class, called with ``module__<name>`` parameters. X may
-        have any shape that it takes. `n_classes`, where it is not 2, is handed to a class that
-        takes it; what describes a perceptron stays at its default. None: a perceptron.
+        have any shape that it takes. `n_classes` is handed to a class that takes it, its default
+        where the class has none; what describes a perceptron stays as it is. None: a perceptron.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.
@@ -92,7 +92,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     jacobian_at : {"pre_activation", "activation"}, default="pre_activation"
         What of each hidden layer L_iod's Jacobians are with respect to: what enters its
         activation, as the paper's text has it, or what leaves it, with which its figure of
-        L_iod near theta0 comes out as the paper describes it.
+        L_iod near theta0 comes out as the paper describes it. Of a perceptron alone.
     mmd_estimator : {"unbiased", "biased"}, default="unbiased"
         Within-set means without or with the pairs of a point with itself. Unbiased, 0 means
         uniform, and single values may be negative.
@@ -154,7 +154,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     theta0_ : Theta0
         What was learned, with its architecture.
     coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer.
+        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
     history_ : list of dict
         Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
         "coherence" of each window that ended at "step".
@@ -175,7 +175,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     n_iter_ : int
         Passes over X begun.
     n_features_in_ : int
-        Columns of X.
+        Columns of X, or numbers of an example.
     feature_names_in_ : ndarray of str
         Names of the columns, where X has them.
 

@@ -136,7 +136,7 @@ def _best(cells: Cells, rows: Sequence[str], n_labels: int) -> str | None:
 KINDS: Mapping[str, Sequence[str]] = {
     "The best of all rows": ROWS,
     "The best rival": ALL_RIVALS,
-    "The best rival that is a network": tuple(NETWORKS),
+    "The best rival that is a network, without changed copies": tuple(NETWORKS),
 }
 
 

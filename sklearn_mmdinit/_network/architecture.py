@@ -22,8 +22,8 @@ class Architecture:
         Width of each hidden layer, the first one first.
     n_classes : int
         Number of logits, the paper's d.
-    activation : str, default="relu"
-        Key of :data:`sklearn_mmdinit._network.ACTIVATIONS`.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        Non-linearity of the hidden layers.
     batch_norm : bool, default=False
         Whether batch normalisation stands before each activation.
     """
