@@ -239,7 +239,7 @@ def walk_on(coherence: Coherence, X: np.ndarray, walks: dict[str, Walk], verbose
         if key:
             # Two: rows that are learned from, and others that are scored in between.
             for old in [*walks][:-1]:
-                del walks[old]
+                walks.pop(old, None)  # which another thread may have done
             walks[key] = walk
     return walk
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from ._coherence import brings_edges, coherence_of
+from ._compute import seeded_generators
 from ._mmd_initializer import MMDInitializer
 from ._network import put_arrays_
 from ._pretraining import examples_of
@@ -82,8 +82,7 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
     """Fit on what a Dataset or DataLoader hands out."""
     seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
     # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded_generators(seed):
         if coherence_of(initializer.coherence) is not None:
             initializer.fit(_collected(initializer, data))
             return

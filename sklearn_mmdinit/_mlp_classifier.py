@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch.nn import CrossEntropyLoss
+from torch.optim import SGD
 
 from ._export import sklearn_mlp
-from ._fine_tuning import BaseNetClassifier, WantedPerceptron, check_choices, layer_sizes
+from ._fine_tuning import (
+    BaseNetClassifier,
+    WantedPerceptron,
+    check_choices,
+    find_optimizer,
+    layer_sizes,
+    plain,
+)
 from ._network import ACTIVATIONS, INITS, theta0_from_module
 
 __all__ = ["MLPClassifier"]
@@ -271,7 +279,7 @@ class MLPClassifier(BaseNetClassifier):
             "max_iter": max(self.max_iter, 1),
             "random_state": self.random_state,
         }
-        if self.optimizer == "sgd":
+        if find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
             given = self.skorch_params or {}
             ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
@@ -294,10 +302,10 @@ class MLPClassifier(BaseNetClassifier):
             n_features=self.n_features_in_,
             n_classes=len(self.classes_),
             hidden_layer_sizes=None if sizes is None else layer_sizes(sizes),
-            activation=self.activation,
-            batch_norm=self.batch_norm,
+            activation=plain(self.activation),
+            batch_norm=plain(self.batch_norm),
             feature_names=None if names is None else tuple(names),
-            init=self.init,
+            init=plain(self.init),
             seed=seed,
         )
 

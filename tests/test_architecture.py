@@ -64,7 +64,7 @@ ARROWS = {
         "_network",
         "_pretraining",
     },
-    "_in_place": {"_coherence", "_mmd_initializer", "_network", "_pretraining"},
+    "_in_place": {"_coherence", "_compute", "_mmd_initializer", "_network", "_pretraining"},
     "_random_label_initializer": {"_objective", "_pretraining"},
     "_mlp_classifier": {"_export", "_fine_tuning", "_network"},
     "_net_classifier": {"_fine_tuning", "_modules", "_pretraining"},

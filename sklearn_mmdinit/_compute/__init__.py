@@ -10,6 +10,7 @@ from .gradients import with_gradients
 from .parts import concatenated
 from .portions import in_portions
 from .precision import PRECISIONS, native_precision
+from .private_generators import seeded_generators
 from .random_streams import StepRandom, augmentation_generator, permutation, walk_generator
 from .recomputation import recomputed
 from .taken_back import all_or_nothing
@@ -31,6 +32,7 @@ __all__ = [
     "native_precision",
     "permutation",
     "recomputed",
+    "seeded_generators",
     "share",
     "team",
     "torch_device",

@@ -6,7 +6,8 @@ validation rows, labels as indices, what ``warm_start_from`` may be, parameters 
 
 from .classifier import BaseNetClassifier
 from .module import WantedModule, as_inputs, source_of_initializer
-from .parameters import check_choices
+from .net import find_optimizer
+from .parameters import check_choices, plain
 from .perceptron import WantedPerceptron, layer_sizes
 from .start_callback import WarmStart
 
@@ -17,6 +18,8 @@ __all__ = [
     "WarmStart",
     "as_inputs",
     "check_choices",
+    "find_optimizer",
     "layer_sizes",
+    "plain",
     "source_of_initializer",
 ]

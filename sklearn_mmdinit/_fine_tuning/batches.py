@@ -63,7 +63,9 @@ class Rows(Dataset[tuple[Any, torch.Tensor]]):
             X = np.ascontiguousarray(X)
             self.X = torch.from_numpy(X if X.flags.writeable else X.copy())
         self.y = torch.from_numpy(np.zeros(n_rows, int) if y is None else np.array(y, np.int64))
-        self.weights = None if weights is None else torch.tensor(weights, dtype=torch.float32)
+        self.weights = (
+            None if weights is None else torch.tensor(weights, dtype=torch.float32, device="cpu")
+        )
         self.valid = valid
 
     def __len__(self) -> int:

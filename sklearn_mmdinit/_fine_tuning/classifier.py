@@ -19,7 +19,7 @@ from .attributes import NetAttributes
 from .batches import Rows
 from .labels import given_classes, indices_of, is_labelled, learn_classes
 from .net import Training, build_net, probabilities_module
-from .parameters import RoutedParameters, check_parameters
+from .parameters import RoutedParameters, check_parameters, plain
 from .training_rows import TrainingRows
 from .wanted import Wanted
 from .warm_start import resolve
@@ -279,7 +279,7 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
             X,
             wanted,
             X_unlabelled=X_unlabelled,
-            refit=self.refit_initializer,
+            refit=plain(self.refit_initializer),
             memory=self.memory,
             seed=None if self.random_state is None else initializer_seed,
         )

@@ -24,6 +24,7 @@ from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network
 from .randomness import Orders, PrivateRandomness
+from .taken_back import as_before_on_failure
 from .warm_start import Start
 
 __all__ = [
@@ -78,12 +79,35 @@ _EVALUATION_NUMBERS = 1 << 22
 _TINY = torch.finfo(torch.float32).tiny
 
 
+class _Stop(BaseException):
+    """The KeyboardInterrupt with which a callback of skorch's, such as EarlyStopping, ends it."""
+
+
+class _Interrupt(BaseException):
+    """Ctrl-C, which skorch would take for such an end."""
+
+
 class _Net(NeuralNetClassifier):
     """A net whose rows may have weights in the loss; without them skorch's own."""
 
+    def notify(self, method_name: str, **kwargs: Any) -> None:
+        try:
+            super().notify(method_name, **kwargs)
+        except KeyboardInterrupt as error:
+            raise _Stop from error
+
+    def fit_loop(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().fit_loop(*args, **kwargs)
+        except KeyboardInterrupt as error:
+            raise _Interrupt from error
+        except _Stop as error:
+            raise KeyboardInterrupt from error
+
     def infer(self, x: Any, **fit_params: Any) -> Any:
         x = inputs_and_weights(x)[0]
-        if isinstance(x, torch.Tensor) and not isinstance(self.module_, MLP):
+        module = getattr(self.module_, "_orig_mod", self.module_)  # which may be compiled
+        if isinstance(x, torch.Tensor) and not isinstance(module, MLP):
             x = x.clone()  # batches may be slices of X, on which another module may work in place
         return super().infer(x, **fit_params)
 
@@ -259,7 +283,8 @@ class Training:
         Raises
         ------
         ValueError
-            If batch norm would meet a batch of one row, or the weights do not stay finite.
+            If batch norm would meet a batch of one row, or the weights do not stay finite. A net
+            that was trained before is then as it was.
         """
         net = self.net
         if self._network.batch_norm and min(len(rows), net.batch_size) < 2:
@@ -273,12 +298,18 @@ class Training:
                 net.initialize()
                 if not isinstance(net.optimizer_, torch.optim.SparseAdam):
                     with_dense_gradients_(net.module_)
-            net.partial_fit(rows, None)
-            finite = all(bool(parameter.isfinite().all()) for parameter in net.module_.parameters())
-        if not finite:
+            with as_before_on_failure(net, self._randomness):
+                try:
+                    net.partial_fit(rows, None)
+                except _Interrupt as error:
+                    raise KeyboardInterrupt from error
+                self._check_finite()
+
+    def _check_finite(self) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in self.net.module_.parameters()):
             raise ValueError(
                 "the weights are no longer finite after training; lower learning_rate_init="
-                f"{net.lr!r} or standardise X"
+                f"{self.net.lr!r} or standardise X"
             )
 
     def _threads(self) -> AbstractContextManager[None]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
@@ -16,15 +17,20 @@ from .labels import check_unlabelled_label
 from .net import ROUTED_PREFIXES, check_skorch_params, find_optimizer
 from .weights import check_class_weight
 
-__all__ = ["RoutedParameters", "check_choices", "check_parameters"]
+__all__ = ["RoutedParameters", "check_choices", "check_parameters", "plain"]
 
 _REFIT: dict[str, tuple[Any, ...]] = {"refit_initializer": ("auto", True, False)}
+
+
+def plain(value: Any) -> Any:
+    """A number, truth or text of NumPy's, as a grid over an array has them, as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_choices(estimator: Any, choices: Mapping[str, tuple[Any, ...]]) -> None:
     """Raise a ValueError that names the first parameter that has none of its valid values."""
     for name, valid in choices.items():
-        value = getattr(estimator, name)
+        value = plain(getattr(estimator, name))
         # Not `value in valid`: 1 == True, and an array has no single truth.
         if not any(type(value) is type(v) and value == v for v in valid):
             raise ValueError(f"{name} must be one of {list(valid)}, got {value!r}")
@@ -120,6 +126,7 @@ class RoutedParameters(BaseEstimator):
         cloned: Self = super().__sklearn_clone__()
         # A plain clone drops what the initializer has learned, and every fold of a
         # cross-validation would learn it again.
-        if self.refit_initializer is not True and is_fitted_initializer(self.warm_start_from):
+        kept = plain(self.refit_initializer) is not True
+        if kept and is_fitted_initializer(self.warm_start_from):
             cloned.warm_start_from = self.warm_start_from
         return cloned

@@ -13,6 +13,7 @@ from .._network import (
     Architecture,
     ModuleArchitecture,
     Theta0,
+    as_arrays,
     module_from_theta0,
     random_theta0,
 )
@@ -156,11 +157,8 @@ def theta0_from_arrays(arrays: Mapping[str, Any], activation: str | None = None)
         If arrays are missing or do not fit each other.
     """
     # PyTorch counts batches beside the statistics; the counter is not learned.
-    named = {
-        name: np.asarray(array, dtype=np.float32)
-        for name, array in arrays.items()
-        if not str(name).endswith(".num_batches_tracked")
-    }
+    learned = {n: a for n, a in arrays.items() if not str(n).endswith(".num_batches_tracked")}
+    named = {n: np.asarray(a, dtype=np.float32) for n, a in as_arrays(learned).items()}
     weights: list[np.ndarray] = []
     while (name := f"linears.{len(weights)}.weight") in named:
         weights.append(named[name])

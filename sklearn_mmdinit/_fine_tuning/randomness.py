@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import torch
 
+from .._compute import seeded_generators
+
 __all__ = ["Orders", "PrivateRandomness"]
 
 
@@ -24,13 +26,14 @@ class Orders:
     """
 
     def __init__(self, seed: int) -> None:
-        self._state = torch.Generator().manual_seed(seed).get_state()
+        # On the CPU, whatever PyTorch's default device is.
+        self._state = torch.Generator("cpu").manual_seed(seed).get_state()
 
     def next(self, n_rows: int) -> torch.Tensor:
         """A permutation of ``range(n_rows)``, int64."""
-        generator = torch.Generator()
+        generator = torch.Generator("cpu")
         generator.set_state(self._state)
-        order = torch.randperm(n_rows, generator=generator)
+        order = torch.randperm(n_rows, generator=generator, device="cpu")
         self._state = generator.get_state()
         return order
 
@@ -61,14 +64,15 @@ class PrivateRandomness:
         if not self._needed:
             yield
             return
-        index = device.index if device.index is not None else 0
-        on_gpu = device.type == "cuda"
-        with torch.random.fork_rng(devices=[index] if on_gpu else []):
-            torch.manual_seed(self._seed)
+        gpus = [_index(device)] if device.type == "cuda" else []
+        with seeded_generators(self._seed, gpus):
             if self._states:
                 torch.set_rng_state(self._states[0])
-            if self._states[1:] and on_gpu:
-                torch.cuda.set_rng_state(self._states[1], index)
+            if self._states[1:] and gpus:
+                torch.cuda.set_rng_state(self._states[1], gpus[0])
             yield
-            gpu = [torch.cuda.get_rng_state(index)] if on_gpu else []
-            self._states = [torch.get_rng_state(), *gpu]
+            self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, gpus)]
+
+
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index

@@ -41,7 +41,10 @@ def given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     weights: np.ndarray = _check_sample_weight(sample_weight, np.empty(n_rows), dtype=np.float64)
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
-    return weights
+    with np.errstate(over="ignore"):
+        summable = np.isfinite(weights.sum())
+    # Only their ratios count.
+    return weights if summable else weights / weights.max()
 
 
 def class_weights(

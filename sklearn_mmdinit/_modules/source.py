@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from .._compute import seeded_generators
 from .keywords import PREFIX
 
 __all__ = ["ModuleSource", "check_source"]
@@ -83,8 +84,7 @@ class ModuleSource:
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            with _ALONE, torch.random.fork_rng(devices=used):
-                torch.manual_seed(self.seed)
+            with _ALONE, seeded_generators(self.seed, used):
                 built = self.module(**self.parameters)
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             if is_lazy(value):

@@ -74,7 +74,8 @@ class MLP(nn.Module):
 
 
 def theta0_from_module(module: MLP) -> Theta0:
-    """The parameters of a module as NumPy arrays; copies, on the CPU."""
+    """The parameters of a module, compiled or not, as NumPy arrays; copies, on the CPU."""
+    module = getattr(module, "_orig_mod", module)
     names = module.architecture.array_shapes()
     state = module.state_dict()
     arrays = {name: state[name].detach().cpu().numpy().copy() for name in names}

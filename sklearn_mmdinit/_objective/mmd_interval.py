@@ -19,7 +19,7 @@ import torch
 from .._compute import share
 from .mmd import BANDWIDTH_EXPONENTS, ESTIMATORS, combine_means, kernel_and_slope
 
-__all__ = ["SMALLEST_BANDWIDTH", "interval_median_bandwidth", "interval_mmd"]
+__all__ = ["SMALLEST_BANDWIDTH", "closed_form_mmd", "interval_median_bandwidth", "interval_mmd"]
 
 _ORDER = 6
 _MARGIN = 3  # grid nodes beyond either end, so that edge points have a centred stencil
@@ -80,20 +80,18 @@ def _convolve(spectrum: torch.Tensor, measure: torch.Tensor) -> torch.Tensor:
     return torch.fft.irfft(spectrum * padded, n=2 * _N_NODES)[:, :_N_NODES]
 
 
-def _uniform_field(gamma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    r"""Closed forms of E_u k(p, u) at the grid's nodes and of E k(u, u').
+def _uniform_field(gamma: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Closed forms of E_u k(p, u) at points p, (rows, n) or (n,), and of E k(u, u').
 
     With :math:`c = \gamma / \sqrt 2`, :math:`E_u k = c \sqrt{\pi / 2} [erf((1 - p) / c \sqrt 2)
     + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
     """
-    nodes = torch.arange(_N_NODES, dtype=gamma.dtype, device=gamma.device)
-    p = (nodes - _MARGIN) * _STEP
-    field = torch.zeros(len(gamma), _N_NODES, dtype=gamma.dtype, device=gamma.device)
+    field = torch.zeros(len(gamma), p.shape[-1], dtype=gamma.dtype, device=gamma.device)
     mean = torch.zeros_like(gamma)
     for exponent in BANDWIDTH_EXPONENTS:
         width = gamma * 2.0**exponent  # c sqrt(2)
         scaled = width[:, None]
-        field += (
+        field = field + (
             0.5 * math.sqrt(math.pi) * scaled * ((1 - p) / scaled).erf().add((p / scaled).erf())
         )
         mean += math.sqrt(math.pi) * width * (1 / width).erf()
@@ -112,7 +110,8 @@ def _values_and_slopes(
     mass_p = _spread(index, weights)
     field_p = _convolve(spectrum, mass_p)
     if reference == "closed_form":
-        field_u, within_u = _uniform_field(gamma)
+        nodes = torch.arange(_N_NODES, dtype=gamma.dtype, device=gamma.device)
+        field_u, within_u = _uniform_field(gamma, (nodes - _MARGIN) * _STEP)
         n_references = None
     else:
         index_u, weights_u, _ = _stencil(u.double()[None])
@@ -188,6 +187,35 @@ def interval_mmd(
     """
     values: torch.Tensor = _IntervalMMD.apply(p, u, gamma, estimator, reference)
     return values
+
+
+def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, estimator: str) -> torch.Tensor:
+    """The MMD to the uniform law itself at any bandwidth, from all pairs of predictions.
+
+    Parameters
+    ----------
+    p : Tensor of shape (B, K)
+        Probability of the first class for K networks and B inputs; gradients flow here.
+    gamma : Tensor of shape (B,)
+        Median bandwidth of each input.
+    estimator : {"unbiased", "biased"}
+        As in :func:`sklearn_mmdinit._objective.mmd.mmd`.
+
+    Returns
+    -------
+    Tensor of shape (B,)
+        The MMD of each input.
+    """
+    dtype, p, gamma = p.dtype, p.double(), gamma.double()
+    squares = 2.0 * (p[:, :, None] - p[:, None, :]).square()
+    within = sum(
+        (squares / (-2.0 * (gamma * 2.0**exponent).square()[:, None, None])).exp().mean((1, 2))
+        for exponent in BANDWIDTH_EXPONENTS
+    )
+    assert isinstance(within, torch.Tensor)
+    field, within_u = _uniform_field(gamma, p)
+    n = p.shape[1]
+    return combine_means(within, field.mean(1), within_u, n, None, estimator).to(dtype)
 
 
 def interval_median_bandwidth(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:

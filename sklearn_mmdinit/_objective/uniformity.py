@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 
 from .mmd import median_bandwidth, mmd
-from .mmd_interval import SMALLEST_BANDWIDTH, interval_median_bandwidth, interval_mmd
+from .mmd_interval import (
+    SMALLEST_BANDWIDTH,
+    closed_form_mmd,
+    interval_median_bandwidth,
+    interval_mmd,
+)
 
 __all__ = ["REFERENCES", "uniformity"]
 
@@ -41,8 +46,10 @@ def uniformity(
         # The gradient with respect to the first class carries that of the second.
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median_bandwidth(p, u)
-        if reference == "closed_form" or _interval_serves(gamma, p.shape[1], len(u)):
+        if _interval_serves(gamma, p.shape[1], len(u)):
             return interval_mmd(p, u, gamma, estimator, reference).mean()
+        if reference == "closed_form":
+            return closed_form_mmd(p, gamma, estimator).mean()
     else:
         gamma = median_bandwidth(P.transpose(0, 1), U)
     return mmd(P.transpose(0, 1), U, gamma, estimator).mean()

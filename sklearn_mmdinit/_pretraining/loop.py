@@ -138,7 +138,7 @@ def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> Pret
     if state.best is None:
         raise ValueError(message)
     warnings.warn(message, ConvergenceWarning, stacklevel=5)
-    state.current, state.moments = state.best, {}
+    state.current, state.moments, state.moments_since = state.best, {}, state.step
     state.window_sum, state.window_steps = None, 0
     return state
 
@@ -153,6 +153,7 @@ def _adam(network: Network, schedule: Schedule, state: PretrainingState) -> torc
         rate = torch.tensor(float(rate), dtype=torch.float32, device=device)
     # capturable: the count of steps is on the device too.
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=on_gpu)
+    n_steps = float(state.step - state.moments_since)
     for name, parameter in network.named_parameters():
         if name in state.moments:
             # In the parameter's order in memory, by which the fused step goes through all of them.
@@ -161,9 +162,7 @@ def _adam(network: Network, schedule: Schedule, state: PretrainingState) -> torc
                 for moment in state.moments[name]
             )
             optimizer.state[parameter] = {
-                "step": torch.tensor(
-                    float(state.step), dtype=torch.float32, device=parameter.device
-                ),
+                "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
                 "exp_avg": first,
                 "exp_avg_sq": second,
             }

@@ -46,6 +46,8 @@ class PretrainingState:
     current: Theta0
     moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     step: int = 0
+    # The step before which Adam began: not the first where the weights had to go back.
+    moments_since: int = 0
     n_passes: int = 0
     window_sum: np.ndarray | None = None
     history: list[dict[str, float]] = field(default_factory=list)

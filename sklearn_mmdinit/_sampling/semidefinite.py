@@ -39,11 +39,10 @@ def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor |
     """
     if C.device.type != "cpu":
         return regularised_cholesky(C), None
-    L, _ = torch.linalg.cholesky_ex(C)
+    L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
-    # Where the plain factorisation broke down L is not a factor and may hold NaN: the
-    # comparison is false for NaN too.
-    independent = L.diagonal(dim1=-2, dim2=-1).square() > floor
+    # Where the plain factorisation broke down L is not a factor and its diagonal says nothing.
+    independent = (L.diagonal(dim1=-2, dim2=-1).square() > floor) & (info == 0)[:, None]
     if bool(independent.all()):
         return L, None
     singular = ~independent.all(dim=1)

@@ -199,3 +199,14 @@ def test_a_module_is_refused(X):
     fitted = MMDInitializer(module=net, n_perturbations=4, max_iter=1).fit(X)
     with pytest.raises(ValueError, match=r"this theta0 is of the module .*Sequential"):
         fitted.to_sklearn()
+
+
+def test_the_class_of_an_optimizer_is_as_good_as_its_name(X):
+    y = labels(3)
+    momentum = {"skorch_params": {"optimizer__momentum": 0.5}}
+    by_name, by_class = (
+        small(optimizer=optimizer, **momentum).fit(X, y).to_sklearn()
+        for optimizer in ("sgd", torch.optim.SGD)
+    )
+    assert by_name.get_params() == by_class.get_params()
+    assert by_class.solver == "sgd"

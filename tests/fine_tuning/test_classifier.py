@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._fine_tuning.batches import Rows, batches
+from sklearn_mmdinit._fine_tuning.randomness import Orders
 from sklearn_mmdinit._fine_tuning.validation import split_rows
 
 
@@ -552,3 +553,39 @@ def test_a_random_splitter_is_seeded_by_itself(data):
     splitter = ShuffleSplit(1, test_size=0.2, random_state=3)
     a, b = (small(validation_split=splitter, max_iter=1).fit(*data) for _ in range(2))
     np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+
+
+def test_values_of_a_grid_over_arrays_are_as_good(data):
+    X, y = data
+    plain = {"activation": "tanh", "batch_norm": True, "init": "he", "refit_initializer": False}
+    of_numpy = {name: np.array([value])[0] for name, value in plain.items()}
+    assert all(isinstance(value, np.generic) for value in of_numpy.values())
+    own = {"hidden_layer_sizes": (6,), "max_iter": 1, "random_state": 0}
+    found, expected = (MLPClassifier(**own, **p).fit(X, y) for p in (of_numpy, plain))
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    with pytest.raises(ValueError, match="batch_norm must be one of"):
+        MLPClassifier(batch_norm=np.int64(1)).fit(X, y)
+
+
+def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
+    X, y = data
+    own = {"hidden_layer_sizes": (6,), "max_iter": 2, "random_state": 0, "device": "cpu"}
+    weights = np.linspace(1, 2, len(y))
+    expected = MLPClassifier(**own).fit(X, y, sample_weight=weights).predict_proba(X)
+    with torch.device("meta"):
+        order = Orders(0).next(5)
+        rows = Rows(X[:4], y[:4], weights[:4])
+    assert {t.device.type for t in (order, rows.weights)} == {"cpu"}
+    np.testing.assert_array_equal(
+        MLPClassifier(**own).fit(X, y, sample_weight=weights).predict_proba(X), expected
+    )
+
+
+# Of PyTorch's own compiler, on its import.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_compiled_network_has_its_weights_too(data):
+    X, y = data
+    own = {"hidden_layer_sizes": (6,), "max_iter": 0, "random_state": 0}
+    compiled = MLPClassifier(**own, skorch_params={"compile": True}).fit(X, y)
+    for found, expected in zip(compiled.coefs_, MLPClassifier(**own).fit(X, y).coefs_, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -8,6 +8,7 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch.utils.data import DataLoader
 
@@ -161,3 +162,55 @@ def test_a_first_call_that_fails_leaves_it_unfitted(data):
         clf.predict(X)
     clf.partial_fit(X, y, classes=[0, 1, 2])
     assert clf.n_iter_ == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "batch norm", "momentum", "callback that draws"])
+def test_a_pass_that_fails_leaves_no_trace(kind, data):
+    X, y = data
+    clf, never = (small(**KINDS[kind]) for _ in range(2))
+    for _ in range(2):
+        clf.partial_fit(X, y, classes=[0, 1, 2])
+        never.partial_fit(X, y, classes=[0, 1, 2])
+    before = clf.predict_proba(X)
+    with pytest.raises(ValueError, match="no longer finite"):
+        clf.partial_fit(X * np.float32(3e38), y)
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+    assert clf.n_iter_ == 2
+    assert len(clf.net_.history) == 2
+    # And goes on as if it had never been.
+    assert_same(clf.partial_fit(X, y), never.partial_fit(X, y))
+
+
+class Stop(Callback):
+    """Ends a training in the way of skorch's own."""
+
+    def on_epoch_end(self, net, **kwargs):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_is_not_the_end_of_a_training(data, monkeypatch):
+    X, y = data
+    own = NeuralNetClassifier.train_step
+    n_steps = 0
+
+    def interrupted(net, *args, **kwargs):
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == 10:
+            raise KeyboardInterrupt
+        return own(net, *args, **kwargs)
+
+    monkeypatch.setattr(NeuralNetClassifier, "train_step", interrupted)
+    clf = small()
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    assert not hasattr(clf, "net_")
+    n_steps = -20
+    clf.set_params(max_iter=1).fit(X, y)
+    before = clf.predict_proba(X)
+    n_steps = 8
+    with pytest.raises(KeyboardInterrupt):
+        clf.partial_fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+    assert clf.n_iter_ == 1
+    assert small(callbacks=[Stop()]).fit(X, y).n_iter_ == 1

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -442,3 +443,13 @@ def test_bad_parameters_are_noticed_before_the_long_part(bad, data):
     with pytest.raises(ValueError, match=next(iter(bad))):
         MLPClassifier(warm_start_from=CountingInitializer(), **bad).fit(*data)
     assert fits_seen == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_dict_of_parameters_may_require_gradients_and_have_any_precision(dtype):
+    X, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
+    start = MLPClassifier((3,), max_iter=0, random_state=0).fit(X, y)
+    module = start.module_.to(dtype)
+    clf = MLPClassifier(warm_start_from=dict(module.named_parameters()), max_iter=0).fit(X, y)
+    for own, theirs in zip(clf.coefs_, start.module_.float().linear_layers, strict=True):
+        np.testing.assert_array_equal(own, theirs.weight.detach().numpy().T)

@@ -264,3 +264,17 @@ def test_a_fold_may_lack_a_class_that_has_a_weight(data):
     X, y = data
     two = y < 2
     small(class_weight={0: 1, 1: 2, 2: 3}).fit(X[two], y[two])
+
+
+def test_only_ratios_of_weights_count_at_any_size(data, weights):
+    X, y = data
+    expected = one_step().fit(X, y, sample_weight=weights)
+    for size in (1e-300, 1e307):
+        found = one_step().fit(X, y, sample_weight=size * weights)
+        assert_same(found, expected, atol=1e-6)
+        balanced = one_step(class_weight="balanced").fit(X, y, sample_weight=size * weights)
+        assert_same(
+            balanced,
+            one_step(class_weight="balanced").fit(X, y, sample_weight=weights),
+            atol=1e-6,
+        )

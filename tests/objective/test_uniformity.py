@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from helpers import normal, uniform_simplex
-from sklearn_mmdinit._objective.mmd import median_bandwidth, mmd
-from sklearn_mmdinit._objective.mmd_interval import interval_mmd
+from sklearn_mmdinit._objective.mmd import ESTIMATORS, median_bandwidth, mmd
+from sklearn_mmdinit._objective.mmd_interval import closed_form_mmd, interval_mmd
 from sklearn_mmdinit._objective.uniformity import uniformity
 
 
@@ -76,3 +76,38 @@ def test_uniformity_gradient_with_respect_to_logits(n_classes, estimator):
         with torch.no_grad():
             slope = float(fixed(logits + shift) - fixed(logits - shift)) / (2 * step)
         assert slope == pytest.approx(float(gradient[index]), abs=2e-6)
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
+@pytest.mark.parametrize("spread", [0.8, 0.1, 1e-3])
+def test_the_closed_form_holds_at_any_bandwidth(estimator, spread):
+    # Two references beside 40 predictions that hardly differ: the median is that of the latter.
+    generator = torch.Generator().manual_seed(0)
+    p = 0.4 + spread * (torch.rand(40, 3, generator=generator, dtype=torch.float64) - 0.5)
+    U = torch.tensor([[0.3, 0.7], [0.9, 0.1]], dtype=torch.float64)
+
+    def of(reference, U, p):
+        return uniformity(torch.stack([p, 1 - p], -1), U, estimator, reference)
+
+    q = (torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000
+    gamma = median_bandwidth(torch.stack([p, 1 - p], -1).transpose(0, 1), U)
+    within, _ = ESTIMATORS[estimator]
+    expected = []
+    for column, width in zip(p.T, gamma, strict=True):
+
+        def kernel(a, b, width=width):
+            widths = width * 2.0 ** torch.arange(-4, 5, dtype=torch.float64)
+            squares = 2 * (a[:, None] - b[None, :]).square()
+            return sum((squares / (-2 * w * w)).exp() for w in widths).mean()
+
+        # The law itself by its quantiles; of them against each other a few hundred will do.
+        middle = kernel(q, (torch.arange(400, dtype=torch.float64) + 0.5) / 400)
+        expected.append(within(kernel(column, column), 40) - 2 * kernel(column, q) + middle)
+    assert float(of("closed_form", U, p)) == pytest.approx(np.mean(expected), rel=2e-3)
+    assert torch.autograd.gradcheck(
+        lambda p: closed_form_mmd(p, gamma, estimator),
+        p.mT.contiguous().requires_grad_(),
+        eps=1e-4 * spread,
+        atol=1e-4 / spread,
+        rtol=1e-4,
+    )

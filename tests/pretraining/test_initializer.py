@@ -543,3 +543,26 @@ def test_settings_of_pytorch_s_make_no_difference(setting, batch_norm):
         torch.set_default_dtype(torch.float32)
     for ours, theirs in zip(found, plain, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_adam_begins_anew_after_a_divergence(X):
+    class Late(MMDInitializer):
+        def _objective(self):
+            own = super()._objective()
+            return Watched(own, lambda call, X, terms: terms * (np.nan if self.broken else 1.0))
+
+    init = tiny(Late, window=5, max_iter=20)
+    init.broken = False
+    init.fit(X)
+    init.broken = True
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        init.partial_fit(X)
+    init.broken = False
+    moves, before = [], init._state.current.arrays
+    for _ in range(4):
+        init.partial_fit(X)
+        after = init._state.current.arrays
+        moves.append(np.mean([np.abs(after[name] - before[name]).mean() for name in after]))
+        before = after
+    # Moments of a few steps, taken for those of a hundred, would make the second pass leap.
+    assert max(moves[1:]) < 1.5 * moves[0]
