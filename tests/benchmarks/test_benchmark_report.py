@@ -219,10 +219,6 @@ def test_a_wrong_comment_is_refused(results, text, message):
         readme_tables.rewrite(text, results)
 
 
-# Tables whose measurement is not committed yet; a kind leaves when a document has it.
-NOT_MEASURED = {"scale_and_weight"}
-
-
 def test_every_table_stands_in_one_document_and_once():
     held = [
         table
@@ -230,8 +226,7 @@ def test_every_table_stands_in_one_document_and_once():
         for table in readme_tables.tables_in(path.read_text(encoding="utf-8"))
     ]
     assert len(set(held)) == len(held)
-    kinds = {*readme_tables.TABLES, *readme_tables.DIGESTS} - NOT_MEASURED
-    assert {kind for _, kind in held} == kinds
+    assert {kind for _, kind in held} == {*readme_tables.TABLES, *readme_tables.DIGESTS}
 
 
 def test_the_readme_says_what_the_committed_results_say(capsys):
