@@ -74,7 +74,7 @@ def module_blueprint(estimator: Any, X: np.ndarray, seed: int) -> ModuleBlueprin
     # Weights must not share numbers with the perturbations, nor with rows and walks.
     sequence = np.random.SeedSequence(seed, spawn_key=(2,))
     keywords = keywords_of_initializer(vars(estimator))
-    source = ModuleSource(estimator.module, keywords, int(sequence.generate_state(1)[0]))
+    source = ModuleSource(estimator.module, keywords, int(sequence.generate_state(1)[0])).kept()
     blueprint = blueprint_of(source, X, estimator.sampler, estimator.hidden_layer)
     _check_classes(estimator, blueprint)
     _check_gain(estimator, blueprint)

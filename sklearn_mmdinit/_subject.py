@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_array
 
-from ._compute import team
+from ._compute import array_of, check_float32, team
 from ._network import Architecture, ModuleArchitecture, Theta0, module_from_theta0, without_gain
 
 __all__ = ["Subject", "pretrained_theta0"]
@@ -68,9 +68,10 @@ class Subject:
 
     def rows(self, X: Any) -> np.ndarray:
         """Rows checked, in the shape that the network takes."""
-        architecture = self.theta0.architecture
+        architecture, X = self.theta0.architecture, array_of(X)
         if isinstance(architecture, ModuleArchitecture):
             X = np.asarray(check_array(X, allow_nd=True))
+            check_float32(X)
             if X.shape[1:] != architecture.input_shape:
                 raise ValueError(
                     f"X has examples of shape {X.shape[1:]}, theta0 expects "
@@ -78,6 +79,7 @@ class Subject:
                 )
             return X
         X = check_array(X, dtype=[np.float32, np.float64])
+        check_float32(X)
         if X.shape[1] != architecture.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} features, theta0 expects {architecture.n_features}"

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state, check_scalar
 from ._compute import StepRandom
 from ._network import ModuleArchitecture
 from ._objective import coherence_kernel as kernel_of
+from ._objective import n_last_biases
 from ._sampling import Perturbation, perturbed_logits
 from ._subject import Subject, pretrained_theta0
 
@@ -176,6 +177,11 @@ def dead_neuron_ratio(
     subject = Subject.of(source)
     X = subject.rows(X)
     _check_counts(n_batches=n_batches, batch_size=batch_size)
+    if architecture.batch_norm and min(batch_size, len(X)) < 2:
+        raise ValueError(
+            "batch normalisation needs at least 2 rows a mini-batch, got "
+            f"batch_size={batch_size} and {len(X)} rows"
+        )
     rows, _ = _seeded(random_state)
     ratios = []
     with torch.no_grad():
@@ -284,5 +290,5 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     """
     subject = Subject.of(source)
     H = subject.hidden(subject.rows(X))
-    kernel: np.ndarray = kernel_of(H, subject.n_classes).numpy()
+    kernel: np.ndarray = kernel_of(H, n_last_biases(subject.network)).numpy()
     return kernel

@@ -5,10 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_mmdinit import Architecture, MLPClassifier, MMDInitializer, Theta0
 from sklearn_mmdinit.diagnostics import (
+    coherence_kernel,
     dead_neuron_ratio,
     degenerate_softmax_ratio,
     prediction_samples,
@@ -279,3 +281,16 @@ def test_perturbations_around_a_classifier_are_as_large_as_its_initializer_s(X, 
     default = prediction_samples(fresh, X[:3], random_state=0)
     named = prediction_samples(fresh, X[:3], perturbation_scale=math.sqrt(0.5), random_state=0)
     np.testing.assert_array_equal(default, named)
+
+
+def test_rows_are_checked_as_the_initializer_s_are():
+    X = np.random.default_rng(0).normal(size=(16, 5))
+    init = MMDInitializer(
+        (4,), batch_norm=True, n_perturbations=2, batch_size=8, max_iter=1, random_state=0
+    ).fit(X)
+    with pytest.raises(ValueError, match="too large for float32"):
+        prediction_samples(init, X * 1e60)
+    rows = torch.from_numpy(X).bfloat16().requires_grad_()
+    assert coherence_kernel(init, rows).shape == (16, 16)
+    with pytest.raises(ValueError, match=r"at least 2 rows.*batch_size=1"):
+        dead_neuron_ratio(init, X, batch_size=1)

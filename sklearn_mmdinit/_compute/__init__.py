@@ -5,7 +5,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 """
 
 from .device import torch_device
-from .float32 import as_float32, check_float32
+from .float32 import array_of, as_float32, check_float32
 from .gradients import with_gradients
 from .parts import concatenated
 from .portions import in_portions
@@ -23,6 +23,7 @@ __all__ = [
     "StepRandom",
     "Workspace",
     "all_or_nothing",
+    "array_of",
     "as_float32",
     "augmentation_generator",
     "check_float32",

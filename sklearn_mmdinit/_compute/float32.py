@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
-__all__ = ["as_float32", "check_float32"]
+__all__ = ["array_of", "as_float32", "check_float32"]
+
+
+def array_of(X: Any) -> Any:
+    """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
+    if not isinstance(X, torch.Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
 def check_float32(X: Any, name: str = "X") -> None:

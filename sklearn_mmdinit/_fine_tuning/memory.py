@@ -19,6 +19,7 @@ __all__ = ["remembered"]
 
 # Where a layer keeps functions that are called before it and after it.
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+_FUNCTIONS = (FunctionType, MethodType, partial)
 
 
 def remembered(initializer: Any, X: Any, memory: Any) -> Any:
@@ -60,7 +61,7 @@ def _fit(initializer: Any, known_by: Any, X: Any) -> Any:
 def _known_by(value: Any) -> Any:
     """What a value has in common with its copies, which joblib tells apart where it is a module."""
     if isinstance(value, nn.Module):
-        return _layers_of(value), arrays_of(value)
+        return _layers_of(value), arrays_of(value), _ties_of(value)
     if isinstance(value, FrozenEstimator):
         fitted = value.estimator
         # Its parameters and what it has learned; of another estimator all there is.
@@ -113,13 +114,24 @@ def _layers_of(module: nn.Module) -> list[tuple[Any, ...]]:
             name,
             qualified_name(layer),
             layer.training,
-            {key: value for key, value in vars(layer).items() if key not in of_any},
+            {
+                key: _known_by(value) if isinstance(value, _FUNCTIONS) else value
+                for key, value in vars(layer).items()
+                if key not in of_any
+            },
             [key for key, own in layer.named_parameters(recurse=False) if own.requires_grad],
             as_arrays({key: layer._buffers[key] for key in _unkept(layer)}),
             [_known_by([*getattr(layer, hooks).values()]) for hooks in _HOOKS],
         )
         for name, layer in module.named_modules()
     ]
+
+
+def _ties_of(module: nn.Module) -> list[str]:
+    """Of each parameter the first name that it has."""
+    first: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return [first.setdefault(id(parameter), name) for name, parameter in named]
 
 
 def _unkept(layer: nn.Module) -> list[str]:

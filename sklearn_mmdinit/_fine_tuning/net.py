@@ -275,6 +275,7 @@ class Training:
         self.start = start
         self.net = net
         self._network = network
+        self._seen = False
         self._randomness = PrivateRandomness(seed, needed=foreign or network.draws)
 
     def run(self, rows: Rows, n_epochs: int) -> None:
@@ -298,15 +299,19 @@ class Training:
                 net.initialize()
                 if not isinstance(net.optimizer_, torch.optim.SparseAdam):
                     with_dense_gradients_(net.module_)
-            with as_before_on_failure(net, self._randomness):
+            # Nobody has seen a net of whose first training nothing came.
+            kept = as_before_on_failure(net, self._randomness) if self._seen else nullcontext()
+            with kept:
                 try:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
                 self._check_finite()
+        self._seen = True
 
     def _check_finite(self) -> None:
-        if not all(bool(parameter.isfinite().all()) for parameter in self.net.module_.parameters()):
+        learned = [p for p in self.net.module_.parameters() if p.requires_grad]
+        if not all(bool(parameter.isfinite().all()) for parameter in learned):
             raise ValueError(
                 "the weights are no longer finite after training; lower learning_rate_init="
                 f"{self.net.lr!r} or standardise X"

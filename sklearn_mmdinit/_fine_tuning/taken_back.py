@@ -24,13 +24,10 @@ def as_before_on_failure(net: Any, randomness: PrivateRandomness) -> Iterator[No
     Parameters
     ----------
     net : skorch.NeuralNetClassifier
-        Initialised. One without an epoch yet is left alone: nobody has seen it.
+        Initialised.
     randomness : PrivateRandomness
         Of its training.
     """
-    if not net.history_:
-        yield
-        return
     tensors = [t for part in (net.module_, net.criterion_) for t in _tensors(part)]
     before = [tensor.detach().clone() for tensor in tensors]
     optimizer = copy.deepcopy(net.optimizer_.state_dict())

@@ -40,7 +40,10 @@ def split_rows(
         that there are not.
     """
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
-        train, valid = map(np.asarray, next(iter(validation_split.split(X, y))))
+        split = next(iter(validation_split.split(X, y)), None)
+        if split is None:
+            raise ValueError(f"validation_split={validation_split!r} gives no split")
+        train, valid = map(np.asarray, split)
         if len(train) == 0 or len(valid) == 0:
             raise ValueError(
                 f"validation_split={validation_split!r} gives {len(train)} training and "

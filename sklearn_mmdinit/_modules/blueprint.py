@@ -69,7 +69,7 @@ class ModuleBlueprint:
 
     def module(self, theta0: Theta0) -> nn.Module:
         """A module of its own that starts at theta0, in the mode that it comes in."""
-        module = self.source.build()
+        module = self.source.build().cpu()
         put_arrays_(module, theta0.arrays)
         return module
 
@@ -81,7 +81,10 @@ class ModuleBlueprint:
         RuntimeError
             If a layer was known by :func:`register_layer` that is not known in this process.
         """
-        module = self.module(theta0).float().to(device)
+        # First to single precision: a module in half precision would round theta0.
+        module = self.source.build().float()
+        put_arrays_(module, theta0.arrays)
+        module.to(device)
         if lost := sorted(self.known - _known_layers(module)):
             kind = type(module.get_submodule(lost[0])).__name__
             raise RuntimeError(

@@ -64,7 +64,12 @@ def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -
     tried = copy.deepcopy(module).double()
     layers = [tried.get_submodule(name) for name in names]
     X = examples.double() if examples.is_floating_point() else examples
+    of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
     with torch.no_grad(), aside():
+        # What else is learned will not stay where it is, such as a shift of 0.
+        for parameter in tried.parameters():
+            if parameter.requires_grad and id(parameter) not in of_layers:
+                parameter.add_(torch.randn_like(parameter))
         before = tried(X.clone())
         for at in range(len(layers) - 1):
             for factor in _FACTORS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,13 @@ class ModuleNetwork:
     def named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
         """Those of the module, by their names in it."""
         return self.module.named_parameters()
+
+    @property
+    def n_last_biases(self) -> float:
+        """Biases of the last linear layer that are perturbed; infinity where none is."""
+        last: Any = self.module.get_submodule(self.architecture.last_layer)
+        learned = last.bias is not None and last.bias.requires_grad
+        return last.out_features if learned else math.inf
 
     def hidden(self, X: torch.Tensor) -> torch.Tensor:
         """Inputs (B, n) of the last linear layer.
@@ -113,6 +121,8 @@ class ModuleNetwork:
         handed_on: list[torch.Tensor] = []
 
         def tap(layer: nn.Module, H: Any, output: torch.Tensor) -> torch.Tensor:
+            if not output.requires_grad:  # of a layer that is not learned, before any that is
+                output = output.detach().requires_grad_()
             taps.append(output)
             # A copy goes on, so that what works in place leaves the tap as it is.
             handed_on.append(output.clone())

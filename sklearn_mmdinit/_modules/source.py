@@ -6,8 +6,8 @@ import copy
 import inspect
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -17,6 +17,8 @@ from .._compute import seeded_generators
 from .keywords import PREFIX
 
 __all__ = ["ModuleSource", "check_source"]
+
+T = TypeVar("T")
 
 # Threads share the generator that a class draws its weights from.
 _ALONE = threading.Lock()
@@ -69,6 +71,12 @@ class ModuleSource:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
+    def kept(self) -> ModuleSource:
+        """One that later changes of the instance, or of what the class is called with, leave."""
+        if isinstance(self.module, nn.Module):
+            return replace(self, module=_copied(self.module, type(self.module).__name__))
+        return replace(self, parameters=_copied(dict(self.parameters), self.module.__name__))
+
     def build(self) -> nn.Module:
         """A module like all others from here, with the weights of the first one.
 
@@ -80,12 +88,12 @@ class ModuleSource:
             If it has parameters without a shape or numbers, or cannot be copied.
         """
         if isinstance(self.module, nn.Module):
-            built = _copied(self.module)
+            built = _copied(self.module, type(self.module).__name__)
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             with _ALONE, seeded_generators(self.seed, used):
-                built = self.module(**self.parameters)
+                built = self.module(**_copied(dict(self.parameters), self.module.__name__))
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             if is_lazy(value):
                 raise ValueError(
@@ -101,13 +109,14 @@ class ModuleSource:
         return built
 
 
-def _copied(module: nn.Module) -> nn.Module:
+def _copied(value: T, name: str) -> T:
+    """A copy of a module, or of what its class is called with, which may hold modules too."""
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(value)
     except Exception as error:
         # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
         raise ValueError(
-            f"the module {type(module).__name__} cannot be copied: it fails with "
+            f"the module {name} cannot be copied: it fails with "
             f"{type(error).__name__}: {error}; pass its class and module__ parameters, or, "
             "where it has a weight_norm or spectral_norm of torch.nn.utils, use that of "
             "torch.nn.utils.parametrizations"

@@ -39,11 +39,14 @@ def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
     return as_arrays({name: value for name, value in state if isinstance(value, torch.Tensor)})
 
 
-def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+def put_arrays_(
+    module: nn.Module, arrays: Mapping[str, np.ndarray], *, without_counters: bool = False
+) -> None:
     """Copy arrays into a module, in place.
 
     Numbers of a module in double precision stay as they are where only rounding to float32, in
-    which arrays are, makes the array another.
+    which arrays are, makes the array another. ``without_counters`` is for arrays that lack the
+    numbers of batches which normalisations have seen, which then stay.
 
     Raises
     ------
@@ -52,6 +55,8 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """
     state = module.state_dict()
     shapes = {n: tuple(value.shape) for n, value in state.items() if hasattr(value, "shape")}
+    if without_counters:
+        shapes = {n: s for n, s in shapes.items() if not n.endswith(".num_batches_tracked")}
     name = qualified_name(module)
     if missing := sorted(shapes.keys() - arrays.keys()):
         raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
@@ -87,4 +92,5 @@ def start_module_(module: nn.Module, theta0: Theta0) -> None:
     theirs = getattr(theta0.architecture, "module", None)
     if theirs is not None and own != theirs:
         raise ValueError(f"theta0 is of the module {theirs}, not of {own}")
-    put_arrays_(module, theta0.arrays)
+    # That of a perceptron has none of them, since they are not learned.
+    put_arrays_(module, theta0.arrays, without_counters=theirs is None)

@@ -10,18 +10,24 @@ A perturbation of the last layer alone moves a logit at x by :math:`\epsilon_W \
 .. math:: \mathrm{Cov}_{ij} = s^2 \left( \frac{\langle h_i, h_j \rangle}{n} + \frac 1 d \right),
           \qquad C_{ij} = \frac{\mathrm{Cov}_{ij}}{\sqrt{\mathrm{Cov}_{ii} \mathrm{Cov}_{jj}}},
 
-exactly, since the last layer is linear in its weights: nothing is sampled, and s cancels. C
+exactly, since the last layer is linear in its weights: nothing is sampled, and s cancels; without
+a bias the second term is not there. C
 is also the last layer's share of the tangent kernel, the one that fine-tuning follows.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 __all__ = ["coherence", "coherence_kernel"]
 
+# Of the mean variance, below which one counts as none.
+_LEAST = 1e-6
 
-def coherence_kernel(H: torch.Tensor, n_classes: int) -> torch.Tensor:
+
+def coherence_kernel(H: torch.Tensor, n_biases: float) -> torch.Tensor:
     """C, the correlation of what perturbations of the last layer add to a logit.
 
     It is the same for every perturbation scale, for orthogonal maps of the activations, and,
@@ -32,21 +38,25 @@ def coherence_kernel(H: torch.Tensor, n_classes: int) -> torch.Tensor:
     ----------
     H : Tensor of shape (B, n)
         Activations of the last hidden layer.
-    n_classes : int
-        The paper's d, on which the standard deviation of the bias depends.
+    n_biases : float
+        The paper's d, on which the standard deviation of the bias depends; infinity where the
+        layer has no bias that is learned.
 
     Returns
     -------
     Tensor of shape (B, B)
-        Of ones on the diagonal.
+        Of ones on the diagonal; without a bias about 0 for an input whose activations are.
     """
-    covariance = H @ H.mT / H.shape[1] + 1.0 / n_classes
-    # At least 1 / d: no activation can make it vanish.
-    deviation = covariance.diagonal().rsqrt()
+    covariance = H @ H.mT / H.shape[1] + 1.0 / n_biases
+    variance = covariance.diagonal()
+    if n_biases == math.inf:
+        # With a bias it is 1 / d at least: no activation can make it vanish.
+        variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
+    deviation = variance.rsqrt()
     return covariance * deviation[:, None] * deviation
 
 
-def coherence(H: torch.Tensor, n_classes: int, separation: float) -> torch.Tensor:
+def coherence(H: torch.Tensor, n_biases: float, separation: float) -> torch.Tensor:
     r"""L_coh: one minus C along walks on the graph, plus its squares between walks.
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
@@ -60,8 +70,8 @@ def coherence(H: torch.Tensor, n_classes: int, separation: float) -> torch.Tenso
     H : Tensor of shape (2 n, n_units)
         Last hidden activations of the starts of n walks, then those of their ends, in the same
         order; n is at least 2.
-    n_classes : int
-        The paper's d.
+    n_biases : float
+        As for :func:`coherence_kernel`.
     separation : float
         The weight :math:`\rho` of the unrelated pairs.
 
@@ -76,7 +86,7 @@ def coherence(H: torch.Tensor, n_classes: int, separation: float) -> torch.Tenso
        Self-Supervised Deep Learning with Spectral Contrastive Loss", arXiv 2106.04156, 2021.
     """
     n = len(H) // 2
-    C = coherence_kernel(H, n_classes)
+    C = coherence_kernel(H, n_biases)
     along = C[:n, n:].diagonal()
     # Of the 4 n^2 pairs those of an input with itself (C = 1) and with its own walk's other
     # end are left out, the latter in both orders.

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from .._compute import permutation
+from .._compute import array_of, permutation
 from .batches import Batches
-from .rows import array_of
 
 __all__ = ["Feed", "LoaderFeed", "RowFeed", "examples_of"]
 

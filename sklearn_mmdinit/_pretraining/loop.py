@@ -125,7 +125,8 @@ def _close_window(
 
 def _is_finite(network: Network) -> bool:
     # A gradient can be NaN where the loss is not; one look a window.
-    return all(bool(parameter.isfinite().all()) for parameter in network.parameters())
+    learned = (parameter for parameter in network.parameters() if parameter.requires_grad)
+    return all(bool(parameter.isfinite().all()) for parameter in learned)
 
 
 def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> PretrainingState:

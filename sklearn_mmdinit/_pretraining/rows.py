@@ -6,19 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-__all__ = ["array_of", "examples_checked", "rows_checked"]
+from .._compute import array_of
 
-
-def array_of(X: Any) -> Any:
-    """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
-    if not isinstance(X, torch.Tensor):
-        return X
-    X = X.detach().cpu()
-    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+__all__ = ["examples_checked", "rows_checked"]
 
 
 def rows_checked(estimator: Any, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:

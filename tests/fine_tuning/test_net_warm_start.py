@@ -357,6 +357,25 @@ def test_memory_knows_functions_by_their_code(monkeypatch):
         assert known_by(text) == known_by(f"# Moved by a line.\n{text}")
 
 
+def test_memory_knows_tied_parameters_and_functions_that_a_layer_holds(monkeypatch):
+    module = types.ModuleType("changes")
+    monkeypatch.setitem(sys.modules, "changes", module)
+
+    def known_by(text, tied=False):
+        exec(text, vars(module))
+        net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        for parameter in net.parameters():
+            nn.init.ones_(parameter)
+        net.function = module.function
+        if tied:
+            net[1].weight = net[0].weight
+        return joblib.hash(_known_by(net))
+
+    text = "def function(x): return x + 1"
+    assert known_by(text) == known_by(f"# Moved by a line.\n{text}")
+    assert len({known_by(text), known_by(text.replace("1", "2")), known_by(text, tied=True)}) == 3
+
+
 # what cannot be a start
 
 

@@ -200,3 +200,18 @@ def test_a_mask_of_infinities_goes_with_theta0(tmp_path):
     arrays = dict(found.arrays, mask=np.full((4, 4), np.nan, np.float32))
     with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
         Theta0(found.architecture, arrays)
+
+
+def test_a_perceptron_with_batch_norm_is_a_module_like_others(tmp_path):
+    X = np.random.default_rng(0).normal(size=(16, 5)).astype("float32")
+    init = MMDInitializer(
+        (4,), batch_norm=True, n_perturbations=2, batch_size=8, max_iter=1, random_state=0
+    ).fit(X)
+    save_theta0(tmp_path / "theta0.safetensors", init)
+    module = init.to_module()
+    with torch.no_grad():
+        module.linear_layers[0].weight.zero_()
+    load_theta0(tmp_path / "theta0.safetensors", module=module)
+    np.testing.assert_array_equal(
+        module.state_dict()["linears.0.weight"], init.theta0_.arrays["linears.0.weight"]
+    )

@@ -144,3 +144,17 @@ def test_batch_norm_takes_the_statistics_of_all_rows():
     module, X = network(6, 9, 2, batch_norm=True).train(), normal(300, 6)
     found = objective(paper=False)(module, X, None)[1]
     torch.testing.assert_close(found, coherence(module.hidden(X), 2, 2.0))
+
+
+def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
+    H = normal(6, 4)
+    H[2] = 0
+    rest = [0, 1, 3, 4, 5]
+    cosine = torch.nn.functional.cosine_similarity(H[rest, None], H[None, rest], dim=-1)
+    for scale in (1e-3, 1.0, 1e3):
+        scaled = (scale * H).requires_grad_()
+        C = coherence_kernel(scaled, math.inf)
+        torch.testing.assert_close(C[rest][:, rest].detach(), cosine, rtol=1e-5, atol=1e-5)
+        assert not C[2].any()
+        (gradient,) = torch.autograd.grad(C.sum(), scaled)
+        assert gradient.isfinite().all()
