@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
     add("--rounds", type=positive, default=5, help="after the first one; default: 5")
-    add_task_options(parser, n_labels=N_LABELS, tasks=N_TASKS, runs=1)
+    add_task_options(parser, n_labels=N_LABELS, tasks=N_TASKS, runs=1, device=False)
     return parser
 
 

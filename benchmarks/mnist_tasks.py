@@ -161,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
         help="times that theta0 of ours+coherence is learned, each time with neighbours among the "
         "activations of the time before; default: 1",
     )
-    add_task_options(parser, first_run=0)
+    add_task_options(parser, first_run=0, precision=True)
     add_engine_options(parser)
     return parser
 

@@ -94,7 +94,9 @@ def _publish(bench: Bench, scores: list[dict[str, Any]]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
-    add_task_options(parser, n_labels=N_LABELS, tasks=TASKS, runs=RUNS, first_run=FIRST_RUN)
+    add_task_options(
+        parser, n_labels=N_LABELS, tasks=TASKS, runs=RUNS, first_run=FIRST_RUN, device=False
+    )
     parser.set_defaults(n_labels=N_LABELS, tasks=TASKS, runs=RUNS)
     return run_command(parser, parser.parse_args(argv), _prepare, _measure, _publish)
 

@@ -71,8 +71,13 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser)
 
 
-def add_network_options(parser: argparse.ArgumentParser) -> None:
-    """Add the widths of the network, and where theta0 is learned."""
+def add_network_options(
+    parser: argparse.ArgumentParser, *, device: bool = True, precision: bool = True
+) -> None:
+    """Add the widths of the network, where theta0 is learned, and how precisely.
+
+    The latter two are for commands that heed them.
+    """
     add = parser.add_argument
     add(
         "--hidden-layer-sizes",
@@ -82,18 +87,20 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
         metavar="WIDTH",
         help="default: the paper's 392 392 392",
     )
-    add(
-        "--device",
-        default="auto",
-        help="of the pre-training; the rest is done on the CPU; default: auto",
-    )
-    add(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        default="float32",
-        help="to what the factors of the pre-training's large products are rounded, of a "
-        "perceptron with the paper's objective; default: float32",
-    )
+    if device:
+        add(
+            "--device",
+            default="auto",
+            help="of the pre-training; the rest is done on the CPU; default: auto",
+        )
+    if precision:
+        add(
+            "--precision",
+            choices=("float32", "bfloat16"),
+            default="float32",
+            help="to what the factors of the pre-training's large products are rounded, of a "
+            "perceptron with the paper's objective; default: float32",
+        )
 
 
 def add_task_options(
@@ -103,6 +110,8 @@ def add_task_options(
     tasks: int | None = None,
     runs: int | None = None,
     first_run: int | None = None,
+    device: bool = True,
+    precision: bool = False,
 ) -> None:
     """Add what every benchmark on binary tasks can be asked for.
 
@@ -115,6 +124,8 @@ def add_task_options(
         values are None where they are not given.
     first_run : int, optional
         Default of ``--first-run``; without it there is no such option.
+    device, precision : bool
+        Whether the command heeds these options.
     """
     add = parser.add_argument
     add(
@@ -141,6 +152,6 @@ def add_task_options(
             help="runs R, R + 1, ...: settings are chosen on other runs than those that are "
             f"reported; default: {first_run}",
         )
-    add_network_options(parser)
+    add_network_options(parser, device=device, precision=precision)
     add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
     add_data_options(parser)

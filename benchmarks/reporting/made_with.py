@@ -57,20 +57,23 @@ def _time(results: dict[str, Any]) -> str:
 
 
 def _commit(results: dict[str, Any]) -> str:
-    commit = results.get("git_commit")
-    if commit is None:
+    # Where cells were measured in portions, the last call has only put them together.
+    commits = results.get("measured_at_commits") or [results.get("git_commit")]
+    if commits[0] is None:
         return "-"
     changed = results.get("git_changed")
-    return commit[:SHORT_COMMIT] + (" with changes" if changed else "")
+    return ", ".join(c[:SHORT_COMMIT] for c in commits) + (" with changes" if changed else "")
 
 
 def _machine(results: dict[str, Any]) -> str:
-    hardware = results.get("hardware")
-    if hardware is None:
-        return "-"
-    gpu = f", {hardware['gpu']}" if hardware.get("gpu") else ""
-    cores = hardware["cores"]
-    return f"{hardware['cpu']}, {cores} core{'' if cores == 1 else 's'}{gpu}"
+    machines = results.get("measured_on") or [results.get("hardware")]
+    return "; ".join("-" if machine is None else _hardware(machine) for machine in machines)
+
+
+def _hardware(machine: dict[str, Any]) -> str:
+    gpu = f", {machine['gpu']}" if machine.get("gpu") else ""
+    cores = machine["cores"]
+    return f"{machine['cpu']}, {cores} core{'' if cores == 1 else 's'}{gpu}"
 
 
 def _versions(results: dict[str, Any]) -> str:

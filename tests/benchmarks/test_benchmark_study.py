@@ -5,9 +5,15 @@ import json
 
 import pytest
 
+import backends
+import budget
+import coherence
+import tune_scratch
 from protocol.command import command_parser, run_command
 from protocol.store import write_json
 from protocol.study import Cell, Study, run_study
+from reporting.library import Library
+from reporting.made_with import made_with_table
 
 DOC = "Claim: two is more than one.\n\nMore of it."
 
@@ -136,3 +142,25 @@ def test_without_a_way_to_show_a_part_nothing_is_published(capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "command: stopped" in printed.err
+
+
+def test_the_report_names_where_cells_were_measured_and_not_where_they_were_put_together(tmp_path):
+    one = {"cpu": "A", "cores": 1, "gpu": None}
+    two = {"cpu": "B", "cores": 2, "gpu": "C"}
+    results = {"git_commit": "0123456789", "hardware": one, "versions": {}}
+    portions = results | {"measured_at_commits": ["abcdefghij", "klmnopqrst"]}
+    portions["measured_on"] = [one, two]
+    for name, own in (("a", results), ("b", portions)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(own))
+    rows = made_with_table(Library(tmp_path), ["a.json", "b.json"]).rows
+    assert "0123456" in rows[0]
+    assert "A, 1 core" in rows[0]
+    assert "abcdefg, klmnopq" in rows[1]
+    assert "A, 1 core; B, 2 cores, C" in rows[1]
+
+
+@pytest.mark.parametrize("command", [backends, budget, coherence, tune_scratch])
+def test_options_that_a_command_would_not_heed_are_refused(command, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--precision", "bfloat16", "--output", str(tmp_path)])
+    assert "unrecognized arguments: --precision" in capsys.readouterr().err
