@@ -9,7 +9,8 @@ from scipy import stats
 
 import readme_tables
 from protocol.store import write_json
-from reporting.against_table import against, against_table
+from reporting.against_table import MEASURED_THERE, against, against_table
+from reporting.coherence_report import standing_sentences
 from reporting.library import Library
 from reporting.precision_table import precision_table
 from reporting.table import as_text
@@ -143,10 +144,34 @@ def test_the_best_rival_is_named_at_each_n():
             record["accuracy"] = 0.99
     table = against_table(against(VERSUS + more))
     assert table.head == ["method", "against", "N = 5", "N = 10"]
-    (row,) = [r for r in table.rows if r[:2] == ["features+logistic", "best rival"]]
+    (row,) = [r for r in table.rows if r[:2] == ["features+logistic", MEASURED_THERE]]
     assert row[2].startswith("+4.50 [")
     assert row[2].endswith("± 0.00 (1-nn)")
     assert row[3].endswith("(label-spreading)")
+
+
+def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
+    # On the third task it is poor, which says nothing of the others.
+    more = _records({"rival/rbf-svm": [[0.94, 0.94, 0.1], [0.94, 0.94, 0.1]]})
+    some = [record for record in VERSUS if record["method"] != "rival/rbf-svm"]
+    found = {(d.method, d.role): d for d in against(some + more)}
+    best = found["xavier/fcn/ours+coherence", "best rival"]
+    assert best.other == "rival/rbf-svm"
+    assert best.gain.mean == pytest.approx(-1.5)
+    assert best.gain.n_pairs == 4
+
+
+def test_the_sentence_names_the_rival_that_it_speaks_of():
+    more = [record | {"n_labels": 10} for record in VERSUS]
+    for record in more:
+        if record["method"] == "rival/label-spreading":
+            record["accuracy"] = 0.99
+    _, said = standing_sentences(against(VERSUS + more))
+    assert said == (
+        "features+logistic is above scratch at N = 5, 10; "
+        "above the best rival measured there (1-nn) at N = 5, "
+        "below the best rival measured there (label-spreading) at N = 10."
+    )
 
 
 def test_without_rivals_there_is_scratch_alone():

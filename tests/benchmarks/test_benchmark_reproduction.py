@@ -27,6 +27,7 @@ from reporting.expected import (
     DEGENERACIES,
     DETACHMENT,
     EXPECTED,
+    GRADIENTS_MNIST,
     RIVAL_RUNS,
     SCALE,
     TABLES_HE,
@@ -268,7 +269,7 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     section = text[text.index("## Coherence with augmentation") : text.index("## Coherence in two")]
     assert section.count("With augmentation minus without") == 3
     assert "| rival/augmented-svm | 89.50 |" in section
-    assert "above the best rival at N = 5, 10, 20, 40" in section
+    assert "above the best rival measured there (augmented-svm) at N = 5, 10, 20, 40" in section
     rounds = text[text.index("## Coherence in two") : text.index("## Coherence with neigh")]
     assert rounds.count("In two rounds minus in one") == 2
     assert "| features+logistic | +0.20 [+0.20, +0.20] |" in rounds
@@ -400,6 +401,20 @@ def test_the_summary_has_five_lines_whatever_there_is(tmp_path, make):
     assert all(line.endswith(".") and "\n" not in line for line in lines)
     assert ("ot run yet" in " ".join(lines)) == (make is not complete)
     assert all(f"- {line}\n" in reproduction_report(library) for line in lines)
+
+
+def test_the_summary_names_the_rivals_of_coherence_and_those_of_other_files(tmp_path):
+    coherent = flat(COHERENT | {"rival/label-spreading": 93.0})
+    files = {
+        COHERENCE.file: task_results(coherent),
+        GRADIENTS_MNIST.file: task_results(flat({"rival/gradients-svm": 98.0})),
+    }
+    line = summary_lines(write_all(tmp_path, files))[-1]
+    pixels, best = line.split(". ")[2:]
+    assert pixels.startswith("Points over the best of the rivals that see pixels alone: +4.00 at N")
+    assert pixels.endswith("+4.00 at N = 40 (label-spreading)")
+    assert best.startswith("Points over the best rival of all on the same tasks: -1.00 at N = 5")
+    assert best.endswith("-1.00 at N = 40 (gradients-svm).")
 
 
 def test_notes_stand_in_the_document(empty):
