@@ -199,6 +199,30 @@ def test_densities_and_uniformity_that_go_the_other_way(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("ends", "holds"),
+    [
+        ((0.01, 0.02, 0.03), True),
+        ((0.0045, 0.012, 0.014), False),  # the highest, and yet not apart from the others
+        ((0.01, 0.03, 0.3), False),  # apart, but the others are not close to 0
+    ],
+)
+def test_uniformity_is_close_to_zero_except_at_one(tmp_path, ends, holds):
+    results = scales()
+    of_weight = dict(zip((0.2, 0.4, 1.0), ends, strict=True))
+    for record in results["records"]:
+        record["uniformity"] = [0.5, of_weight[record["degeneracy_weight"]]]
+    # Where a weight is missing nothing is said, whatever the others are.
+    results["records"] += [
+        record | {"squared_scale": 9.0, "uniformity": [0.5, 0.5]}
+        for record in results["records"]
+        if record["degeneracy_weight"] != 0.4
+    ]
+    (found,) = FIGURES[3].findings(write_all(tmp_path, {SCALE.file: results}))
+    assert found.holds == holds
+    assert "s^2 = 9" not in found.numbers
+
+
 def test_figures_that_cannot_be_looked_at_have_no_findings(part, empty):
     # (0, 0) is not among the settings, and there is a single step.
     assert FIGURES[0].findings(part) == []
@@ -367,7 +391,7 @@ def test_a_complete_reproduction_asks_for_nothing(whole):
     (whole.folder / "coherence.png").write_bytes(b"")
     text = reproduction_report(whole)
     assert "ot run yet" not in text
-    assert " *" not in re.sub(r"\(\* not within", "", text)
+    assert " *" not in re.sub(r"\(\* (not within|different)", "", text)
     assert links(text) == ["coherence.png"]
     for expected in EXPECTED:
         assert f"| {expected.file} |" in text
