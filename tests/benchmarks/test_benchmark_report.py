@@ -90,6 +90,7 @@ def test_packed_scores_come_back_whole():
 def test_the_paper_s_figures_stand_beside_ours():
     text = as_text(build_table("accuracy", summarize(HAND), paper=True))
     assert "82.50 ± 3.54 (82.42 ± 0.72)" in text
+    assert text.startswith("Table 1. ")
     assert "(82.42" not in as_text(build_table("accuracy", summarize(HAND), paper=False))
     gain = as_text(build_table("gain", summarize(HAND), paper=True))
     assert "(+2.79)" in gain
@@ -186,9 +187,32 @@ def test_without_rivals_there_is_scratch_alone():
 @pytest.fixture
 def results(tmp_path):
     folder = tmp_path / "results"
-    dataset = {"name": "mnist", "source": "nowhere"}
-    write_json(folder / "hand.json", {"dataset": dataset, "scores": pack_scores(HAND)})
+    made = {
+        "dataset": {"name": "mnist", "source": "nowhere"},
+        "settings": {"hidden_layer_sizes": [392, 392, 392]},
+        "scores": pack_scores(HAND),
+    }
+    write_json(folder / "hand.json", made)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "of_the_paper"),
+    [
+        ({}, True),
+        ({"dataset": {"name": "fashion-mnist"}}, False),
+        ({"settings": {"hidden_layer_sizes": [392] * 3, "classes": 10}}, False),
+        ({"settings": {"hidden_layer_sizes": [4]}}, False),
+        ({"settings": {"network": "convnet"}}, False),
+    ],
+)
+def test_a_table_has_the_paper_s_number_where_its_figures_belong(results, changed, of_the_paper):
+    path = results / "hand.json"
+    write_json(path, json.loads(path.read_text()) | changed)
+    for kind, number in (("accuracy", "Table 1."), ("task_std", "Table 2.")):
+        block = f"<!-- table: hand.json {kind} -->\n<!-- end of table -->\n"
+        text = readme_tables.rewrite(block, results)
+        assert (number in text) == ("in brackets" in text) == of_the_paper
 
 
 def test_readme_tables_round_trip(tmp_path, results, capsys):
