@@ -17,8 +17,10 @@ where it must be)::
     python benchmarks/coherence.py
     python benchmarks/coherence.py --sections ablation --settings default 'separation=*'
 
-It chooses settings, so it looks at run 4 and those after it, whose tasks, labelled images and fresh
-weights are none of those that ``mnist_tasks.py`` reports. It prints two tables, writes them as JSON
+It chooses settings, so it looks at run 4 and those after it, with draws of their own: of tasks,
+labelled images and fresh weights. They draw from the same 60,000 images as what ``mnist_tasks.py``
+reports, so that a task or a labelled image may occur in both, and both are tested on the same
+10,000 images. It prints two tables, writes them as JSON
 with every single score, and draws accuracy against seconds. What was done is kept: the same
 command goes on where it was stopped, and another one does only what is new. Seconds are honest only
 where nothing else runs and nothing was stopped (a pass that is taken up again makes its graph

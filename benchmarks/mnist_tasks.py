@@ -75,6 +75,7 @@ from protocol.tasks import DRAWS
 from protocol.tasks_bench import measure, prepare
 from reporting.accuracy_figure import draw_accuracy
 from reporting.against_table import against, against_records, against_table
+from reporting.paper import tasks_compare_with_paper
 from reporting.table import as_text
 from reporting.task_tables import build_table, pack_scores, summarize
 
@@ -213,14 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\n{parser.prog}: {error}; {goes_on}", file=sys.stderr)
         return CLUSTER_LOST
     summaries = summarize(scores)
-    # The paper's figures are those of MNIST's binary tasks, its network, and of nothing else.
-    paper = bench.dataset.name == "mnist" and plan.classes == 2 and plan.network == "mlp"
     differences = against(scores)
-    tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
-    tables.append(against_table(differences))
-    for table in tables:
-        if table.rows:  # no gain without a pair, no std over one task
-            print(as_text(table), end="\n\n")
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
     settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
@@ -237,6 +231,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "theta0": learned,
         "scores": pack_scores(scores),
     }
+    paper = tasks_compare_with_paper(results)
+    tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
+    tables.append(against_table(differences))
+    for table in tables:
+        if table.rows:  # no gain without a pair, no std over one task
+            print(as_text(table), end="\n\n")
     path = options.output / f"{_stem(bench.dataset.name, plan)}.json"
     write_json(path, results)
     what = "random binary tasks" if plan.classes == 2 else "draws of labelled images"

@@ -44,6 +44,7 @@ from reporting.coherence_tables import points_of_results as coherence_results
 from reporting.degeneracy_tables import DEGENERACY_TABLES
 from reporting.diagnostics_tables import diagnostics_table
 from reporting.library import Library
+from reporting.paper import tasks_compare_with_paper
 from reporting.precision_table import precision_table
 from reporting.rivals_report import ranking_table, scores_by_row
 from reporting.scale_tables import scale_and_weight_table
@@ -67,10 +68,7 @@ BLOCK = re.compile(
 
 def _task_table(kind: str, results: dict[str, Any]) -> Table:
     summaries = summarize(unpack_scores(results["scores"]))
-    # The paper's figures are those of MNIST's binary tasks, its network, and of nothing else.
-    settings = results.get("settings", {})
-    own = settings.get("classes", 2) == 2 and settings.get("network", "mlp") == "mlp"
-    return build_table(kind, summaries, paper=own and results["dataset"]["name"] == "mnist")
+    return build_table(kind, summaries, paper=tasks_compare_with_paper(results))
 
 
 def _against_table(results: dict[str, Any]) -> Table:

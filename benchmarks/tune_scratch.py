@@ -6,8 +6,10 @@ the highest mean accuracy over all tasks and both N is what ``rival/tuned-scratc
 
     MLPClassifier(learning_rate_init=1e-3, max_iter=30).set_params(optimizer__weight_decay=0.0)
 
-It chooses settings, so it looks at runs 4 and 5, whose tasks, labelled images and fresh weights are
-none of those that ``mnist_tasks.py`` reports. Run it (about 40 minutes on one core)::
+It chooses settings, so it looks at runs 4 and 5, which have draws of their own: of tasks, labelled
+images and fresh weights. They draw from the same 60,000 images as what ``mnist_tasks.py`` reports,
+so that a task or a labelled image may occur in both, and both are tested on the same 10,000 images.
+Run it (about 40 minutes on one core)::
 
     python benchmarks/tune_scratch.py --jobs 1
 

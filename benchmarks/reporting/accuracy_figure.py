@@ -15,6 +15,9 @@ __all__ = ["draw_accuracy"]
 # More of them on the same axes hide each other, and colours repeat.
 MOST_CURVES = 9
 
+# A method without a network has no epoch to choose, and trains on all of them.
+LABELS_USED = "N (12 N labels; networks validate on 2 N)"
+
 
 def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -> str:
     """Draw mean accuracy by N with its interval over all (run, task) pairs, and say what was done.
@@ -37,7 +40,9 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
     for score in scores:
         of_method = table.setdefault(score["method"], {})
         of_method.setdefault(score["n_labels"], []).append(100.0 * score["accuracy"])
-    sizes = sorted(set.intersection(*(set(cells) for cells in table.values())))
+    sizes = sorted(set.intersection(*(set(cells) for cells in table.values()))) if table else []
+    if not sizes:
+        return f"{path.name} not drawn: there is no N that every method was measured at"
     if any(len(values) < 2 for cells in table.values() for values in cells.values()):
         return f"{path.name} not drawn: an interval takes two tasks or more"
     curves = {method: [cells[n] for n in sizes] for method, cells in table.items()}
@@ -51,7 +56,7 @@ def draw_accuracy(scores: Iterable[dict[str, Any]], path: Path, *, title: str) -
         row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, own in zip(row, panels, strict=True):
             TaskAccuracyDisplay.from_scores(sizes, {name: curves[name] for name in own}, ax=axes)
-            axes.set(xlabel="N (10 N training labels)", ylabel="Test accuracy (%)")
+            axes.set(xlabel=LABELS_USED, ylabel="Test accuracy (%)")
             axes.legend(loc="lower right", fontsize="small")
             axes.label_outer()
 

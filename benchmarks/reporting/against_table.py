@@ -2,13 +2,14 @@
 
 On each (run, task) the accuracy of a method minus that of the other on the same labelled rows;
 mean and 95% t interval over all pairs, as in the table of gains, and the std over runs of the
-mean of a run. The best rival is the one with the highest mean at that N on these very tasks: it
-is chosen after the fact, to its own advantage.
+mean of a run. The best rival is the one with the highest mean at that N on these very tasks, among
+those that the same scores hold: another file may have better ones. It is chosen after the fact, to
+its own advantage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,9 +21,18 @@ from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.table import Table
 from reporting.task_tables import Gain, accuracies_of, gain_text, paired_gain
 
-__all__ = ["Difference", "against", "against_records", "against_table"]
+__all__ = [
+    "BEST_RIVAL",
+    "MEASURED_THERE",
+    "Difference",
+    "against",
+    "against_records",
+    "against_table",
+    "best_rival",
+]
 
 BEST_RIVAL = "best rival"
+MEASURED_THERE = f"{BEST_RIVAL} measured there"
 SPREADING = "rival/label-spreading"
 
 THETA0_OF = {
@@ -72,7 +82,7 @@ def against(scores: Iterable[dict[str, Any]]) -> list[Difference]:
         for role in (scratch_of(THETA0_OF.get(method, method)), SPREADING, BEST_RIVAL):
             for n in sizes:
                 own = table[method, n]
-                other = _best_rival(table, n, own) if role == BEST_RIVAL else role
+                other = best_rival(table, n, own) if role == BEST_RIVAL else role
                 base = {} if other is None else table.get((other, n), {})
                 # Only the same tasks make a pair; the other may have more of them.
                 if role is None or other is None or not own.keys() <= base.keys():
@@ -84,12 +94,17 @@ def against(scores: Iterable[dict[str, Any]]) -> list[Difference]:
     return found
 
 
-def _best_rival(table: dict[tuple[str, int], Cell], n_labels: int, own: Cell) -> str | None:
-    """The rival with the highest mean on these tasks; None where there is none."""
+def best_rival(
+    table: Mapping[tuple[str, int], Cell],
+    n_labels: int,
+    own: Cell,
+    rivals: Sequence[str] = ALL_RIVALS,
+) -> str | None:
+    """The rival with the highest mean on the tasks of ``own``; None where none has them all."""
     means = {
-        name: float(np.mean(list(table[name, n_labels].values())))
-        for name in ALL_RIVALS
-        if table.get((name, n_labels), {}).keys() == own.keys()
+        name: float(np.mean([table[name, n_labels][pair] for pair in own]))
+        for name in rivals
+        if own.keys() <= table.get((name, n_labels), {}).keys()
     }
     return max(means, key=lambda name: means[name], default=None)
 
@@ -102,7 +117,8 @@ def against_table(differences: Sequence[Difference]) -> Table:
         text = gain_text(d.gain) + ("" if d.run_std is None else f" ± {d.run_std:.2f}")
         if d.role == BEST_RIVAL:
             text += f" ({d.other.removeprefix('rival/')})"
-        rows.setdefault((d.method, d.role), {})[d.n_labels] = text
+        against_what = MEASURED_THERE if d.role == BEST_RIVAL else d.role
+        rows.setdefault((d.method, against_what), {})[d.n_labels] = text
     title = (
         "Difference on the same tasks and labelled images (points): mean, its 95% interval, "
         "± std over runs where there are several"

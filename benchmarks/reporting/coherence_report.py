@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from protocol.coherence_settings import OBJECTIVES, PAPER
 from protocol.methods import NetworkSettings
-from reporting.against_table import BEST_RIVAL, Difference
+from reporting.against_table import BEST_RIVAL, MEASURED_THERE, Difference
 from reporting.coherence_tables import Point
 
 __all__ = ["standing_sentences", "time_sentences"]
@@ -21,25 +21,29 @@ def _verdict(difference: Difference) -> str:
     return "above" if gain.mean > 0.0 else "below"
 
 
-def _by_verdict(differences: Sequence[Difference], other: str) -> str:
+def _other(difference: Difference) -> str:
+    if difference.role != BEST_RIVAL:
+        return "scratch"
+    # By its name: another file of the same tasks may have a better one.
+    return f"the {MEASURED_THERE} ({difference.other.removeprefix('rival/')})"
+
+
+def _by_verdict(differences: Sequence[Difference]) -> str:
     sizes: dict[str, list[str]] = {}
     for difference in differences:
-        sizes.setdefault(_verdict(difference), []).append(str(difference.n_labels))
-    return ", ".join(f"{word} {other} at N = {', '.join(ns)}" for word, ns in sizes.items())
+        text = f"{_verdict(difference)} {_other(difference)}"
+        sizes.setdefault(text, []).append(str(difference.n_labels))
+    return ", ".join(f"{text} at N = {', '.join(ns)}" for text, ns in sizes.items())
 
 
 def standing_sentences(differences: Sequence[Difference]) -> list[str]:
-    """Where each of our rows stands against scratch and against the best rival, by N."""
+    """Where each row of ours stands against scratch and the best rival of the same scores, by N."""
     said = []
     for method in dict.fromkeys(d.method for d in differences):
         own = [d for d in differences if d.method == method]
         scratch = [d for d in own if d.role.endswith("/scratch")]
         rival = [d for d in own if d.role == BEST_RIVAL]
-        texts = [
-            _by_verdict(found, other)
-            for found, other in ((scratch, "scratch"), (rival, "the best rival"))
-            if found
-        ]
+        texts = [_by_verdict(found) for found in (scratch, rival) if found]
         said.append(f"{method} is {'; '.join(texts)}.")
     return said
 

@@ -55,7 +55,7 @@ def convnet_table(scores: Scores) -> Table:
     order = (*CONVNET_NAMES, *PERCEPTRONS.values(), *RIVALS)
     table = build_table("accuracy", summarize(scores), paper=False)
     rows = sorted(table.rows, key=lambda row: order.index(row[0]))
-    return replace(table, title=table.title.removeprefix("Table 1. "), rows=rows)
+    return replace(table, rows=rows)
 
 
 def convnet_differences(scores: Scores) -> list[Difference]:

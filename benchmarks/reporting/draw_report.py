@@ -65,6 +65,6 @@ def draw_table(scores: dict[str, Scores]) -> Table:
             rows.append(["", f"{law}, {runs} run{'' if runs == 1 else 's'}", *texts])
     title = (
         "Networks from scratch by the law of the labelled images, test accuracy (%): mean over "
-        f"tasks, ± std over runs (* not within {RUNS.words})"
+        f"tasks, ± std over runs (* {RUNS.differ})"
     )
     return Table(title, ["network", "", *paper], rows)

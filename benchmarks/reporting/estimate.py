@@ -76,15 +76,23 @@ def _within_batches(ours: Estimate, paper: Estimate) -> bool:
 
 @dataclass(frozen=True)
 class Spread:
-    """What a std is over: in words, and whether two figures are the same but for it."""
+    """What a std is over: in words what agrees and what does not, and whether two figures do."""
 
-    words: str
+    agree: str
+    differ: str
     same: Callable[[Estimate, Estimate], bool]
 
 
 SPREADS = {
-    "runs": Spread("the paper's run-to-run spread", within_runs),
+    # With one run of ours it is the t interval of a fifth run in place of Welch's.
+    "runs": Spread(
+        "not different from the paper's at 95 % (Welch)",
+        "different from the paper's at 95 % (Welch)",
+        within_runs,
+    ),
     "mini-batches": Spread(
-        "two of the paper's standard deviations over mini-batches", _within_batches
+        "within two of the paper's standard deviations over mini-batches",
+        "not within two of the paper's standard deviations over mini-batches",
+        _within_batches,
     ),
 }

@@ -142,7 +142,7 @@ def side_by_side(
     if not measured:
         lines.append(["the others" if cells(ours, paper) else "all", "here", missing])
         lines[-1] += [""] * (len(columns) - 1)
-    return Table(f"{title} (* not within {spread.words})", [what, "", *columns], lines)
+    return Table(f"{title} (* {spread.differ})", [what, "", *columns], lines)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Tally:
     kept : int
         How many are.
     words : str
-        The things and what they are or do: ``figures within the spread``.
+        The things and what they are or do: ``figures within two stds``.
     exceptions : tuple of str
         Those that are not.
     """
@@ -181,11 +181,11 @@ class Tally:
 
 
 def agreement(ours: Grid, paper: Grid, spread: Spread) -> Tally:
-    """Which of our figures lie within the spread of the paper's."""
+    """Which of our figures agree with the paper's."""
     both = cells(ours, paper)
     off = [(c, r) for c, r in both if not spread.same(ours[c][r], paper[c][r])]
     names = (f"{r}, {c} ({ours[c][r].mean:.2f}, the paper {paper[c][r]})" for c, r in off)
-    return Tally(len(both) - len(off), f"figures within {spread.words}", tuple(names))
+    return Tally(len(both) - len(off), f"figures {spread.agree}", tuple(names))
 
 
 def holding(found: Sequence[Ordering], words: str) -> Tally:

@@ -9,7 +9,7 @@ from typing import Any
 from protocol.methods import METHODS, PAPER_METHODS
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate
 from reporting.grid import Grid, Tally, agreement, holding, orderings, side_by_side
-from reporting.paper import ACCURACY, N_LABELS, TASK_STD, Row, compares_with_paper
+from reporting.paper import ACCURACY, N_LABELS, TASK_STD, Row, tasks_compare_with_paper
 from reporting.table import Table
 from reporting.task_tables import (
     Gain,
@@ -42,8 +42,7 @@ def scores_of_paper(results: dict[str, Any] | None) -> Scores:
     """The scores of a file that may stand beside the paper's; none of any other."""
     if results is None:
         return []
-    binary = results["settings"].get("classes", 2) == 2
-    return unpack_scores(results["scores"]) if binary and compares_with_paper(results) else []
+    return unpack_scores(results["scores"]) if tasks_compare_with_paper(results) else []
 
 
 def _column(n_labels: int) -> str:

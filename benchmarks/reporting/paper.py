@@ -26,6 +26,7 @@ __all__ = [
     "TASK_STD",
     "compares_with_paper",
     "paper_figure",
+    "tasks_compare_with_paper",
 ]
 
 Row = tuple[tuple[float, float], ...]
@@ -92,8 +93,14 @@ SCALE_AND_WEIGHT: dict[tuple[float, float], Row] = {
 
 def compares_with_paper(results: dict[str, Any]) -> bool:
     """Whether figures of a theta0 are of the paper's data and network, and may stand beside it."""
-    widths = tuple(results["settings"]["hidden_layer_sizes"])
+    # A convolutional network has no widths.
+    widths = tuple(results["settings"].get("hidden_layer_sizes", ()))
     return results["dataset"]["name"] == "mnist" and widths == NetworkSettings().hidden_layer_sizes
+
+
+def tasks_compare_with_paper(results: dict[str, Any]) -> bool:
+    """Whether figures of tasks may: the tasks are then binary ones of the same data and network."""
+    return results["settings"].get("classes", 2) == 2 and compares_with_paper(results)
 
 
 def paper_figure(table: dict[str, Row], method: str, n_labels: int) -> tuple[float, float] | None:

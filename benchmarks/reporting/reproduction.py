@@ -7,7 +7,6 @@ said in the words of ``reporting.expected``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from reporting.against_table import against, against_table
@@ -148,7 +147,6 @@ def _standing(scores: Scores) -> Blocks:
     """Where our rows stand against scratch and rivals, and the accuracy of all."""
     differences = against(scores)
     accuracy = build_table("accuracy", summarize(scores), paper=False)
-    accuracy = replace(accuracy, title=accuracy.title.removeprefix("Table 1. "))
     said = standing_sentences(differences)
     blocks = [_list(said)] if said else []
     return [*blocks, *_table(against_table(differences)), *_table(accuracy)]

@@ -211,14 +211,17 @@ def _gain_cell(summary: Summary, paper: bool) -> str:
 
 
 CELLS: dict[str, tuple[str, Callable[[Summary, bool], str]]] = {
-    "accuracy": ("Table 1. Test accuracy (%): mean over tasks, ± std over runs", _accuracy_text),
-    "task_std": ("Table 2. Std over tasks (%): mean over runs, ± std over runs", _task_std_text),
+    "accuracy": ("Test accuracy (%): mean over tasks, ± std over runs", _accuracy_text),
+    "task_std": ("Std over tasks (%): mean over runs, ± std over runs", _task_std_text),
     "gain": (
         "Gain over the same network from scratch (points): mean of the paired differences "
         "and its 95% interval",
         _gain_cell,
     ),
 }
+
+NUMBERS = {"accuracy": "Table 1. ", "task_std": "Table 2. "}
+"""The paper's numbers of its tables, for ours that are of the same."""
 
 
 def build_table(kind: str, summaries: Sequence[Summary], *, paper: bool) -> Table:
@@ -231,7 +234,8 @@ def build_table(kind: str, summaries: Sequence[Summary], *, paper: bool) -> Tabl
     summaries : sequence of Summary
         From :func:`summarize`.
     paper : bool
-        Whether the paper's figure stands in round brackets beside ours.
+        Whether the paper's figure stands in round brackets beside ours, and its number in the
+        title.
     """
     if kind not in CELLS:
         raise ValueError(f"unknown table {kind!r}; valid names are {sorted(CELLS)}")
@@ -246,4 +250,5 @@ def build_table(kind: str, summaries: Sequence[Summary], *, paper: bool) -> Tabl
         if any(text != "-" for text in cells.values())
     ]
     note = " (the paper's figure in brackets)" if paper else ""
+    title = NUMBERS.get(kind, "") + title if paper else title
     return Table(title + note, ["method", *(f"N = {n}" for n in columns)], rows)

@@ -68,8 +68,10 @@ OURS = {"x": {"a": Estimate(6.0, None, 1), "b": Estimate(5.1, None, 1)}}
 
 def test_what_agrees_and_what_does_not_is_counted_and_named():
     tally = agreement(OURS, PAPER, SPREADS["runs"])
-    assert tally.short == "1 of 2 figures within the paper's run-to-run spread"
+    assert tally.short == "1 of 2 figures not different from the paper's at 95 % (Welch)"
     assert tally.sentence.endswith("; not: a, x (6.00, the paper 9.00 ± 0.10).")
+    table = side_by_side("T", "row", OURS, PAPER, SPREADS["runs"], here={}, missing="no")
+    assert table.title == "T (* different from the paper's at 95 % (Welch))"
     assert agreement({}, PAPER, SPREADS["runs"]).total == 0
 
 

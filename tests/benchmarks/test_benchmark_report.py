@@ -9,7 +9,8 @@ from scipy import stats
 
 import readme_tables
 from protocol.store import write_json
-from reporting.against_table import against, against_table
+from reporting.against_table import MEASURED_THERE, against, against_table
+from reporting.coherence_report import standing_sentences
 from reporting.library import Library
 from reporting.precision_table import precision_table
 from reporting.table import as_text
@@ -89,6 +90,7 @@ def test_packed_scores_come_back_whole():
 def test_the_paper_s_figures_stand_beside_ours():
     text = as_text(build_table("accuracy", summarize(HAND), paper=True))
     assert "82.50 ± 3.54 (82.42 ± 0.72)" in text
+    assert text.startswith("Table 1. ")
     assert "(82.42" not in as_text(build_table("accuracy", summarize(HAND), paper=False))
     gain = as_text(build_table("gain", summarize(HAND), paper=True))
     assert "(+2.79)" in gain
@@ -143,10 +145,34 @@ def test_the_best_rival_is_named_at_each_n():
             record["accuracy"] = 0.99
     table = against_table(against(VERSUS + more))
     assert table.head == ["method", "against", "N = 5", "N = 10"]
-    (row,) = [r for r in table.rows if r[:2] == ["features+logistic", "best rival"]]
+    (row,) = [r for r in table.rows if r[:2] == ["features+logistic", MEASURED_THERE]]
     assert row[2].startswith("+4.50 [")
     assert row[2].endswith("± 0.00 (1-nn)")
     assert row[3].endswith("(label-spreading)")
+
+
+def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
+    # On the third task it is poor, which says nothing of the others.
+    more = _records({"rival/rbf-svm": [[0.94, 0.94, 0.1], [0.94, 0.94, 0.1]]})
+    some = [record for record in VERSUS if record["method"] != "rival/rbf-svm"]
+    found = {(d.method, d.role): d for d in against(some + more)}
+    best = found["xavier/fcn/ours+coherence", "best rival"]
+    assert best.other == "rival/rbf-svm"
+    assert best.gain.mean == pytest.approx(-1.5)
+    assert best.gain.n_pairs == 4
+
+
+def test_the_sentence_names_the_rival_that_it_speaks_of():
+    more = [record | {"n_labels": 10} for record in VERSUS]
+    for record in more:
+        if record["method"] == "rival/label-spreading":
+            record["accuracy"] = 0.99
+    _, said = standing_sentences(against(VERSUS + more))
+    assert said == (
+        "features+logistic is above scratch at N = 5, 10; "
+        "above the best rival measured there (1-nn) at N = 5, "
+        "below the best rival measured there (label-spreading) at N = 10."
+    )
 
 
 def test_without_rivals_there_is_scratch_alone():
@@ -161,9 +187,32 @@ def test_without_rivals_there_is_scratch_alone():
 @pytest.fixture
 def results(tmp_path):
     folder = tmp_path / "results"
-    dataset = {"name": "mnist", "source": "nowhere"}
-    write_json(folder / "hand.json", {"dataset": dataset, "scores": pack_scores(HAND)})
+    made = {
+        "dataset": {"name": "mnist", "source": "nowhere"},
+        "settings": {"hidden_layer_sizes": [392, 392, 392]},
+        "scores": pack_scores(HAND),
+    }
+    write_json(folder / "hand.json", made)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "of_the_paper"),
+    [
+        ({}, True),
+        ({"dataset": {"name": "fashion-mnist"}}, False),
+        ({"settings": {"hidden_layer_sizes": [392] * 3, "classes": 10}}, False),
+        ({"settings": {"hidden_layer_sizes": [4]}}, False),
+        ({"settings": {"network": "convnet"}}, False),
+    ],
+)
+def test_a_table_has_the_paper_s_number_where_its_figures_belong(results, changed, of_the_paper):
+    path = results / "hand.json"
+    write_json(path, json.loads(path.read_text()) | changed)
+    for kind, number in (("accuracy", "Table 1."), ("task_std", "Table 2.")):
+        block = f"<!-- table: hand.json {kind} -->\n<!-- end of table -->\n"
+        text = readme_tables.rewrite(block, results)
+        assert (number in text) == ("in brackets" in text) == of_the_paper
 
 
 def test_readme_tables_round_trip(tmp_path, results, capsys):

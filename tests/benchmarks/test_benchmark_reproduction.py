@@ -27,6 +27,7 @@ from reporting.expected import (
     DEGENERACIES,
     DETACHMENT,
     EXPECTED,
+    GRADIENTS_MNIST,
     RIVAL_RUNS,
     SCALE,
     TABLES_HE,
@@ -198,6 +199,30 @@ def test_densities_and_uniformity_that_go_the_other_way(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("ends", "holds"),
+    [
+        ((0.01, 0.02, 0.03), True),
+        ((0.0045, 0.012, 0.014), False),  # the highest, and yet not apart from the others
+        ((0.01, 0.03, 0.3), False),  # apart, but the others are not close to 0
+    ],
+)
+def test_uniformity_is_close_to_zero_except_at_one(tmp_path, ends, holds):
+    results = scales()
+    of_weight = dict(zip((0.2, 0.4, 1.0), ends, strict=True))
+    for record in results["records"]:
+        record["uniformity"] = [0.5, of_weight[record["degeneracy_weight"]]]
+    # Where a weight is missing nothing is said, whatever the others are.
+    results["records"] += [
+        record | {"squared_scale": 9.0, "uniformity": [0.5, 0.5]}
+        for record in results["records"]
+        if record["degeneracy_weight"] != 0.4
+    ]
+    (found,) = FIGURES[3].findings(write_all(tmp_path, {SCALE.file: results}))
+    assert found.holds == holds
+    assert "s^2 = 9" not in found.numbers
+
+
 def test_figures_that_cannot_be_looked_at_have_no_findings(part, empty):
     # (0, 0) is not among the settings, and there is a single step.
     assert FIGURES[0].findings(part) == []
@@ -268,7 +293,7 @@ def test_augmentation_is_paired_with_the_same_rows_without_it(whole, empty):
     section = text[text.index("## Coherence with augmentation") : text.index("## Coherence in two")]
     assert section.count("With augmentation minus without") == 3
     assert "| rival/augmented-svm | 89.50 |" in section
-    assert "above the best rival at N = 5, 10, 20, 40" in section
+    assert "above the best rival measured there (augmented-svm) at N = 5, 10, 20, 40" in section
     rounds = text[text.index("## Coherence in two") : text.index("## Coherence with neigh")]
     assert rounds.count("In two rounds minus in one") == 2
     assert "| features+logistic | +0.20 [+0.20, +0.20] |" in rounds
@@ -366,7 +391,7 @@ def test_a_complete_reproduction_asks_for_nothing(whole):
     (whole.folder / "coherence.png").write_bytes(b"")
     text = reproduction_report(whole)
     assert "ot run yet" not in text
-    assert " *" not in re.sub(r"\(\* not within", "", text)
+    assert " *" not in re.sub(r"\(\* (not within|different)", "", text)
     assert links(text) == ["coherence.png"]
     for expected in EXPECTED:
         assert f"| {expected.file} |" in text
@@ -400,6 +425,20 @@ def test_the_summary_has_five_lines_whatever_there_is(tmp_path, make):
     assert all(line.endswith(".") and "\n" not in line for line in lines)
     assert ("ot run yet" in " ".join(lines)) == (make is not complete)
     assert all(f"- {line}\n" in reproduction_report(library) for line in lines)
+
+
+def test_the_summary_names_the_rivals_of_coherence_and_those_of_other_files(tmp_path):
+    coherent = flat(COHERENT | {"rival/label-spreading": 93.0})
+    files = {
+        COHERENCE.file: task_results(coherent),
+        GRADIENTS_MNIST.file: task_results(flat({"rival/gradients-svm": 98.0})),
+    }
+    line = summary_lines(write_all(tmp_path, files))[-1]
+    pixels, best = line.split(". ")[2:]
+    assert pixels.startswith("Points over the best of the rivals that see pixels alone: +4.00 at N")
+    assert pixels.endswith("+4.00 at N = 40 (label-spreading)")
+    assert best.startswith("Points over the best rival of all on the same tasks: -1.00 at N = 5")
+    assert best.endswith("-1.00 at N = 40 (gradients-svm).")
 
 
 def test_notes_stand_in_the_document(empty):
