@@ -262,7 +262,9 @@ OWN_WORDS = {
     "max_iter": "one of them chooses it",
     "window": "one of them chooses which parameters to keep",
     "random_state": "each names its own draws",
+    "coefs_, intercepts_": "one of them learns modules too",
     "history_": "each has its own loss terms",
+    "n_features_in_": "one of them learns modules too",
 }
 
 
