@@ -20,7 +20,6 @@ from sklearn.utils import check_random_state, check_scalar
 from ._compute import StepRandom
 from ._network import ModuleArchitecture
 from ._objective import coherence_kernel as kernel_of
-from ._objective import n_last_biases
 from ._sampling import Perturbation, perturbed_logits
 from ._subject import Subject, pretrained_theta0
 
@@ -290,5 +289,5 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     """
     subject = Subject.of(source)
     H = subject.hidden(subject.rows(X))
-    kernel: np.ndarray = kernel_of(H, n_last_biases(subject.network)).numpy()
+    kernel: np.ndarray = kernel_of(H, subject.network.n_last_biases).numpy()
     return kernel

@@ -6,7 +6,7 @@ a function of (seed, step); the number of threads changes results at rounding le
 
 from .device import torch_device
 from .float32 import array_of, as_float32, check_float32
-from .gradients import with_gradients
+from .gradients import learned_is_finite, with_gradients
 from .parts import concatenated
 from .portions import in_portions
 from .precision import PRECISIONS, native_precision
@@ -30,6 +30,7 @@ __all__ = [
     "concatenated",
     "fresh",
     "in_portions",
+    "learned_is_finite",
     "native_precision",
     "permutation",
     "recomputed",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-__all__ = ["with_gradients"]
+__all__ = ["learned_is_finite", "with_gradients"]
 
 
 @contextmanager
@@ -26,3 +26,8 @@ def with_gradients() -> Iterator[None]:
         )
     with torch.enable_grad():
         yield
+
+
+def learned_is_finite(parameters: Iterable[torch.Tensor]) -> bool:
+    """Whether those of the parameters that are learned are finite; others may hold what they do."""
+    return all(bool(own.isfinite().all()) for own in parameters if own.requires_grad)

@@ -17,9 +17,9 @@ from skorch import NeuralNetClassifier
 from skorch.utils import to_tensor
 from torch import nn
 
-from .._compute import with_gradients, worthwhile_threads
+from .._compute import learned_is_finite, with_gradients, worthwhile_threads
 from .._modules import with_dense_gradients_
-from .._network import MLP
+from .._network import MLP, uncompiled
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network
@@ -106,8 +106,7 @@ class _Net(NeuralNetClassifier):
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         x = inputs_and_weights(x)[0]
-        module = getattr(self.module_, "_orig_mod", self.module_)  # which may be compiled
-        if isinstance(x, torch.Tensor) and not isinstance(module, MLP):
+        if isinstance(x, torch.Tensor) and not isinstance(uncompiled(self.module_), MLP):
             x = x.clone()  # batches may be slices of X, on which another module may work in place
         return super().infer(x, **fit_params)
 
@@ -275,7 +274,6 @@ class Training:
         self.start = start
         self.net = net
         self._network = network
-        self._seen = False
         self._randomness = PrivateRandomness(seed, needed=foreign or network.draws)
 
     def run(self, rows: Rows, n_epochs: int) -> None:
@@ -295,27 +293,24 @@ class Training:
             )
         net.max_epochs = n_epochs
         with with_gradients(), self._randomness.on(torch.device(net.device)), self._threads():
-            if not net.initialized_:
+            # One whose first training fails is dropped by whoever asked for it.
+            kept: AbstractContextManager[None] = nullcontext()
+            if net.initialized_:
+                kept = as_before_on_failure(net, self._randomness)
+            else:
                 net.initialize()
                 if not isinstance(net.optimizer_, torch.optim.SparseAdam):
                     with_dense_gradients_(net.module_)
-            # Nobody has seen a net of whose first training nothing came.
-            kept = as_before_on_failure(net, self._randomness) if self._seen else nullcontext()
             with kept:
                 try:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
-                self._check_finite()
-        self._seen = True
-
-    def _check_finite(self) -> None:
-        learned = [p for p in self.net.module_.parameters() if p.requires_grad]
-        if not all(bool(parameter.isfinite().all()) for parameter in learned):
-            raise ValueError(
-                "the weights are no longer finite after training; lower learning_rate_init="
-                f"{self.net.lr!r} or standardise X"
-            )
+                if not learned_is_finite(net.module_.parameters()):
+                    raise ValueError(
+                        "the weights are no longer finite after training; lower "
+                        f"learning_rate_init={net.lr!r} or standardise X"
+                    )
 
     def _threads(self) -> AbstractContextManager[None]:
         widths = self._network.widths

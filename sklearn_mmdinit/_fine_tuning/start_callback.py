@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 from torch import nn
 
-from .._network import as_arrays, put_arrays_, start_module_
+from .._network import as_arrays, put_arrays_, start_module_, uncompiled
 from .given import GIVEN, given
 from .initializers import is_fitted_initializer, is_initializer
 
@@ -91,8 +91,7 @@ class WarmStart(Callback):
         # Skorch also calls initialize() where set_params concerns any callback: then the net may
         # have been trained already.
         if self.waiting_ and not net.history and self.theta0 is not None:
-            # torch.compile wraps a module, under other names.
-            _start(getattr(net.module_, "_orig_mod", net.module_), self.theta0)
+            _start(uncompiled(net.module_), self.theta0)
         self.waiting_ = False
 
 

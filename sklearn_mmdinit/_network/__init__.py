@@ -11,7 +11,14 @@ from .gain import has_gain, scales_freely, with_gain, without_gain
 from .inits import INITS, random_theta0
 from .mlp import BATCH_NORM_EPS, MLP, module_from_theta0, theta0_from_module
 from .module_architecture import ModuleArchitecture, digest_of
-from .module_state import arrays_of, as_arrays, put_arrays_, qualified_name, start_module_
+from .module_state import (
+    arrays_of,
+    as_arrays,
+    put_arrays_,
+    qualified_name,
+    start_module_,
+    uncompiled,
+)
 from .tagged import tag, tag_is_lost, theta0_of
 from .theta0 import Theta0
 from .whole_file import write_whole
@@ -40,6 +47,7 @@ __all__ = [
     "tag_is_lost",
     "theta0_from_module",
     "theta0_of",
+    "uncompiled",
     "with_gain",
     "without_gain",
     "write_whole",

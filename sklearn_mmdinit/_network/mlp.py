@@ -10,6 +10,7 @@ from torch import nn
 
 from .activations import ACTIVATIONS
 from .architecture import Architecture
+from .module_state import uncompiled
 from .theta0 import Theta0
 
 __all__ = ["BATCH_NORM_EPS", "MLP", "module_from_theta0", "theta0_from_module"]
@@ -51,6 +52,11 @@ class MLP(nn.Module):
         """Batch normalisation of each hidden layer; empty where there is none."""
         return cast("list[nn.BatchNorm1d]", list(self.norms))
 
+    @property
+    def n_last_biases(self) -> int:
+        """Biases of the last layer that are perturbed."""
+        return self.architecture.n_classes
+
     def hidden_layers(self, X: torch.Tensor) -> list[torch.Tensor]:
         """Activations (n, width) of each hidden layer."""
         function = ACTIVATIONS[self.architecture.activation].function
@@ -75,7 +81,7 @@ class MLP(nn.Module):
 
 def theta0_from_module(module: MLP) -> Theta0:
     """The parameters of a module, compiled or not, as NumPy arrays; copies, on the CPU."""
-    module = getattr(module, "_orig_mod", module)
+    module = uncompiled(module)
     names = module.architecture.array_shapes()
     state = module.state_dict()
     arrays = {name: state[name].detach().cpu().numpy().copy() for name in names}

@@ -11,7 +11,7 @@ from torch import nn
 
 from .theta0 import Theta0
 
-__all__ = ["arrays_of", "as_arrays", "put_arrays_", "qualified_name", "start_module_"]
+__all__ = ["arrays_of", "as_arrays", "put_arrays_", "qualified_name", "start_module_", "uncompiled"]
 
 
 def qualified_name(value: object) -> str:
@@ -30,6 +30,11 @@ def as_arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         array = np.array(value, order="C")
         arrays[name] = array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
     return arrays
+
+
+def uncompiled(module: Any) -> Any:
+    """What ``torch.compile`` has wrapped, under other names; any other module itself."""
+    return getattr(module, "_orig_mod", module)
 
 
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:

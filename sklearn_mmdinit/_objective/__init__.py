@@ -5,7 +5,7 @@ scalar. An objective is called with (module, X, random) and returns the values o
 """
 
 from .coherence import coherence_kernel
-from .coherent_objective import CoherentObjective, n_last_biases
+from .coherent_objective import CoherentObjective
 from .detachment import JACOBIANS
 from .mmd import ESTIMATORS
 from .mmd_objective import MMDObjective
@@ -20,5 +20,4 @@ __all__ = [
     "MMDObjective",
     "RandomLabelObjective",
     "coherence_kernel",
-    "n_last_biases",
 ]

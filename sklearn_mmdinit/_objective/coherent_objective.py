@@ -74,20 +74,11 @@ class CoherentObjective:
         Tensor of shape (len(term_names),)
         """
         H = _hidden(module, X)
-        own = coherence(H, n_last_biases(module), self.separation)
+        own = coherence(H, module.n_last_biases, self.separation)
         if self.paper is None:
             return torch.stack((self.weight * own, own))
         terms = self.paper(module, X[: min(self.n_rows, len(X) // 2)], random)
         return torch.cat(((terms[0] + self.weight * own)[None], terms[1:], own[None]))
-
-
-def n_last_biases(module: MLP | ModuleNetwork) -> float:
-    """What the standard deviation of the last layer's bias depends on; infinity without one."""
-    return (
-        module.n_last_biases
-        if isinstance(module, ModuleNetwork)
-        else (module.architecture.n_classes)
-    )
 
 
 @singledispatch

@@ -13,7 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from .._compute import StepRandom, with_gradients
+from .._compute import StepRandom, learned_is_finite, with_gradients
 from .blueprint import Blueprint, Network
 from .feeds import Feed
 from .recording import steps_on
@@ -82,7 +82,8 @@ def run_passes(
                     feed.steps_a_pass,
                 )
                 sums = steps.run(mini_batches.to(device), state.step, bar.update, rates)
-                if not (np.isfinite(sums[0]) and _is_finite(network)):
+                # A gradient can be NaN where the loss is not; one look a window.
+                if not (np.isfinite(sums[0]) and learned_is_finite(network.parameters())):
                     return _diverged(state, schedule, n_steps)
                 state.step += n_steps
                 state.window_steps += n_steps
@@ -121,12 +122,6 @@ def _close_window(
         return False
     state.stale_windows = 0 if improvement > schedule.tol else state.stale_windows + 1
     return state.stale_windows >= schedule.n_iter_no_change
-
-
-def _is_finite(network: Network) -> bool:
-    # A gradient can be NaN where the loss is not; one look a window.
-    learned = (parameter for parameter in network.parameters() if parameter.requires_grad)
-    return all(bool(parameter.isfinite().all()) for parameter in learned)
 
 
 def _diverged(state: PretrainingState, schedule: Schedule, n_steps: int) -> PretrainingState:

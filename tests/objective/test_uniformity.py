@@ -85,12 +85,9 @@ def test_the_closed_form_holds_at_any_bandwidth(estimator, spread):
     generator = torch.Generator().manual_seed(0)
     p = 0.4 + spread * (torch.rand(40, 3, generator=generator, dtype=torch.float64) - 0.5)
     U = torch.tensor([[0.3, 0.7], [0.9, 0.1]], dtype=torch.float64)
-
-    def of(reference, U, p):
-        return uniformity(torch.stack([p, 1 - p], -1), U, estimator, reference)
-
+    P = torch.stack([p, 1 - p], -1)
     q = (torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000
-    gamma = median_bandwidth(torch.stack([p, 1 - p], -1).transpose(0, 1), U)
+    gamma = median_bandwidth(P.transpose(0, 1), U)
     within, _ = ESTIMATORS[estimator]
     expected = []
     for column, width in zip(p.T, gamma, strict=True):
@@ -103,7 +100,8 @@ def test_the_closed_form_holds_at_any_bandwidth(estimator, spread):
         # The law itself by its quantiles; of them against each other a few hundred will do.
         middle = kernel(q, (torch.arange(400, dtype=torch.float64) + 0.5) / 400)
         expected.append(within(kernel(column, column), 40) - 2 * kernel(column, q) + middle)
-    assert float(of("closed_form", U, p)) == pytest.approx(np.mean(expected), rel=2e-3)
+    found = uniformity(P, U, estimator, "closed_form")
+    assert float(found) == pytest.approx(np.mean(expected), rel=2e-3)
     assert torch.autograd.gradcheck(
         lambda p: closed_form_mmd(p, gamma, estimator),
         p.mT.contiguous().requires_grad_(),
