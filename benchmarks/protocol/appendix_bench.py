@@ -11,6 +11,7 @@ import numpy as np
 
 from data.datasets import Dataset
 from protocol.bench import load_scaled
+from protocol.kernels import add_kernels_option
 from protocol.methods import METHODS, NetworkSettings, initializer_of
 from protocol.options import add_data_options, add_network_options, positive, two_or_more
 from protocol.pretrained import Pretrained, data_digest, fit_key, learn
@@ -111,12 +112,14 @@ class AppendixBench:
             "device": self.network.device,
             "precision": self.network.precision,
             "jacobian_at": self.options.jacobian_at,
+            "kernels": self.network.kernels,
         }
 
     def stem(self, name: str) -> str:
-        """Name of the results: one reading of L_iod must not overwrite another."""
-        at = self.options.jacobian_at
-        return name if at == READINGS[0] else f"{name}_at_{at}"
+        """Name of the results: one reading of the paper must not overwrite another."""
+        at, kernels = self.options.jacobian_at, self.network.kernels
+        name = name if at == READINGS[0] else f"{name}_at_{at}"
+        return name if kernels == "sum" else f"{name}_{kernels}_of_kernels"
 
 
 def theta0_name(changes: Mapping[str, Any]) -> str:
@@ -136,7 +139,8 @@ def add_appendix_options(
     parser : ArgumentParser
         Takes the options, after those it has.
     n_perturbations : int, optional
-        Default of ``--n-perturbations``; without it there is no such option.
+        Default of ``--n-perturbations``; without it there is neither that option nor
+        ``--kernels``, for a command without L_uni.
     """
     add = parser.add_argument
     add("--quick", action="store_true", help="few images, few steps: about a minute on one core")
@@ -153,6 +157,7 @@ def add_appendix_options(
             metavar="K",
             help=f"perturbed networks a step of the pre-training; default: {n_perturbations}",
         )
+        add_kernels_option(parser)
     add(
         "--jacobian-at",
         choices=READINGS,
@@ -179,6 +184,7 @@ def prepare_appendix(options: argparse.Namespace, full: Preset, quick: Preset) -
         n_perturbations=getattr(options, "n_perturbations", None) or preset.n_perturbations,
         device=options.device,
         precision=options.precision,
+        kernels=getattr(options, "kernels", NetworkSettings.kernels),
     )
     X = images[:rows]
     return AppendixBench(dataset, X, data_digest(X), network, preset, options)

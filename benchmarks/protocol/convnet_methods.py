@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from protocol.kernels import KERNELS
 from protocol.methods import FINE_TUNING, Contender, LastRowsSplit, NetworkSettings
 from protocol.networks import ConvNet
 from sklearn_mmdinit import MMDInitializer, NetClassifier
@@ -109,7 +110,10 @@ def convnet_initializer(
     if how == "ours+coherence":
         return settings.coherent(**common)
     return MMDInitializer(
-        **common, max_iter=settings.epochs, n_perturbations=settings.n_perturbations
+        **common,
+        max_iter=settings.epochs,
+        n_perturbations=settings.n_perturbations,
+        uniformity_weight=KERNELS[settings.kernels],
     )
 
 

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from protocol.augmentations import AUGMENTATIONS
 from protocol.embeddings import EMBEDDINGS
+from protocol.kernels import KERNELS
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomLabelInitializer
 
@@ -158,8 +159,8 @@ class NetworkSettings:
         Passes and perturbed networks of the paper's pre-training.
     device : str
         Of all pre-training.
-    precision : str
-        Of the paper's pre-training.
+    precision, kernels : str
+        Of the paper's pre-training; the latter a key of KERNELS.
     coherent_epochs : int or None
         Passes of the one with coherence; None: as many as it takes itself.
     classes : int
@@ -182,6 +183,7 @@ class NetworkSettings:
     coherent_epochs: int | None = None
     classes: int = 2
     precision: str = "float32"
+    kernels: str = "sum"
     augmentation: str = "none"
     neighbors: str = "pixels"
     separation: float = Coherence().separation
@@ -213,6 +215,7 @@ def _mmd(method: Method, settings: NetworkSettings, **common: Any) -> BaseEstima
         max_iter=settings.epochs,
         n_perturbations=settings.n_perturbations,
         precision=settings.precision,
+        uniformity_weight=KERNELS[settings.kernels],
     )
 
 

@@ -29,7 +29,7 @@ class Plan:
     binary task are drawn, ``network`` of which kind the methods' networks are, ``augmentation``
     how images are changed along the walks of coherence, ``neighbors`` where its
     neighbours are searched, ``separation`` is its parameter, ``rounds`` how often theta0 with
-    coherence is learned.
+    coherence is learned. ``kernels`` says how the paper's L_uni puts its kernels together.
     """
 
     methods: tuple[str, ...]
@@ -48,6 +48,7 @@ class Plan:
     neighbors: str = "pixels"
     separation: float = NetworkSettings.separation
     rounds: int = 1
+    kernels: str = "sum"
 
 
 QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, "xavier/fcn/scratch")
@@ -101,6 +102,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = replace(plan, first_run=options.first_run, classes=options.classes, draw=options.draw)
     plan = replace(plan, augmentation=options.augmentation, neighbors=options.neighbors)
     plan = replace(plan, separation=options.separation, rounds=options.rounds)
+    plan = replace(plan, kernels=options.kernels)
     augmented, gradients = plan.augmentation != "none", plan.neighbors == "gradients"
     rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
     plan = replace(plan, rivals=tuple(rivals))

@@ -35,6 +35,7 @@ def prepare(options: argparse.Namespace, plan: Plan) -> Bench:
         coherent_epochs=plan.coherent_passes,
         classes=plan.classes,
         precision=options.precision,
+        kernels=plan.kernels,
         augmentation=plan.augmentation,
         neighbors=plan.neighbors,
         separation=plan.separation,

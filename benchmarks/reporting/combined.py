@@ -34,6 +34,7 @@ BEFORE = {
     "neighbors": "pixels",
     "separation": 2.0,
     "rounds": 1,
+    "kernels": "sum",
 }
 
 MADE_WITH = (

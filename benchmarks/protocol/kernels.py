@@ -1,0 +1,26 @@
+"""How L_uni puts its nine Gaussian kernels together: two readings of the paper.
+
+Its text sums them, and so does :class:`MMDInitializer`. With their mean, which is a ninth of that,
+L_sd and L_iod weigh nine times as much beside L_uni, and the tables of the paper's appendix come
+out nearer to its figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+__all__ = ["KERNELS", "add_kernels_option"]
+
+KERNELS: dict[str, float] = {"sum": 1.0, "mean": 1.0 / 9.0}
+"""Name of a reading -> the weight of L_uni that is the same."""
+
+
+def add_kernels_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--kernels``."""
+    parser.add_argument(
+        "--kernels",
+        choices=list(KERNELS),
+        default="sum",
+        help="whether the nine kernels of the paper's L_uni are summed, as its text has it, or "
+        "averaged, as its tables of the appendix suggest; default: sum",
+    )
