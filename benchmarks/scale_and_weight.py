@@ -33,6 +33,7 @@ from typing import Any
 
 from protocol.appendix_bench import AppendixBench, Preset, add_appendix_options, prepare_appendix
 from protocol.command import command_parser
+from protocol.kernels import KERNELS
 from protocol.options import positive, positive_number
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
@@ -87,10 +88,11 @@ def _measure(bench: AppendixBench, changes: dict[str, Any], run: int) -> dict[st
         perturbation_scale=changes["perturbation_scale"],
     )
     history = learned.initializer.history_
+    share = KERNELS[bench.network.kernels]  # the history has the sum
     return {
         **ratios,
         "steps": [window["step"] for window in history],
-        "uniformity": [window["uniformity"] for window in history],
+        "uniformity": [share * window["uniformity"] for window in history],
         "theta0": learned.record(),
     }
 

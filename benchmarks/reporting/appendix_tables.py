@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate, Spread, estimate_of
-from reporting.expected import DEGENERACIES, SCALE
+from reporting.expected import DEGENERACIES, DEGENERACIES_AVERAGED, SCALE, SCALE_AVERAGED
 from reporting.grid import Grid, Tally, agreement, holding, orderings, side_by_side
 from reporting.item import Expected
 from reporting.library import Library
 from reporting.paper import (
     DEAD_NEURONS,
     DEGENERATE_SOFTMAX,
-    FINAL_LOSS,
     SCALE_AND_WEIGHT,
     compares_with_paper,
 )
 from reporting.table import Table
 
 __all__ = ["APPENDIX_TABLES", "AppendixTable"]
-
-# Until (lambda, xi) = (0.4, 1) is among the degeneracies: the theta0 of Table 1's first run.
-BEFORE = ("mnist-diagnostics.json", "five passes, mnist_tasks.py")
 
 HIDDEN = tuple(f"hidden {layer}" for layer in (1, 2, 3))
 
@@ -41,37 +37,33 @@ def _figure(percent: dict[str, Any]) -> Estimate:
     return Estimate(percent["mean"], percent["std"], 1)
 
 
-def _degeneracies(library: Library) -> dict[str, dict[str, Any]]:
+def _degeneracies(expected: Expected, library: Library) -> dict[str, dict[str, Any]]:
     """Records by the name of their loss."""
-    found: dict[str, dict[str, Any]] = {}
-    file, name = BEFORE
-    before = library.results(file)
-    if before is not None and compares_with_paper(before):
-        found |= {_loss_name(*FINAL_LOSS): r for r in before["theta0"] if r["name"] == name}
-    results = library.results(DEGENERACIES.file)
-    if results is not None and compares_with_paper(results):
-        for record in results["records"]:
-            if record["degeneracy_weight"] is not None:  # the fresh weights have none
-                key = _loss_name(record["degeneracy_weight"], record["detachment_weight"])
-                found[key] = record
-    return found
+    results = library.results(expected.file)
+    if results is None or not compares_with_paper(results):
+        return {}
+    return {
+        _loss_name(record["degeneracy_weight"], record["detachment_weight"]): record
+        for record in results["records"]
+        if record["degeneracy_weight"] is not None  # the fresh weights have none
+    }
 
 
-def _softmax_grid(library: Library) -> Grid:
-    records = _degeneracies(library)
+def _softmax_grid(expected: Expected, library: Library) -> Grid:
+    records = _degeneracies(expected, library)
     return {"ratio": {k: _figure(r["degenerate_softmax_percent"]) for k, r in records.items()}}
 
 
-def _dead_grid(library: Library) -> Grid:
-    records = _degeneracies(library)
+def _dead_grid(expected: Expected, library: Library) -> Grid:
+    records = _degeneracies(expected, library)
     return {
         column: {k: _figure(r["dead_neurons_percent"][i]) for k, r in records.items()}
         for i, column in enumerate(HIDDEN)
     }
 
 
-def _scale_grid(library: Library) -> Grid:
-    results = library.results(SCALE.file)
+def _scale_grid(expected: Expected, library: Library) -> Grid:
+    results = library.results(expected.file)
     if results is None or not compares_with_paper(results):
         return {}
     runs: dict[str, dict[str, list[float]]] = {"DS": {}, "IOD": {}}
@@ -121,8 +113,8 @@ class AppendixTable:
         What the paper's std is over.
     paper : callable
         Its figures.
-    ours : callable
-        Ours, from a library.
+    read : callable
+        From what measures ours, and a library, to ours.
     expected : Expected
         What measures them.
     """
@@ -132,8 +124,12 @@ class AppendixTable:
     what: str
     spread: Spread
     paper: Callable[[], Grid]
-    ours: Callable[[Library], Grid]
+    read: Callable[[Expected, Library], Grid]
     expected: Expected
+
+    def ours(self, library: Library) -> Grid:
+        """Our figures; empty where there are none beside which the paper's may stand."""
+        return self.read(self.expected, library)
 
     def table(self, library: Library) -> Table:
         """The paper's figures and ours."""
@@ -177,34 +173,41 @@ class AppendixTable:
         )
 
 
-APPENDIX_TABLES = (
-    AppendixTable(
-        "Degenerate softmax",
+def _tables(how: str, degeneracies: Expected, scale: Expected) -> Iterator[AppendixTable]:
+    """The three tables, in the order of the paper, by one reading of its L_uni."""
+    over_batches, over_runs = SPREADS["mini-batches"], SPREADS["runs"]
+    yield AppendixTable(
+        f"Degenerate softmax{how}",
         "Perturbed networks with degenerate softmax (%): mean ± std over 128 mini-batches",
         "loss",
-        SPREADS["mini-batches"],
+        over_batches,
         _paper_softmax,
         _softmax_grid,
-        DEGENERACIES,
-    ),
-    AppendixTable(
-        "Dead neurons",
+        degeneracies,
+    )
+    yield AppendixTable(
+        f"Dead neurons{how}",
         "Fully dead neurons of each hidden layer (%): mean ± std over 128 mini-batches",
         "loss",
-        SPREADS["mini-batches"],
+        over_batches,
         _paper_dead,
         _dead_grid,
-        DEGENERACIES,
-    ),
-    AppendixTable(
-        "Scale s and weight lambda",
+        degeneracies,
+    )
+    yield AppendixTable(
+        f"Scale s and weight lambda{how}",
         "Degenerate softmax (DS, %) and dead neurons of the worst layer (IOD, %): mean, ± std over "
         "runs",
         "setting",
-        SPREADS["runs"],
+        over_runs,
         _paper_scale,
         _scale_grid,
-        SCALE,
-    ),
+        scale,
+    )
+
+
+APPENDIX_TABLES = (
+    *_tables("", DEGENERACIES, SCALE),
+    *_tables(" by averaged kernels", DEGENERACIES_AVERAGED, SCALE_AVERAGED),
 )
-"""In the order of the paper."""
+"""By the paper's text, and with the mean of L_uni's kernels in place of their sum."""

@@ -34,11 +34,12 @@ def setting_of(record: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def pretraining_words(settings: dict[str, Any]) -> str:
-    """How long theta0 was learned, and with how many networks: beside the paper's five and 256."""
+    """How theta0 was learned: how long, with how many networks, and by which reading."""
     passes = settings["passes"]
+    averaged = ", the kernels averaged" if settings.get("kernels") == "mean" else ""
     return (
         f"theta0 after {passes} pass{'' if passes == 1 else 'es'} over {settings['rows']:,} images "
-        f"with K = {settings['n_perturbations']}"
+        f"with K = {settings['n_perturbations']}{averaged}"
     )
 
 

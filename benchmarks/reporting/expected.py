@@ -15,14 +15,17 @@ from reporting.estimate import PAPER_RUNS
 from reporting.item import Expected, runs_of
 
 __all__ = [
+    "AVERAGED",
     "BALANCED",
     "CONVNET",
     "CONVNET_TEN_WAY",
     "DEGENERACIES",
+    "DEGENERACIES_AVERAGED",
     "DETACHMENT",
     "DETACHMENT_AT_ACTIVATION",
     "EXPECTED",
     "SCALE",
+    "SCALE_AVERAGED",
     "SCRATCH_NETWORKS",
     "TABLES_HE",
     "TABLES_XAVIER",
@@ -66,6 +69,15 @@ def _tables(init: str, words: str) -> Expected:
 
 TABLES_XAVIER = _tables("xavier", "Xavier")
 TABLES_HE = _tables("he", "He")
+AVERAGED_METHODS = ("xavier/fcn/ours", "xavier/fcn/scratch")
+AVERAGED = Expected(
+    "Table 1, Xavier, with the mean of the kernels of L_uni in place of their sum, one run",
+    "mnist-mean-of-kernels.json",
+    f"{TASKS} --runs 1 --kernels mean --methods {' '.join(AVERAGED_METHODS)}",
+    "half an hour on 2 cores",
+    2,
+    runs_of(AVERAGED_METHODS, 1),
+)
 SCRATCH_NETWORKS = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
 """The paper's rows that need no theta0."""
 
@@ -82,6 +94,14 @@ DEGENERACIES = Expected(
     "degeneracies.json",
     "python benchmarks/degeneracies.py",
     "two hours on 2 cores",
+    4,
+    _settings,
+)
+DEGENERACIES_AVERAGED = Expected(
+    "The same with the mean of the kernels of L_uni in place of their sum",
+    "degeneracies-mean-of-kernels.json",
+    f"{DEGENERACIES.command} --kernels mean",
+    DEGENERACIES.time,
     4,
     _settings,
 )
@@ -107,6 +127,14 @@ SCALE = Expected(
     "python benchmarks/scale_and_weight.py --runs 4",
     "12 hours on 2 cores",
     12 * PAPER_RUNS,
+    _records,
+)
+SCALE_AVERAGED = Expected(
+    "The same with the mean of the kernels of L_uni in place of their sum, one run",
+    "scale-and-weight-mean-of-kernels.json",
+    "python benchmarks/scale_and_weight.py --kernels mean",
+    "three hours on 2 cores",
+    12,
     _records,
 )
 THEOREMS = Expected(
@@ -275,8 +303,11 @@ EXPECTED = (
     TABLES_XAVIER,
     TABLES_HE,
     BALANCED,
+    AVERAGED,
     DEGENERACIES,
+    DEGENERACIES_AVERAGED,
     SCALE,
+    SCALE_AVERAGED,
     DETACHMENT,
     DETACHMENT_AT_ACTIVATION,
     THEOREMS,

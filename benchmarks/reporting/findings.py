@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from reporting.expected import DEGENERACIES, DETACHMENT, DETACHMENT_AT_ACTIVATION, SCALE, THEOREMS
+from reporting.expected import (
+    DEGENERACIES,
+    DETACHMENT,
+    DETACHMENT_AT_ACTIVATION,
+    SCALE,
+    SCALE_AVERAGED,
+    THEOREMS,
+)
 from reporting.item import Expected
 from reporting.library import Library
 from reporting.paper import SCALE_AND_WEIGHT, compares_with_paper
@@ -202,6 +209,12 @@ FIGURES = (
     ),
     PaperFigure(
         "L_uni along the steps, by s and lambda", "scale-and-weight.png", SCALE, _uniformity
+    ),
+    PaperFigure(
+        "L_uni along the steps, by s and lambda, by averaged kernels",
+        "scale-and-weight-mean-of-kernels.png",
+        SCALE_AVERAGED,
+        _uniformity,
     ),
     PaperFigure("The theorems", "theorems.png", THEOREMS, _theorems, on_mnist=False),
 )

@@ -26,6 +26,7 @@ from reporting.draw_report import draw_sentences, draw_table
 from reporting.expected import (
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
+    AVERAGED,
     BALANCED,
     BUDGET,
     CLOTHES,
@@ -51,6 +52,7 @@ from reporting.expected import (
 )
 from reporting.findings import FIGURES
 from reporting.item import Expected, progress
+from reporting.kernels_report import kernels_table
 from reporting.library import Library
 from reporting.made_with import made_with_table
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
@@ -110,6 +112,15 @@ def _draw(library: Library) -> Blocks:
     scores = {law: scores_of_paper(library.results(file)) for law, file in files.items()}
     blocks += [_list(draw_sentences(scores)), *_table(draw_table(scores))]
     return [*blocks, library.note("labelled-images")]
+
+
+def _kernels(library: Library) -> Blocks:
+    blocks = ["## How the kernels are put together", library.note("kernels")]
+    files = {"sum": TABLES_XAVIER.file, "mean": AVERAGED.file}
+    scores = {kernels: scores_of_paper(library.results(file)) for kernels, file in files.items()}
+    if not scores["mean"]:
+        return [*blocks, _said(AVERAGED)]
+    return [*blocks, *_table(kernels_table(scores))]
 
 
 def _appendix(library: Library) -> Blocks:
@@ -302,5 +313,5 @@ def reproduction_report(library: Library) -> str:
         *_state(library),
     ]
     ours = (_coherence, _augmentation, _rounds, _gradients, _convnet, _time)
-    sections = (_main_tables, _draw, _appendix, _rivals, *ours, _made_with)
+    sections = (_main_tables, _draw, _kernels, _appendix, _rivals, *ours, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

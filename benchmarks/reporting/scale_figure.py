@@ -53,7 +53,7 @@ def draw_uniformity(results: dict[str, Any], path: Path) -> str:
         )
         figure.suptitle(
             f"{results['dataset']['name']}: L_uni while theta0 is learned with xi = 1, "
-            f"K = {settings['n_perturbations']}"
+            f"K = {settings['n_perturbations']}, {settings.get('kernels', 'sum')} of its kernels"
         )
 
     return draw_picture(path, (3.5 * len(settings["squared_scales"]), 4.0), paint)

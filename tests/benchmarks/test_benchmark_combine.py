@@ -80,6 +80,7 @@ def test_a_cell_in_two_parts_is_refused(whole):
         (lambda r: r["settings"].update(rounds=2), "b has rounds=2, and not 1"),
         (lambda r: r["settings"].update(neighbors="gradients"), "b has neighbors='gradients'"),
         (lambda r: r["settings"].update(separation=4.0), "b has separation=4.0, and not 2.0"),
+        (lambda r: r["settings"].update(kernels="mean"), "b has kernels='mean', and not 'sum'"),
     ],
 )
 def test_parts_of_other_measurements_are_refused(whole, change, message):

@@ -100,6 +100,22 @@ def test_figures_are_the_package_s_own(finished):
     )
 
 
+def test_the_readings_of_the_kernels_are_kept_apart(finished, tmp_path, monkeypatch):
+    """Averaged they are a ninth of the first term: where it is alone, hardly another theta0."""
+    monkeypatch.setattr(degeneracies, "draw_densities", _undrawn)
+    assert _run(tmp_path, "--kernels", "mean", "--settings", "0,0", "0.4,1") == 0
+    summed = _results(finished)
+    path = tmp_path / "digits_degeneracies_mean_of_kernels.json"
+    averaged = json.loads(path.read_text())
+    assert [r["settings"]["kernels"] for r in (summed, averaged)] == ["sum", "mean"]
+    losses = [
+        {(r["degeneracy_weight"], r["detachment_weight"]): r["theta0"]["best_loss"] for r in rows}
+        for rows in (summed["records"][1:], averaged["records"][1:])
+    ]
+    assert losses[1][0.0, 0.0] == pytest.approx(losses[0][0.0, 0.0] / 9, rel=0.01)
+    assert losses[1][0.4, 1.0] < 0.8 * losses[0][0.4, 1.0]
+
+
 def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks():
     X = standardize(load_digits_dataset())[0][:96]
     initializer = MMDInitializer((5,), max_iter=0, random_state=0).fit(X)

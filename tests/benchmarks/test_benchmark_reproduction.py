@@ -21,6 +21,7 @@ from reporting.convnet_report import (
 from reporting.expected import (
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
+    AVERAGED,
     COHERENCE,
     CONVNET,
     CONVNET_TEN_WAY,
@@ -36,6 +37,7 @@ from reporting.expected import (
 )
 from reporting.findings import FIGURES
 from reporting.item import progress
+from reporting.kernels_report import kernels_table
 from reporting.library import Library
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
 from reporting.paper import ACCURACY
@@ -53,8 +55,6 @@ from results_stand_in import (
     AUGMENTED,
     COHERENT,
     CONVOLUTIONAL,
-    HEAD,
-    SETTINGS,
     complete,
     convolutional,
     degeneracies,
@@ -63,7 +63,6 @@ from results_stand_in import (
     flat,
     like_the_paper,
     partial_results,
-    ratios,
     scales,
     task_results,
     theorems,
@@ -129,7 +128,7 @@ def test_one_run_of_one_half(part):
         he = table.table(scores, "he", missing=TABLES_HE.not_run).rows
         assert len(he) == 6
         assert he[-1][2].startswith("not run yet: `python benchmarks/mnist_tasks.py")
-    softmax, dead, scale = APPENDIX_TABLES
+    softmax, dead, scale = APPENDIX_TABLES[:3]
     assert [tally.short[:6] for tally in softmax.tallies(part)] == ["1 of 1"]
     assert [tally.short[:6] for tally in dead.tallies(part)] == ["3 of 3"]
     assert scale.tallies(part)[0].total == 4
@@ -144,19 +143,38 @@ def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
     library = write_all(tmp_path, files)
     assert scores_of_paper(library.results("mnist-full.json")) == []
     assert scores_of_paper(task_results(flat(COHERENT), classes=10)) == []
-    assert [table.tallies(library) for table in APPENDIX_TABLES] == [[], [], []]
+    assert [table.tallies(library) for table in APPENDIX_TABLES[:3]] == [[], [], []]
     assert FIGURES[0].findings(library) == []
 
 
-def test_the_theta0_of_table_1_stands_in_until_the_degeneracies_are_measured(tmp_path):
-    name = "five passes, mnist_tasks.py"
-    record = {"name": name, **ratios((2.0, 0.9), ((1.0, 0.4), (50.0, 1.6), (2.0, 0.6)))}
-    before = {**HEAD, "settings": SETTINGS, "theta0": [{"name": "fresh"}, record]}
-    library = write_all(tmp_path, {"mnist-diagnostics.json": before})
-    dead = APPENDIX_TABLES[1].tallies(library)[0]
-    assert "hidden 2 (50.00, the paper 5.12 ± 1.20)" in dead.sentence
-    write_all(tmp_path, {"degeneracies.json": degeneracies()})
-    assert APPENDIX_TABLES[1].tallies(library)[0].exceptions == ()
+def test_each_reading_of_the_kernels_has_tables_of_its_own(tmp_path):
+    library = write_all(tmp_path, {"degeneracies-mean-of-kernels.json": degeneracies()})
+    by_name = {table.name: table.tallies(library) for table in APPENDIX_TABLES}
+    assert by_name["Dead neurons"] == by_name["Scale s and weight lambda"] == []
+    assert by_name["Dead neurons by averaged kernels"][0].short.startswith("9 of 9 figures")
+
+
+def test_readings_of_the_kernels_are_compared_on_the_runs_and_tasks_of_both(whole, empty):
+    files = {"sum": TABLES_XAVIER.file, "mean": AVERAGED.file}
+    scores = {kernels: scores_of_paper(whole.results(file)) for kernels, file in files.items()}
+    table = kernels_table(scores)
+    assert "; 1 run)" in table.title
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["the paper's mean of four runs"] == ["+2.79", "+2.28", "+2.53", "+1.57"]
+    assert rows["mean of the kernels"] == ["+2.50 [+2.50, +2.50]"] * 4
+    # By hand, on the first run.
+    own = {
+        name: [s["accuracy"] for s in scores["sum"]
+               if (s["method"], s["run"], s["n_labels"]) == (f"xavier/fcn/{name}", 0, 20)]
+        for name in ("ours", "scratch")
+    }  # fmt: skip
+    gain = 100 * (np.mean(own["ours"]) - np.mean(own["scratch"]))
+    assert rows["sum of the kernels"][2].startswith(f"{gain:+.2f} [")
+    between = 80.5 - 100 * np.mean(own["ours"])
+    assert rows["mean minus sum"][2].startswith(f"{between:+.2f} [")
+    text = reproduction_report(whole)
+    assert text.count("| mean minus sum |") == 1
+    assert AVERAGED.not_run[1:] in reproduction_report(empty)
 
 
 # Figures

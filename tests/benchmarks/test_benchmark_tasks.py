@@ -436,6 +436,20 @@ def test_neighbours_among_gradients_are_those_of_coherence_alone(network):
         assert repr(first.set_params(output="passthrough")) == repr(once)
 
 
+@pytest.mark.parametrize("network", NETWORK_KINDS)
+def test_the_mean_of_the_kernels_is_a_ninth_of_their_sum_in_the_paper_s_objective_alone(network):
+    kind = NETWORK_KINDS[network]
+    for name in map(kind.theta0_of, kind.names):
+        summed, averaged = (
+            kind.initializer(name, NetworkSettings(kernels=kernels), 784, 0)
+            for kernels in ("sum", "mean")
+        )
+        if name.endswith("/ours"):
+            assert (summed.uniformity_weight, averaged.uniformity_weight) == (1, 1 / 9)
+            averaged.set_params(uniformity_weight=1.0)
+        assert repr(summed) == repr(averaged)
+
+
 def test_separation_is_that_of_coherence_in_every_round():
     name, settings = "xavier/fcn/ours+coherence", NetworkSettings(separation=4.0, rounds=2)
     init = NETWORK_KINDS["mlp"].initializer(name, settings, 784, 0)
