@@ -47,7 +47,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "coherence__shared_neighbor_power": (0.0, 1.0, 2.0, 4.0),
     "coherence__weight": (4.0, 16.0, 64.0),
     "gain": (1.0, 3.0, 10.0, "auto"),
-    "uniformity_weight": (0.0,),
+    "uniformity_weight": (0.0, 1.0 / 9.0),
     "degeneracy_weight": (0.0,),
     "detachment_weight": (0.0,),
     "keep": ("best",),
