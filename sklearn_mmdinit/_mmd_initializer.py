@@ -83,8 +83,9 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     n_uniform_samples : int, default=None
         Samples of the uniform law a step, the paper's M; None means ``n_perturbations``.
     uniformity_weight : float, default=1.0
-        Weight of L_uni, 1 in the paper. Where all three weights are 0, which needs a
-        coherence, the paper's terms are neither computed nor part of the history.
+        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
+        with which its tables of dead neurons and degenerate softmax come out. All three weights
+        0, which needs a coherence: the paper's terms are neither computed nor in the history.
     degeneracy_weight : float, default=0.4
         The paper's lambda, weight of L_sd against degenerate softmax.
     detachment_weight : float, default=1.0

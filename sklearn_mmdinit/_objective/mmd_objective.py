@@ -39,7 +39,7 @@ class MMDObjective:
     workspace : Workspace, default=None
         Buffers to reuse from one mini-batch to the next.
     uniformity_weight : float, default=1.0
-        Of L_uni; the paper has 1.
+        Of L_uni, the sum of its kernels; the paper's text has 1.
     jacobian_at : str, default="pre_activation"
         As in :func:`sklearn_mmdinit._objective.detachment.jacobian_norms`.
     """
