@@ -19,7 +19,7 @@ from torch import nn
 
 from .._compute import learned_is_finite, with_gradients, worthwhile_threads
 from .._modules import with_dense_gradients_
-from .._network import MLP, uncompiled
+from .._network import MLP, embeddings_named, uncompiled
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network
@@ -108,7 +108,8 @@ class _Net(NeuralNetClassifier):
         x = inputs_and_weights(x)[0]
         if isinstance(x, torch.Tensor) and not isinstance(uncompiled(self.module_), MLP):
             x = x.clone()  # batches may be slices of X, on which another module may work in place
-        return super().infer(x, **fit_params)
+        with embeddings_named(lambda: self.module_):
+            return super().infer(x, **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any

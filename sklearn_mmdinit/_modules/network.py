@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._network import ModuleArchitecture
+from .._network import ModuleArchitecture, embeddings_named
 from .hooks import hooked, step_by_step, unfused, untracked
 from .norms import Statistics, batch_norms, collecting, given
 from .registry import layer_type_of
@@ -75,7 +75,8 @@ class ModuleNetwork:
             )
         seen: list[torch.Tensor] = []
         last = self.module.get_submodule(name)
-        with step_by_step(), hooked([(last, lambda layer, H, output: seen.append(H))]):
+        hook = hooked([(last, lambda layer, H, output: seen.append(H))])
+        with step_by_step(), hook, embeddings_named(lambda: self.module):
             self.module(X.clone())  # what works in place on its input has a copy
         if not seen or seen[-1].shape[:-1] != X.shape[:1]:
             shape = tuple(seen[-1].shape) if seen else None

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from .._compute import StepRandom, all_or_nothing, check_float32, torch_device
 from .._export import ToSklearn
-from .._network import Architecture, Theta0, tag, without_gain
+from .._network import Architecture, Theta0, embeddings_named, tag, without_gain
 from .batches import Batches, RowBatches
 from .blueprint import Blueprint, PerceptronBlueprint
 from .checks import check_choice, check_common
@@ -253,7 +253,9 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         batches = self._batches(X, self._state)
         n_batches = len(X) // batches.size
         total = 0.0
-        with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
+        threads = self._blueprint.threads(objective.rows_a_step(batches.n_rows))
+        named = embeddings_named(lambda: self._blueprint.module(self.theta0_))
+        with torch.no_grad(), threads, named:
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
                 rows = batches.gathered(X, own, _FIRST_SCORE_STEP + i)[0]
@@ -326,16 +328,17 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         objective, schedule = self._objective(), settings._schedule()
         schedule = schedule if stop else replace(schedule, tol=None)
         state.begin(objective.term_names, settings.max_iter, network_parameters(self))
-        run_passes(
-            state,
-            feed or self._feed(X, state, blueprint),
-            blueprint,
-            objective,
-            schedule,
-            n_passes,
-            torch_device(self.device),
-            self.verbose,
-        )
+        with embeddings_named(lambda: blueprint.module(state.current)):
+            run_passes(
+                state,
+                feed or self._feed(X, state, blueprint),
+                blueprint,
+                objective,
+                schedule,
+                n_passes,
+                torch_device(self.device),
+                self.verbose,
+            )
         # Nothing is kept of a pass whose result cannot be.
         self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed, blueprint)
         self._state, self._blueprint = state, blueprint
