@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,11 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
             raise ValueError("batch_size is the DataLoader's own here; leave it out")
         else:
             loader = data
-        first = next((examples_of(item) for item in loader), None)
+        items = iter(loader)
+        first = next(items, None)
         if first is None:
             raise _nothing_in(data)
-        initializer._fit_loader(loader, first)
+        initializer._fit_loader(loader, chain([first], items), examples_of(first))
 
 
 def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:

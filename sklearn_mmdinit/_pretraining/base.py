@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -254,8 +255,7 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         n_batches = len(X) // batches.size
         total = 0.0
         threads = self._blueprint.threads(objective.rows_a_step(batches.n_rows))
-        named = embeddings_named(lambda: self._blueprint.module(self.theta0_))
-        with torch.no_grad(), threads, named:
+        with torch.no_grad(), threads, embeddings_named(self.to_module):
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
                 rows = batches.gathered(X, own, _FIRST_SCORE_STEP + i)[0]
@@ -308,11 +308,13 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         blueprint = self._new_blueprint(X, seed)
         return blueprint, PretrainingState(seed, blueprint.fresh())
 
-    def _fit_loader(self, loader: DataLoader[Any], first: np.ndarray) -> Self:
-        """Fit on the mini-batches of a DataLoader, of which the first one is known."""
+    def _fit_loader(
+        self, loader: DataLoader[Any], opened: Iterable[Any], first: np.ndarray
+    ) -> Self:
+        """Fit on a DataLoader's mini-batches; the first pass is opened, and its first one known."""
         first = self._validated(first, reset=True)
         blueprint, state = self._begun(first)
-        feed = LoaderFeed(loader, len(first), blueprint.examples)
+        feed = LoaderFeed(loader, opened, len(first), blueprint.examples)
         return self._run(blueprint, state, first, self._resolved(len(first)).max_iter, feed)
 
     def _run(
@@ -328,17 +330,16 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         objective, schedule = self._objective(), settings._schedule()
         schedule = schedule if stop else replace(schedule, tol=None)
         state.begin(objective.term_names, settings.max_iter, network_parameters(self))
-        with embeddings_named(lambda: blueprint.module(state.current)):
-            run_passes(
-                state,
-                feed or self._feed(X, state, blueprint),
-                blueprint,
-                objective,
-                schedule,
-                n_passes,
-                torch_device(self.device),
-                self.verbose,
-            )
+        run_passes(
+            state,
+            feed or self._feed(X, state, blueprint),
+            blueprint,
+            objective,
+            schedule,
+            n_passes,
+            torch_device(self.device),
+            self.verbose,
+        )
         # Nothing is kept of a pass whose result cannot be.
         self.theta0_ = self._finished(state.result(schedule.keep), X, state.seed, blueprint)
         self._state, self._blueprint = state, blueprint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -120,6 +120,8 @@ class LoaderFeed:
     ----------
     loader : DataLoader
         Of examples, or of tuples that begin with them.
+    opened : iterable
+        What it hands out in the first pass, which was begun to look at its first mini-batch.
     n_rows : int
         Rows of its first mini-batch.
     examples : callable
@@ -127,6 +129,7 @@ class LoaderFeed:
     """
 
     loader: DataLoader[Any]
+    opened: Iterable[Any]
     n_rows: int
     examples: Callable[[np.ndarray], torch.Tensor]
 
@@ -149,7 +152,7 @@ class LoaderFeed:
             If a mini-batch is not finite or of another shape, or there is none in the pass.
         """
         first, number, shape = 0, -1, None
-        for number, item in enumerate(self.loader):
+        for number, item in enumerate(self.loader if pass_number else self.opened):
             batch = examples_of(item)
             if len(batch) < self.n_rows:
                 continue
