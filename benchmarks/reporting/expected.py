@@ -27,6 +27,7 @@ __all__ = [
     "SCALE",
     "SCALE_AVERAGED",
     "SCRATCH_NETWORKS",
+    "SHARES",
     "TABLES_HE",
     "TABLES_XAVIER",
     "THEOREMS",
@@ -77,6 +78,15 @@ AVERAGED = Expected(
     "half an hour on 2 cores",
     2,
     runs_of(AVERAGED_METHODS, 1),
+)
+SHARES = Expected(
+    "Degenerate softmax and dead neurons by the weight of L_uni, one pass with K = 64",
+    "degeneracies-by-share.json",
+    "python benchmarks/degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 "
+    "--epochs 1",
+    "ten minutes on one core",
+    4,
+    _settings,
 )
 SCRATCH_NETWORKS = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
 """The paper's rows that need no theta0."""
@@ -304,6 +314,7 @@ EXPECTED = (
     TABLES_HE,
     BALANCED,
     AVERAGED,
+    SHARES,
     DEGENERACIES,
     DEGENERACIES_AVERAGED,
     SCALE,

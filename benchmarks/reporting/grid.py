@@ -7,7 +7,7 @@ measured yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from reporting.estimate import Estimate, Spread
@@ -16,6 +16,7 @@ from reporting.table import Table
 __all__ = [
     "Grid",
     "Ordering",
+    "Ours",
     "Tally",
     "agreement",
     "all_pairs",
@@ -100,19 +101,32 @@ def starred(ours: Estimate | None, paper: Estimate, spread: Spread) -> str:
     return "-" if ours is None else f"{ours}{'' if spread.same(ours, paper) else ' *'}"
 
 
-def side_by_side(
-    title: str,
-    what: str,
-    ours: Grid,
-    paper: Grid,
-    spread: Spread,
-    *,
-    here: Mapping[str, str],
-    missing: str,
-) -> Table:
-    """Two lines a row: the paper's figures, and ours with a star where they disagree.
+@dataclass(frozen=True)
+class Ours:
+    """Figures of ours that stand under the paper's, a line a row.
 
-    Rows that were not measured have the paper's line alone, and one last line says so of them.
+    Parameters
+    ----------
+    grid : Grid
+        The figures.
+    missing : str
+        What is said of the rows that it lacks.
+    name : str, default="here"
+        What a line is called.
+    here : mapping of str to str, default={}
+        By row, what its line is called where that is something else: how many runs it has.
+    """
+
+    grid: Grid
+    missing: str
+    name: str = "here"
+    here: Mapping[str, str] = field(default_factory=dict)
+
+
+def side_by_side(title: str, what: str, ours: Sequence[Ours], paper: Grid, spread: Spread) -> Table:
+    """The paper's figures, and under them each of ours with a star where it disagrees.
+
+    Rows that were not measured have the paper's line alone, and a last line says so of them.
 
     Parameters
     ----------
@@ -120,28 +134,29 @@ def side_by_side(
         Of the table.
     what : str
         Head of the first column: what a row is.
-    ours, paper : Grid
-        Figures; every row is in each column of the paper's.
+    ours : sequence of Ours
+        What stands under the paper's figures.
+    paper : Grid
+        Figures; every row is in each column.
     spread : Spread
         By which figures agree.
-    here : mapping of str to str
-        By row, what our line is called: how many runs it has.
-    missing : str
-        The last line, where there is one.
     """
     columns = list(paper)
-    lines, measured = [], True
-    for row in next(iter(paper.values())):
+    rows = list(next(iter(paper.values())))
+    lines = []
+    for row in rows:
         lines.append([row, "the paper", *(str(paper[c][row]) for c in columns)])
-        own = [ours.get(c, {}).get(row) for c in columns]
-        if all(e is None for e in own):
-            measured = False
-            continue
-        texts = [starred(e, paper[c][row], spread) for c, e in zip(columns, own, strict=True)]
-        lines.append(["", here.get(row, "here"), *texts])
-    if not measured:
-        lines.append(["the others" if cells(ours, paper) else "all", "here", missing])
-        lines[-1] += [""] * (len(columns) - 1)
+        for own in ours:
+            figures = [own.grid.get(c, {}).get(row) for c in columns]
+            if any(figure is not None for figure in figures):
+                pairs = zip(columns, figures, strict=True)
+                texts = [starred(figure, paper[c][row], spread) for c, figure in pairs]
+                lines.append(["", own.here.get(row, own.name), *texts])
+    for own in ours:
+        measured = {row for column in columns for row in own.grid.get(column, {})}
+        if not measured >= set(rows):
+            rest = "the others" if measured.intersection(rows) else "all"
+            lines.append([rest, own.name, own.missing, *([""] * (len(columns) - 1))])
     return Table(f"{title} (* {spread.differ})", [what, "", *columns], lines)
 
 

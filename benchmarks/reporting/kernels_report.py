@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from protocol.kernels import KERNELS
-from reporting.paper import ACCURACY, N_LABELS
-from reporting.table import Table
+from reporting.degeneracy_tables import pretraining_words, setting_of
+from reporting.paper import ACCURACY, FINAL_LOSS, N_LABELS
+from reporting.table import Table, mean_and_std
 from reporting.task_tables import accuracies_of, gain_text, paired_difference
 
-__all__ = ["kernels_table"]
+__all__ = ["kernels_table", "shares_table"]
 
 OURS, SCRATCH = "xavier/fcn/ours", "xavier/fcn/scratch"
 
@@ -57,3 +59,33 @@ def kernels_table(scores: Mapping[str, list[dict[str, Any]]]) -> Table:
         f"{len(runs)} run{'' if len(runs) == 1 else 's'}): mean and its 95% interval"
     )
     return Table(title, ["", *(f"N = {n}" for n in N_LABELS)], rows)
+
+
+def shares_table(results: dict[str, Any]) -> Table:
+    """What becomes of theta0 as L_uni weighs less beside the other two terms.
+
+    Parameters
+    ----------
+    results : dict
+        What ``degeneracies.py`` writes for multiples of the paper's (lambda, xi): as many times
+        both is an L_uni of as small a share, since Adam does not mind the scale of a loss.
+    """
+    settings = results["settings"]
+    rows = []
+    for record in results["records"]:
+        setting = setting_of(record)
+        times = setting and tuple(
+            own / paper for own, paper in zip(setting, FINAL_LOSS, strict=True)
+        )
+        if not times or not math.isclose(*times):
+            continue
+        measured = [record["degenerate_softmax_percent"], *record["dead_neurons_percent"]]
+        share = "1" if times[1] == 1.0 else f"1/{times[1]:g}"
+        rows.append([share, *(mean_and_std(**percent) for percent in measured)])
+    title = (
+        f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and dead "
+        f"neurons (%) by the weight of L_uni: mean ± std over {settings['n_batches']} "
+        f"mini-batches; {pretraining_words(settings)}"
+    )
+    layers = [f"dead, hidden {i + 1}" for i in range(len(settings["hidden_layer_sizes"]))]
+    return Table(title, ["weight of L_uni", "degenerate softmax", *layers], rows)

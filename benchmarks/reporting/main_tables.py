@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol.methods import METHODS, PAPER_METHODS
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate
-from reporting.grid import Grid, Tally, agreement, holding, orderings, side_by_side
+from reporting.grid import Grid, Ours, Tally, agreement, holding, orderings, side_by_side
 from reporting.paper import ACCURACY, N_LABELS, TASK_STD, Row, tasks_compare_with_paper
 from reporting.table import Table
 from reporting.task_tables import (
@@ -162,15 +162,9 @@ class MainTable:
         for name in _networks(init):
             runs = _runs(scores, name)
             here[name] = f"here, {runs} run{'' if runs == 1 else 's'}"
-        return side_by_side(
-            self.title,
-            "network",
-            our_grid(self.kind, scores, _networks(init)),
-            paper_grid(self.paper, _networks(init)),
-            RUNS,
-            here=here,
-            missing=missing,
-        )
+        ours = Ours(our_grid(self.kind, scores, _networks(init)), missing, here=here)
+        paper = paper_grid(self.paper, _networks(init))
+        return side_by_side(self.title, "network", [ours], paper, RUNS)
 
     def tallies(self, scores: Scores, init: str) -> list[Tally]:
         """What agrees, and which of the paper's claims hold; only what can be looked at."""

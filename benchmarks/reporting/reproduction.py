@@ -42,6 +42,7 @@ from reporting.expected import (
     GRADIENTS_MNIST,
     GRADIENTS_TEN_WAY,
     RIVAL_RUNS,
+    SHARES,
     TABLES_HE,
     TABLES_XAVIER,
     TEN_WAY,
@@ -52,7 +53,7 @@ from reporting.expected import (
 )
 from reporting.findings import FIGURES
 from reporting.item import Expected, progress
-from reporting.kernels_report import kernels_table
+from reporting.kernels_report import kernels_table, shares_table
 from reporting.library import Library
 from reporting.made_with import made_with_table
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
@@ -118,16 +119,22 @@ def _kernels(library: Library) -> Blocks:
     blocks = ["## How the kernels are put together", library.note("kernels")]
     files = {"sum": TABLES_XAVIER.file, "mean": AVERAGED.file}
     scores = {kernels: scores_of_paper(library.results(file)) for kernels, file in files.items()}
-    if not scores["mean"]:
-        return [*blocks, _said(AVERAGED)]
-    return [*blocks, *_table(kernels_table(scores))]
+    shares = library.results(SHARES.file)
+    blocks += [_said(SHARES)] if shares is None else _table(shares_table(shares))
+    return [*blocks, *(_table(kernels_table(scores)) if scores["mean"] else [_said(AVERAGED)])]
 
 
 def _appendix(library: Library) -> Blocks:
     blocks = ["## Tables of the appendix"]
     for table in APPENDIX_TABLES:
         blocks.append(f"### {table.name}")
-        blocks.append(_list(tally.sentence for tally in table.tallies(library)))
+        blocks.append(
+            _list(
+                f"With {how}: {tally.sentence}" if how else tally.sentence
+                for how, tallies in table.tallies(library).items()
+                for tally in tallies
+            )
+        )
         blocks += [*_table(table.table(library)), table.learned(library)]
         blocks.append(library.note(table.name.lower().replace(" ", "-")))
     blocks.append("## Figures of the appendix, and the theorems")

@@ -53,8 +53,11 @@ def _main_line(table: MainTable, library: Library) -> str:
 def _appendix_line(library: Library) -> str:
     said = []
     for table in APPENDIX_TABLES:
-        counts = ", ".join(tally.short for tally in table.tallies(library))
-        said.append(f"{table.name}: {counts or NOT_YET}")
+        counts = [
+            ", ".join([*([f"with {how}"] if how else []), *(tally.short for tally in tallies)])
+            for how, tallies in table.tallies(library).items()
+        ]
+        said.append(f"{table.name}: {'; '.join(counts) or NOT_YET}")
     return f"Tables of the appendix. {'. '.join(said)}."
 
 

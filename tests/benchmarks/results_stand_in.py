@@ -116,6 +116,16 @@ def degeneracies(settings=tuple(DEGENERATE_SOFTMAX)):
     return {**HEAD, "settings": {**SETTINGS, **LEARNED}, "records": records}
 
 
+def shares(times=(1.0, 3.0, 9.0)):
+    """The paper's lambda and xi so many times, and one setting with another ratio of them."""
+    results = degeneracies([])
+    for number, (weight, detachment) in enumerate([*((0.4 * t, t) for t in times), (0.4, 0.0)]):
+        own = {"degeneracy_weight": round(weight, 6), "detachment_weight": detachment}
+        results["records"].append(own | ratios((30.0 - number, 1.0), ((2.0, 0.5),) * 3))
+    results["settings"] |= {"n_batches": 128, "networks_a_ratio": 256}
+    return results
+
+
 def scales(cells=tuple(SCALE_AND_WEIGHT), runs=4):
     records = []
     for run in range(runs):
@@ -268,6 +278,7 @@ def complete():
         "mnist-mean-of-kernels.json": task_results(flat(AVERAGED, runs=1), kernels="mean"),
         "degeneracies.json": degeneracies(),
         "degeneracies-mean-of-kernels.json": degeneracies(),
+        "degeneracies-by-share.json": shares(),
         "scale-and-weight.json": scales(),
         "scale-and-weight-mean-of-kernels.json": scales(),
         "detachment-nearby.json": detachment(),

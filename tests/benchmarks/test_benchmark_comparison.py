@@ -7,7 +7,15 @@ import pytest
 from scipy import stats
 
 from reporting.estimate import SPREADS, Estimate, estimate_of, within_runs
-from reporting.grid import Ordering, Tally, agreement, holding, orderings, side_by_side
+from reporting.grid import (
+    Ordering,
+    Ours,
+    Tally,
+    agreement,
+    holding,
+    orderings,
+    side_by_side,
+)
 
 # Estimates
 
@@ -70,7 +78,7 @@ def test_what_agrees_and_what_does_not_is_counted_and_named():
     tally = agreement(OURS, PAPER, SPREADS["runs"])
     assert tally.short == "1 of 2 figures not different from the paper's at 95 % (Welch)"
     assert tally.sentence.endswith("; not: a, x (6.00, the paper 9.00 ± 0.10).")
-    table = side_by_side("T", "row", OURS, PAPER, SPREADS["runs"], here={}, missing="no")
+    table = side_by_side("T", "row", [Ours(OURS, "no")], PAPER, SPREADS["runs"])
     assert table.title == "T (* different from the paper's at 95 % (Welch))"
     assert agreement({}, PAPER, SPREADS["runs"]).total == 0
 
@@ -94,15 +102,19 @@ def test_many_exceptions_are_counted_and_not_all_named():
 
 
 def test_side_by_side_marks_and_says_what_is_missing():
-    table = side_by_side(
-        "T", "row", OURS, PAPER, SPREADS["runs"], here={"a": "1 run"}, missing="not run yet: x"
-    )
+    other = Ours({"x": {"b": Estimate(5.1, None, 1)}}, "not run yet: y", "there")
+    none = Ours({}, "not run yet: z", "nowhere")
+    ours = [Ours(OURS, "not run yet: x", here={"a": "1 run"}), other, none]
+    table = side_by_side("T", "row", ours, PAPER, SPREADS["runs"])
     assert table.head == ["row", "", "x"]
     assert table.rows == [
         ["a", "the paper", "9.00 ± 0.10"],
         ["", "1 run", "6.00 *"],
         ["b", "the paper", "5.00 ± 0.10"],
         ["", "here", "5.10"],
+        ["", "there", "5.10"],
         ["c", "the paper", "5.00 ± 1.00"],
         ["the others", "here", "not run yet: x"],
+        ["the others", "there", "not run yet: y"],
+        ["all", "nowhere", "not run yet: z"],
     ]

@@ -9,7 +9,7 @@ import readme_tables
 import report
 from protocol.rivals import RIVALS
 from protocol.store import write_json
-from reporting.appendix_tables import APPENDIX_TABLES
+from reporting.appendix_tables import APPENDIX_TABLES, AVERAGING
 from reporting.augmented_report import way_differences
 from reporting.convnet_report import (
     PERCEPTRONS,
@@ -31,13 +31,14 @@ from reporting.expected import (
     GRADIENTS_MNIST,
     RIVAL_RUNS,
     SCALE,
+    SCALE_AVERAGED,
     TABLES_HE,
     TABLES_XAVIER,
     THEOREMS,
 )
 from reporting.findings import FIGURES
 from reporting.item import progress
-from reporting.kernels_report import kernels_table
+from reporting.kernels_report import kernels_table, shares_table
 from reporting.library import Library
 from reporting.main_tables import MAIN_TABLES, claims_table, scores_of_paper
 from reporting.paper import ACCURACY
@@ -101,9 +102,13 @@ def test_the_paper_s_own_figures_agree_with_the_paper(whole):
             for paper, own in zip(rows[::2], rows[1::2], strict=True):
                 assert own[2:] == paper[2:]
     for table in APPENDIX_TABLES:
-        assert all(not tally.exceptions for tally in table.tallies(whole))
+        tallies = table.tallies(whole)
+        assert list(tallies) == ["", AVERAGING]
+        assert not any(tally.exceptions for own in tallies.values() for tally in own)
         rows = table.table(whole).rows
-        assert all(own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True))
+        assert len(rows) % 3 == 0
+        for paper, *both in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+            assert all(own[2:] == paper[2:] for own in both)
 
 
 def test_claims_are_looked_at_task_by_task(whole):
@@ -128,30 +133,49 @@ def test_one_run_of_one_half(part):
         he = table.table(scores, "he", missing=TABLES_HE.not_run).rows
         assert len(he) == 6
         assert he[-1][2].startswith("not run yet: `python benchmarks/mnist_tasks.py")
-    softmax, dead, scale = APPENDIX_TABLES[:3]
-    assert [tally.short[:6] for tally in softmax.tallies(part)] == ["1 of 1"]
-    assert [tally.short[:6] for tally in dead.tallies(part)] == ["3 of 3"]
-    assert scale.tallies(part)[0].total == 4
-    assert scale.table(part).rows[-1][2] == SCALE.not_run
+    softmax, dead, scale = APPENDIX_TABLES
+    assert [tally.short[:6] for tally in softmax.tallies(part)[""]] == ["1 of 1"]
+    assert [tally.short[:6] for tally in dead.tallies(part)[""]] == ["3 of 3"]
+    assert scale.tallies(part)[""][0].total == 4
+    *_, text, averaged = scale.table(part).rows
+    assert text[:3] == ["the others", "here", SCALE.not_run]
+    assert averaged[:3] == ["all", f"here, {AVERAGING}", SCALE_AVERAGED.not_run]
 
 
 def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
     files = complete()
     files["mnist-full.json"]["dataset"] = {"name": "digits"}
-    files["degeneracies.json"]["dataset"] = {"name": "digits"}
-    files["scale-and-weight.json"]["settings"]["hidden_layer_sizes"] = [4]
+    for end in ("", "-mean-of-kernels"):
+        files[f"degeneracies{end}.json"]["dataset"] = {"name": "digits"}
+        files[f"scale-and-weight{end}.json"]["settings"]["hidden_layer_sizes"] = [4]
     library = write_all(tmp_path, files)
     assert scores_of_paper(library.results("mnist-full.json")) == []
     assert scores_of_paper(task_results(flat(COHERENT), classes=10)) == []
-    assert [table.tallies(library) for table in APPENDIX_TABLES[:3]] == [[], [], []]
+    assert [table.tallies(library) for table in APPENDIX_TABLES] == [{}, {}, {}]
     assert FIGURES[0].findings(library) == []
 
 
-def test_each_reading_of_the_kernels_has_tables_of_its_own(tmp_path):
+def test_each_reading_of_the_kernels_has_lines_of_its_own(tmp_path):
     library = write_all(tmp_path, {"degeneracies-mean-of-kernels.json": degeneracies()})
-    by_name = {table.name: table.tallies(library) for table in APPENDIX_TABLES}
-    assert by_name["Dead neurons"] == by_name["Scale s and weight lambda"] == []
-    assert by_name["Dead neurons by averaged kernels"][0].short.startswith("9 of 9 figures")
+    softmax, dead, scale = (table.tallies(library) for table in APPENDIX_TABLES)
+    assert scale == {}
+    assert softmax.keys() == dead.keys() == {AVERAGING}
+    assert dead[AVERAGING][0].short.startswith("9 of 9 figures")
+    assert APPENDIX_TABLES[1].table(library).rows[-1][:3] == ["all", "here", DEGENERACIES.not_run]
+    text = reproduction_report(library)
+    assert f"- With {AVERAGING}: 9 of 9 figures" in text
+    assert f"Dead neurons: with {AVERAGING}, 9 of 9 figures" in text
+
+
+def test_shares_of_the_first_term_are_multiples_of_the_other_two(whole):
+    table = shares_table(whole.results("degeneracies-by-share.json"))
+    assert [row[:2] for row in table.rows] == [
+        ["1", "30.00 ± 1.00"],
+        ["1/3", "29.00 ± 1.00"],
+        ["1/9", "28.00 ± 1.00"],
+    ]
+    assert table.head[-1] == "dead, hidden 3"
+    assert "theta0 after 5 passes over 60,000 images with K = 256" in table.title
 
 
 def test_readings_of_the_kernels_are_compared_on_the_runs_and_tasks_of_both(whole, empty):
