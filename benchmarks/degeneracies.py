@@ -18,7 +18,9 @@ portions with Ctrl-C where it must be)::
     python benchmarks/degeneracies.py --quick
     python benchmarks/degeneracies.py
     python benchmarks/degeneracies.py --settings 0,0 0.4,1
+    python benchmarks/degeneracies.py --kernels mean
 
+The last one takes the mean of L_uni's kernels in place of their sum, which is the paper's text.
 It prints both tables beside the paper's figures, writes them as JSON with every draw of the
 densities, and draws the densities. What was done is kept: the same command goes on where it was
 stopped, settings that were not run yet stand in the tables as such, and (0.4, 1) is not learned

@@ -32,7 +32,7 @@ little (``clothes`` less so, but mirrored too), and adds rivals to ``--rivals`` 
 copies of the labelled images. With ``--rounds 2`` it is learned a second time, its neighbours those
 among the activations of the first. With ``--neighbors gradients`` neighbours are searched among the
 images' oriented gradients, and there are rivals that see these; ``--separation`` says how finely it
-tells images apart.
+tells images apart. ``--kernels mean`` is for ``ours``: another reading of the paper's L_uni.
 
 With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
 

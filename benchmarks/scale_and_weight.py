@@ -8,7 +8,8 @@ of the perturbations and each weight lambda of the term against degenerate softm
 Reported are L_uni along the steps, the share of 256 perturbed networks (of the same s) that use
 fewer than all classes, and the share of dead units in the hidden layer that has most of them, both
 on 128 mini-batches of 32 images. The paper takes 256 perturbed networks a step, and here there are
-128, which halves the time; --n-perturbations 256 is the paper's own.
+128, which halves the time; --n-perturbations 256 is the paper's own. --kernels mean averages the
+kernels of L_uni, which the paper's text sums.
 
 Run it (about a minute on one core), then in full (15 minutes on two cores for each of the twelve
 theta0 of a run, in portions with Ctrl-C where it must be), or a part of the grid::

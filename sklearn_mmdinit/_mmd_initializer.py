@@ -84,7 +84,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         Samples of the uniform law a step, the paper's M; None means ``n_perturbations``.
     uniformity_weight : float, default=1.0
         Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
-        with which few units die and degenerate softmax is rare, as in its tables. All weights 0,
+        with which, beside the other two terms, few units die, as in its tables. All weights 0,
         which needs a coherence: the paper's terms are neither computed nor in the history.
     degeneracy_weight : float, default=0.4
         The paper's lambda, weight of L_sd against degenerate softmax.

@@ -1,8 +1,8 @@
 """How L_uni puts its nine Gaussian kernels together: two readings of the paper.
 
 Its text sums them, and so does :class:`MMDInitializer`. With their mean, which is a ninth of that,
-L_sd and L_iod weigh nine times as much beside L_uni, and the tables of the paper's appendix come
-out nearer to its figures.
+L_sd and L_iod weigh nine times as much beside L_uni, and degenerate softmax and dead neurons after
+all three terms are about as rare as in the paper.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def add_kernels_option(parser: argparse.ArgumentParser) -> None:
         "--kernels",
         choices=list(KERNELS),
         default="sum",
-        help="whether the nine kernels of the paper's L_uni are summed, as its text has it, or "
-        "averaged, as its tables of the appendix suggest; default: sum",
+        help="whether the nine kernels of L_uni are summed, as the paper's text has it, or "
+        "averaged, as its tables of the appendix suggest; of the paper's objective, without "
+        "coherence; default: sum",
     )

@@ -16,6 +16,7 @@ from reporting.paper import (
     DEGENERATE_SOFTMAX,
     SCALE_AND_WEIGHT,
     compares_with_paper,
+    kernels_of,
 )
 from reporting.table import Table
 
@@ -40,14 +41,21 @@ def _figure(percent: dict[str, Any]) -> Estimate:
     return Estimate(percent["mean"], percent["std"], 1)
 
 
-def _degeneracies(expected: Expected, library: Library) -> dict[str, dict[str, Any]]:
-    """Records by the name of their loss."""
+def _records(expected: Expected, library: Library) -> list[dict[str, Any]]:
+    """What may stand beside the paper's figures, by the reading that it is expected to be by."""
     results = library.results(expected.file)
     if results is None or not compares_with_paper(results):
-        return {}
+        return []
+    averaged = expected in (DEGENERACIES_AVERAGED, SCALE_AVERAGED)
+    records: list[dict[str, Any]] = results["records"]
+    return records if kernels_of(results) == ("mean" if averaged else "sum") else []
+
+
+def _degeneracies(expected: Expected, library: Library) -> dict[str, dict[str, Any]]:
+    """Records by the name of their loss."""
     return {
         _loss_name(record["degeneracy_weight"], record["detachment_weight"]): record
-        for record in results["records"]
+        for record in _records(expected, library)
         if record["degeneracy_weight"] is not None  # the fresh weights have none
     }
 
@@ -66,11 +74,8 @@ def _dead_grid(expected: Expected, library: Library) -> Grid:
 
 
 def _scale_grid(expected: Expected, library: Library) -> Grid:
-    results = library.results(expected.file)
-    if results is None or not compares_with_paper(results):
-        return {}
     runs: dict[str, dict[str, list[float]]] = {"DS": {}, "IOD": {}}
-    for record in results["records"]:
+    for record in _records(expected, library):
         row = _scale_name(record["squared_scale"], record["degeneracy_weight"])
         softmax = record["degenerate_softmax_percent"]["mean"]
         dead = max(layer["mean"] for layer in record["dead_neurons_percent"])

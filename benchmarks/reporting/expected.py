@@ -159,7 +159,7 @@ RIVAL_RUNS = Expected(
     "Rivals, four runs",
     "mnist-rivals.json",
     f"{TASKS} --methods xavier/fcn/scratch --rivals '*'",
-    "two hours on 2 cores",
+    "an hour on 2 cores",
     len(RIVALS) * PAPER_RUNS,
     runs_of(RIVALS, PAPER_RUNS),
 )

@@ -25,6 +25,7 @@ __all__ = [
     "SCALE_AND_WEIGHT",
     "TASK_STD",
     "compares_with_paper",
+    "kernels_of",
     "paper_figure",
     "tasks_compare_with_paper",
 ]
@@ -96,6 +97,12 @@ def compares_with_paper(results: dict[str, Any]) -> bool:
     # A convolutional network has no widths.
     widths = tuple(results["settings"].get("hidden_layer_sizes", ()))
     return results["dataset"]["name"] == "mnist" and widths == NetworkSettings().hidden_layer_sizes
+
+
+def kernels_of(results: dict[str, Any]) -> str:
+    """The reading of L_uni that theta0 was learned by, a key of ``protocol.kernels.KERNELS``."""
+    kernels: str = results["settings"].get("kernels", "sum")
+    return kernels
 
 
 def tasks_compare_with_paper(results: dict[str, Any]) -> bool:

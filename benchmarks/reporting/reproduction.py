@@ -121,7 +121,8 @@ def _kernels(library: Library) -> Blocks:
     scores = {kernels: scores_of_paper(library.results(file)) for kernels, file in files.items()}
     shares = library.results(SHARES.file)
     blocks += [_said(SHARES)] if shares is None else _table(shares_table(shares))
-    return [*blocks, *(_table(kernels_table(scores)) if scores["mean"] else [_said(AVERAGED)])]
+    missing = [e for k, e in (("sum", TABLES_XAVIER), ("mean", AVERAGED)) if not scores[k]]
+    return [*blocks, *(map(_said, missing) if missing else _table(kernels_table(scores)))]
 
 
 def _appendix(library: Library) -> Blocks:

@@ -108,7 +108,7 @@ class _Net(NeuralNetClassifier):
         x = inputs_and_weights(x)[0]
         if isinstance(x, torch.Tensor) and not isinstance(uncompiled(self.module_), MLP):
             x = x.clone()  # batches may be slices of X, on which another module may work in place
-        with embeddings_named(lambda: self.module_):
+        with embeddings_named(self.module_):
             return super().infer(x, **fit_params)
 
     def get_loss(

@@ -9,7 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._network import ModuleArchitecture, arrays_of, digest_of, qualified_name
+from .._network import (
+    ModuleArchitecture,
+    arrays_of,
+    digest_of,
+    embeddings_named,
+    qualified_name,
+)
 from .embedding import EMBEDDINGS
 from .hooks import aside
 from .logits import check_logits
@@ -53,7 +59,8 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
 def refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
     """Whatever a pass of a module ends with, as a ValueError that names the examples."""
     try:
-        yield
+        with embeddings_named(module):
+            yield
     except Exception as error:
         raise ValueError(
             f"the module {qualified_name(module)} does not take examples of shape "

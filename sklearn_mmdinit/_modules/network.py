@@ -58,6 +58,11 @@ class ModuleNetwork:
         learned = last.bias is not None and last.bias.requires_grad
         return last.out_features if learned else math.inf
 
+    def _logits(self, X: torch.Tensor) -> torch.Tensor:
+        with embeddings_named(self.module):
+            logits: torch.Tensor = self.module(X.clone())  # it may work in place on its input
+        return logits
+
     def hidden(self, X: torch.Tensor) -> torch.Tensor:
         """Inputs (B, n) of the last linear layer.
 
@@ -75,9 +80,8 @@ class ModuleNetwork:
             )
         seen: list[torch.Tensor] = []
         last = self.module.get_submodule(name)
-        hook = hooked([(last, lambda layer, H, output: seen.append(H))])
-        with step_by_step(), hook, embeddings_named(lambda: self.module):
-            self.module(X.clone())  # what works in place on its input has a copy
+        with step_by_step(), hooked([(last, lambda layer, H, output: seen.append(H))]):
+            self._logits(X)
         if not seen or seen[-1].shape[:-1] != X.shape[:1]:
             shape = tuple(seen[-1].shape) if seen else None
             raise ValueError(
@@ -111,7 +115,7 @@ class ModuleNetwork:
         found: dict[nn.Module, list[Statistics]] = {norm: [] for norm in norms}
         # This pass is the one that the running statistics see.
         with step_by_step(), hooked([(norm, collecting(found[norm])) for norm in norms]):
-            self.module(X.clone())
+            self._logits(X)
         with untracked(self.module):
             return self._tapped(X, found)
 
@@ -145,7 +149,7 @@ class ModuleNetwork:
         if X.is_floating_point():
             X = X.detach().requires_grad_()
         with unfused(), hooked(hooks):
-            logits = self.module(X.clone())
+            logits = self._logits(X)
         found: list[Tap] = [(X, 0)] if X.requires_grad else []
         last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
         for number, (call, output) in enumerate(zip(self.trace.calls, taps, strict=False)):

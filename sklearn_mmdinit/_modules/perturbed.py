@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 
 from .._compute import StepRandom, Workspace, recomputed
+from .._network import embeddings_named
 from .._sampling import Perturbation, perturbed_logits
 from .copies import copied_logits, draws_by_gram, perturbed_layers
 from .functional import functional_logits
@@ -76,7 +77,8 @@ def perturbed_module_logits(
             return functional_logits(network, X, sizes[number], scale, own)
         return copied_logits(network, X, sizes[number], scale, sampler, own)
 
-    return recomputed(part, n_parts, list(network.parameters()), n_kept)
+    with embeddings_named(network.module):
+        return recomputed(part, n_parts, list(network.parameters()), n_kept)
 
 
 def samplers_of(network: ModuleNetwork, sampler: str, n_rows: int) -> dict[str, str]:

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
 
 __all__ = ["embeddings_named"]
 
+# How PyTorch says it: of an embedding, of one with max_norm, of a bag, and of one of maxima.
+_SAID = (
+    "index out of range in self",
+    "out of range for tensor of size",
+    "is not in the valid range",
+    "embedding_bag: Expected idx",
+)
+
 
 @contextmanager
-def embeddings_named(module: Callable[[], nn.Module]) -> Iterator[None]:
+def embeddings_named(module: nn.Module) -> Iterator[None]:
     """Say which indices a module's embeddings have, where PyTorch finds one out of range.
 
     Parameters
     ----------
-    module : callable
-        Returns the module; called only where it is asked for.
+    module : nn.Module
+        What rows go through meanwhile.
 
     Raises
     ------
     ValueError
-        In place of PyTorch's IndexError.
+        In place of PyTorch's IndexError or RuntimeError.
     """
     try:
         yield
-    except IndexError as error:
+    except (IndexError, RuntimeError) as error:
         sizes = {
             name or type(layer).__name__: layer.num_embeddings
-            for name, layer in module().named_modules()
+            for name, layer in module.named_modules()
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
         }
-        if not sizes or "out of range" not in str(error):
+        if not sizes or not any(said in str(error) for said in _SAID):
             raise
         known = ", ".join(f"{name!r} 0 to {size - 1}" for name, size in sizes.items())
         raise ValueError(

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from .._compute import StepRandom, all_or_nothing, check_float32, torch_device
 from .._export import ToSklearn
-from .._network import Architecture, Theta0, embeddings_named, tag, without_gain
+from .._network import Architecture, Theta0, tag, without_gain
 from .batches import Batches, RowBatches
 from .blueprint import Blueprint, PerceptronBlueprint
 from .checks import check_choice, check_common
@@ -254,8 +254,7 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         batches = self._batches(X, self._state)
         n_batches = len(X) // batches.size
         total = 0.0
-        threads = self._blueprint.threads(objective.rows_a_step(batches.n_rows))
-        with torch.no_grad(), threads, embeddings_named(self.to_module):
+        with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
                 rows = batches.gathered(X, own, _FIRST_SCORE_STEP + i)[0]

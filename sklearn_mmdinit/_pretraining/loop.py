@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from .._compute import StepRandom, learned_is_finite, with_gradients
-from .._network import embeddings_named
 from .blueprint import Blueprint, Network
 from .feeds import Feed
 from .recording import steps_on
@@ -68,7 +67,6 @@ def run_passes(
     stopped = False
     with (
         with_gradients(),
-        embeddings_named(lambda: blueprint.module(state.current)),
         blueprint.threads(objective.rows_a_step(feed.n_rows)),
         _progress(n_passes, feed.steps_a_pass, verbose) as bar,
     ):

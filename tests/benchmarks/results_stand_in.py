@@ -146,6 +146,15 @@ def scales(cells=tuple(SCALE_AND_WEIGHT), runs=4):
     return {**HEAD, "settings": {**SETTINGS, **LEARNED, "runs": runs}, "records": records}
 
 
+def averaged(results):
+    """The same by averaged kernels, with an L_uni of a ninth."""
+    records = results["records"]
+    for record in records:
+        if "uniformity" in record:
+            record["uniformity"] = [value / 9 for value in record["uniformity"]]
+    return results | {"settings": results["settings"] | {"kernels": "mean"}}
+
+
 def detachment(shares=(0.1, 0.3, 0.6, 0.9)):
     scales_ = [0.2, 0.5, 1.0, 2.0]
     records = [
@@ -164,7 +173,7 @@ def theorems(holds=True):
     return {**HEAD, "settings": {"seed": 0}, "records": records}
 
 
-AVERAGED = {"xavier/fcn/ours": 80.0, "xavier/fcn/scratch": 77.5}
+AVERAGED_ACCURACY = {"xavier/fcn/ours": 80.0, "xavier/fcn/scratch": 77.5}
 COHERENT = {
     "xavier/fcn/scratch": 75.0,
     "xavier/fcn/ours+coherence": 97.0,
@@ -275,12 +284,12 @@ def write_all(folder, files):
 def complete():
     return {
         "mnist-full.json": task_results(like_the_paper(ACCURACY)),
-        "mnist-mean-of-kernels.json": task_results(flat(AVERAGED, runs=1), kernels="mean"),
+        "mnist-mean-of-kernels.json": task_results(flat(AVERAGED_ACCURACY, runs=1), kernels="mean"),
         "degeneracies.json": degeneracies(),
-        "degeneracies-mean-of-kernels.json": degeneracies(),
+        "degeneracies-mean-of-kernels.json": averaged(degeneracies()),
         "degeneracies-by-share.json": shares(),
         "scale-and-weight.json": scales(),
-        "scale-and-weight-mean-of-kernels.json": scales(),
+        "scale-and-weight-mean-of-kernels.json": averaged(scales()),
         "detachment-nearby.json": detachment(),
         "detachment-nearby-at-activation.json": detachment(),
         "theorems.json": theorems(),

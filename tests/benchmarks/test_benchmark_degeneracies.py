@@ -100,13 +100,15 @@ def test_figures_are_the_package_s_own(finished):
     )
 
 
-def test_the_readings_of_the_kernels_are_kept_apart(finished, tmp_path, monkeypatch):
+def test_the_readings_of_the_kernels_are_kept_apart(output, monkeypatch):
     """Averaged they are a ninth of the first term: where it is alone, hardly another theta0."""
     monkeypatch.setattr(degeneracies, "draw_densities", _undrawn)
-    assert _run(tmp_path, "--kernels", "mean", "--settings", "0,0", "0.4,1") == 0
-    summed = _results(finished)
-    path = tmp_path / "digits_degeneracies_mean_of_kernels.json"
+    assert _run(output, "--kernels", "mean", "--settings", "0,0", "0.4,1") == 0
+    assert _run(output) == 0
+    summed = _results(output)
+    path = output / "digits_degeneracies_mean_of_kernels.json"
     averaged = json.loads(path.read_text())
+    assert len(averaged["records"]) == 3
     assert [r["settings"]["kernels"] for r in (summed, averaged)] == ["sum", "mean"]
     losses = [
         {(r["degeneracy_weight"], r["detachment_weight"]): r["theta0"]["best_loss"] for r in rows}

@@ -54,8 +54,10 @@ from reporting.table import as_markdown
 from reporting.task_tables import unpack_scores
 from results_stand_in import (
     AUGMENTED,
+    AVERAGED_ACCURACY,
     COHERENT,
     CONVOLUTIONAL,
+    averaged,
     complete,
     convolutional,
     degeneracies,
@@ -137,9 +139,9 @@ def test_one_run_of_one_half(part):
     assert [tally.short[:6] for tally in softmax.tallies(part)[""]] == ["1 of 1"]
     assert [tally.short[:6] for tally in dead.tallies(part)[""]] == ["3 of 3"]
     assert scale.tallies(part)[""][0].total == 4
-    *_, text, averaged = scale.table(part).rows
+    *_, text, other = scale.table(part).rows
     assert text[:3] == ["the others", "here", SCALE.not_run]
-    assert averaged[:3] == ["all", f"here, {AVERAGING}", SCALE_AVERAGED.not_run]
+    assert other[:3] == ["all", f"here, {AVERAGING}", SCALE_AVERAGED.not_run]
 
 
 def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
@@ -156,7 +158,10 @@ def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
 
 
 def test_each_reading_of_the_kernels_has_lines_of_its_own(tmp_path):
-    library = write_all(tmp_path, {"degeneracies-mean-of-kernels.json": degeneracies()})
+    file = "degeneracies-mean-of-kernels.json"
+    library = write_all(tmp_path, {file: degeneracies()})
+    assert [table.tallies(library) for table in APPENDIX_TABLES] == [{}, {}, {}], "of the sum"
+    library = write_all(tmp_path, {file: averaged(degeneracies())})
     softmax, dead, scale = (table.tallies(library) for table in APPENDIX_TABLES)
     assert scale == {}
     assert softmax.keys() == dead.keys() == {AVERAGING}
@@ -198,7 +203,13 @@ def test_readings_of_the_kernels_are_compared_on_the_runs_and_tasks_of_both(whol
     assert rows["mean minus sum"][2].startswith(f"{between:+.2f} [")
     text = reproduction_report(whole)
     assert text.count("| mean minus sum |") == 1
-    assert AVERAGED.not_run[1:] in reproduction_report(empty)
+    files = {AVERAGED.file: task_results(flat(AVERAGED_ACCURACY, runs=1), kernels="mean")}
+    for library in (empty, write_all(empty.folder, files)):
+        text = reproduction_report(library)
+        section = text[text.index("## How the kernels") : text.index("## Tables of the app")]
+        assert TABLES_XAVIER.not_run[1:] in section
+        assert (AVERAGED.not_run[1:] in section) == (library.results(AVERAGED.file) is None)
+        assert "mean minus sum" not in section
 
 
 # Figures

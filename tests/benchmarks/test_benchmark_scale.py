@@ -88,6 +88,20 @@ def test_the_curve_is_the_history_of_an_initializer_of_that_scale_and_weight(fin
     assert record["uniformity"] == pytest.approx(expected)
 
 
+def test_the_curve_of_averaged_kernels_is_a_ninth_of_the_history(output):
+    assert _run(output, "--kernels", "mean", "--squared-scales", "0.5") == 0
+    X = standardize(load_digits_dataset())[0][:320]
+    initializer = MMDInitializer(
+        (4, 3), uniformity_weight=1 / 9, n_perturbations=4, max_iter=2, window=10, random_state=0
+    ).fit(X)
+    results = json.loads((output / "digits_scale_and_weight_mean_of_kernels.json").read_text())
+    (record,) = results["records"]
+    expected = [window["uniformity"] / 9 for window in initializer.history_]
+    assert record["uniformity"] == pytest.approx(expected)
+    assert "K = 4, the kernels averaged" in scale_and_weight_table(results).title
+    assert _cells(_results(output))[0] == (0.5, 0.4, 0), "those of the sum are as they were"
+
+
 def test_the_rest_of_the_grid_is_added_to_what_is_there(output, monkeypatch):
     fitted = []
     partial_fit = MMDInitializer.partial_fit

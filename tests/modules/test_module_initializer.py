@@ -522,47 +522,6 @@ def test_a_module_without_a_jacobian_is_told_to_do_without_the_detachment():
         assert np.isfinite(init.best_loss_)
 
 
-@pytest.mark.parametrize("sampler", ["auto", "functional"])
-def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(sampler):
-    net = seeded(lambda: nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2)))
-    X = tokens(40, length=2)
-    wrong = X.copy()
-    wrong[-1, 0] = 7
-    y = np.arange(40) % 2
-    init = small(net, sampler=sampler, output="hidden").fit(X)
-    before = init.theta0_.arrays["0.weight"].copy()
-    clf = NetClassifier(net, max_iter=1, validation_split=None).fit(X, y)
-    calls = (
-        lambda: small(net, sampler=sampler, batch_size=40).fit(wrong),
-        lambda: init.partial_fit(wrong),
-        lambda: init.set_params(batch_size=40).score(wrong),
-        lambda: init.transform(wrong),
-        lambda: NetClassifier(net, max_iter=1, validation_split=None).fit(wrong, y),
-        lambda: clf.predict(wrong),
-    )
-    for call in calls:
-        with pytest.raises(ValueError, match=r"an index .* do not have; they have '0' 0 to 6$"):
-            call()
-    np.testing.assert_array_equal(init.theta0_.arrays["0.weight"], before)
-
-
-def test_other_index_errors_are_left_alone():
-    class Careless(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table, self.head = nn.Embedding(7, 3), nn.Linear(3, 2)
-
-        def forward(self, x):
-            if (x == 6).any():
-                raise IndexError("pop from empty list")
-            return self.head(self.table(x[:, 0]))
-
-    X = tokens(40, length=1) % 6
-    clf = NetClassifier(Careless(), max_iter=1, validation_split=None).fit(X, np.arange(40) % 2)
-    with pytest.raises(IndexError, match="pop from empty list"):
-        clf.predict(np.full_like(X, 6))
-
-
 def test_precision_auto_is_the_module_s_own(monkeypatch):
     monkeypatch.setattr(_auto, "native_precision", lambda device: "bfloat16")
     X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
