@@ -28,7 +28,7 @@ from reporting.paper import SCALE_AND_WEIGHT, compares_with_paper, kernels_of
 
 __all__ = ["FIGURES", "Finding", "PaperFigure"]
 
-# The paper has no numbers for "close to 0, except": an L_uni, with summed kernels, that is close, and
+# The paper has no numbers for "close to 0, except": an L_uni of summed kernels that is close, and
 # by how many times that of lambda = 1 must be above the highest of the others.
 CLOSE_TO_ZERO = 0.02
 APART = 1.5
