@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate, Spread, estimate_of
-from reporting.expected import DEGENERACIES, DEGENERACIES_AVERAGED, SCALE, SCALE_AVERAGED
+from reporting.expected import (
+    DEGENERACIES,
+    SCALE,
+)
+from reporting.expected_averaged import (
+    DEGENERACIES_AVERAGED,
+    SCALE_AVERAGED,
+)
 from reporting.grid import Grid, Ours, Tally, agreement, holding, orderings, side_by_side
 from reporting.item import Expected
 from reporting.library import Library

@@ -12,43 +12,34 @@ from protocol.convnet_methods import CONVNET_FEATURES, CONVNET_FEATURES_THETA0, 
 from protocol.methods import METHODS, PAPER_METHODS
 from protocol.rivals import RIVALS
 from reporting.estimate import PAPER_RUNS
-from reporting.item import Expected, runs_of
+from reporting.expected_averaged import (
+    AVERAGED,
+    DEGENERACIES_AVERAGED,
+    SCALE_AVERAGED,
+    SHARES,
+    SHORT,
+    SHORT_AVERAGED,
+)
+from reporting.item import Expected, measured_once, records_in, runs_of, settings_in
 
 __all__ = [
-    "AVERAGED",
     "BALANCED",
     "CONVNET",
     "CONVNET_TEN_WAY",
     "DEGENERACIES",
-    "DEGENERACIES_AVERAGED",
     "DETACHMENT",
     "DETACHMENT_AT_ACTIVATION",
     "EXPECTED",
     "SCALE",
-    "SCALE_AVERAGED",
     "SCRATCH_NETWORKS",
-    "SHARES",
     "TABLES_HE",
     "TABLES_XAVIER",
     "THEOREMS",
 ]
 
 
-def _records(results: dict[str, Any]) -> int:
-    return len(results["records"])
-
-
-def _settings(results: dict[str, Any]) -> int:
-    """Settings of (lambda, xi); the fresh weights are none."""
-    return sum(record["degeneracy_weight"] is not None for record in results["records"])
-
-
 def _theorems(results: dict[str, Any]) -> int:
     return len({record["theorem"] for record in results["records"]})
-
-
-def _any(results: dict[str, Any]) -> int:
-    return 1
 
 
 TASKS = "python benchmarks/mnist_tasks.py --preset paper"
@@ -70,24 +61,6 @@ def _tables(init: str, words: str) -> Expected:
 
 TABLES_XAVIER = _tables("xavier", "Xavier")
 TABLES_HE = _tables("he", "He")
-AVERAGED_METHODS = ("xavier/fcn/ours", "xavier/fcn/scratch")
-AVERAGED = Expected(
-    "Table 1, Xavier, with the mean of the kernels of L_uni in place of their sum, one run",
-    "mnist-mean-of-kernels.json",
-    f"{TASKS} --runs 1 --kernels mean --methods {' '.join(AVERAGED_METHODS)}",
-    "half an hour on 2 cores",
-    2,
-    runs_of(AVERAGED_METHODS, 1),
-)
-SHARES = Expected(
-    "Degenerate softmax and dead neurons by the weight of L_uni, one pass with K = 64",
-    "degeneracies-by-share.json",
-    "python benchmarks/degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 "
-    "--epochs 1",
-    "ten minutes on one core",
-    4,
-    _settings,
-)
 SCRATCH_NETWORKS = tuple(n for n in PAPER_METHODS if METHODS[n].pretraining == "scratch")
 """The paper's rows that need no theta0."""
 
@@ -105,15 +78,7 @@ DEGENERACIES = Expected(
     "python benchmarks/degeneracies.py",
     "two hours on 2 cores",
     4,
-    _settings,
-)
-DEGENERACIES_AVERAGED = Expected(
-    "The same with the mean of the kernels of L_uni in place of their sum",
-    "degeneracies-mean-of-kernels.json",
-    f"{DEGENERACIES.command} --kernels mean",
-    DEGENERACIES.time,
-    4,
-    _settings,
+    settings_in,
 )
 DETACHMENT = Expected(
     "Detachment near theta0 (appendix)",
@@ -121,7 +86,7 @@ DETACHMENT = Expected(
     "python benchmarks/detachment_nearby.py",
     "ten minutes on 2 cores",
     1,
-    _any,
+    measured_once,
 )
 DETACHMENT_AT_ACTIVATION = Expected(
     "The same with Jacobians with respect to activations",
@@ -129,7 +94,7 @@ DETACHMENT_AT_ACTIVATION = Expected(
     f"{DETACHMENT.command} --jacobian-at activation",
     DETACHMENT.time,
     1,
-    _any,
+    measured_once,
 )
 SCALE = Expected(
     "Scale of the perturbations and weight of degeneracy (appendix), four runs",
@@ -137,15 +102,7 @@ SCALE = Expected(
     "python benchmarks/scale_and_weight.py --runs 4",
     "12 hours on 2 cores",
     12 * PAPER_RUNS,
-    _records,
-)
-SCALE_AVERAGED = Expected(
-    "The same with the mean of the kernels of L_uni in place of their sum, one run",
-    "scale-and-weight-mean-of-kernels.json",
-    "python benchmarks/scale_and_weight.py --kernels mean",
-    "three hours on 2 cores",
-    12,
-    _records,
+    records_in,
 )
 THEOREMS = Expected(
     "The three theorems in numbers",
@@ -290,7 +247,7 @@ TIME = Expected(
     "python benchmarks/coherence.py --passes 1 4 13 --paper-passes 1 2",
     "an hour on 2 cores",
     1,
-    _any,
+    measured_once,
 )
 BUDGET = Expected(
     "Accuracy against pre-training time, the paper's objective under several settings",
@@ -298,7 +255,7 @@ BUDGET = Expected(
     "python benchmarks/budget.py",
     "two hours on 2 cores",
     1,
-    _any,
+    measured_once,
 )
 TUNING = Expected(
     "A fine-tuning of scratch chosen for few labels",
@@ -306,7 +263,7 @@ TUNING = Expected(
     "python benchmarks/tune_scratch.py --jobs 1",
     "40 minutes on one core",
     1,
-    _any,
+    measured_once,
 )
 
 EXPECTED = (
@@ -314,6 +271,8 @@ EXPECTED = (
     TABLES_HE,
     BALANCED,
     AVERAGED,
+    SHORT,
+    SHORT_AVERAGED,
     SHARES,
     DEGENERACIES,
     DEGENERACIES_AVERAGED,

@@ -19,8 +19,10 @@ from reporting.expected import (
     DETACHMENT,
     DETACHMENT_AT_ACTIVATION,
     SCALE,
-    SCALE_AVERAGED,
     THEOREMS,
+)
+from reporting.expected_averaged import (
+    SCALE_AVERAGED,
 )
 from reporting.item import Expected
 from reporting.library import Library

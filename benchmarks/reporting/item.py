@@ -8,7 +8,15 @@ from typing import Any
 
 from reporting.library import Library
 
-__all__ = ["Expected", "Progress", "progress", "runs_of"]
+__all__ = [
+    "Expected",
+    "Progress",
+    "measured_once",
+    "progress",
+    "records_in",
+    "runs_of",
+    "settings_in",
+]
 
 
 @dataclass(frozen=True)
@@ -76,3 +84,18 @@ def runs_of(names: tuple[str, ...], runs: int) -> Callable[[dict[str, Any]], int
         return sum((name, run) in found for name in names for run in range(runs))
 
     return count
+
+
+def records_in(results: dict[str, Any]) -> int:
+    """Cells of a study."""
+    return len(results["records"])
+
+
+def settings_in(results: dict[str, Any]) -> int:
+    """Settings of (lambda, xi); the fresh weights are none."""
+    return sum(record["degeneracy_weight"] is not None for record in results["records"])
+
+
+def measured_once(results: dict[str, Any]) -> int:
+    """For what is there or not."""
+    return 1

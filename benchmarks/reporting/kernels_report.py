@@ -22,7 +22,7 @@ def _paper(n_labels: int) -> str:
     return f"{ACCURACY[OURS][place][0] - ACCURACY[SCRATCH][place][0]:+.2f}"
 
 
-def kernels_table(scores: Mapping[str, list[dict[str, Any]]]) -> Table:
+def kernels_table(scores: Mapping[str, list[dict[str, Any]]], how: str) -> Table:
     """Points over the network from scratch on the runs of both readings, and between the two.
 
     Parameters
@@ -30,6 +30,8 @@ def kernels_table(scores: Mapping[str, list[dict[str, Any]]]) -> Table:
     scores : dict
         Scores by reading, a key of ``protocol.kernels.KERNELS``. The same run, task and N have the
         same labelled images in both.
+    how : str
+        How theta0 was learned.
     """
     by_reading = {kernels: accuracies_of(scores[kernels]) for kernels in KERNELS}
     runs = set.intersection(
@@ -56,7 +58,8 @@ def kernels_table(scores: Mapping[str, list[dict[str, Any]]]) -> Table:
     rows.append(["mean minus sum", *map(gain_text, between)])
     title = (
         f"{OURS} over {SCRATCH} on the same tasks and labelled images (points; "
-        f"{len(runs)} run{'' if len(runs) == 1 else 's'}): mean and its 95% interval"
+        f"{len(runs)} run{'' if len(runs) == 1 else 's'}), theta0 after {how}: mean and its 95% "
+        "interval"
     )
     return Table(title, ["", *(f"N = {n}" for n in N_LABELS)], rows)
 

@@ -26,7 +26,6 @@ from reporting.draw_report import draw_sentences, draw_table
 from reporting.expected import (
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
-    AVERAGED,
     BALANCED,
     BUDGET,
     CLOTHES,
@@ -42,7 +41,6 @@ from reporting.expected import (
     GRADIENTS_MNIST,
     GRADIENTS_TEN_WAY,
     RIVAL_RUNS,
-    SHARES,
     TABLES_HE,
     TABLES_XAVIER,
     TEN_WAY,
@@ -50,6 +48,12 @@ from reporting.expected import (
     TUNING,
     TWO_ROUNDS_MNIST,
     TWO_ROUNDS_TEN_WAY,
+)
+from reporting.expected_averaged import (
+    AVERAGED,
+    SHARES,
+    SHORT,
+    SHORT_AVERAGED,
 )
 from reporting.findings import FIGURES
 from reporting.item import Expected, progress
@@ -117,12 +121,18 @@ def _draw(library: Library) -> Blocks:
 
 def _kernels(library: Library) -> Blocks:
     blocks = ["## How the kernels are put together", library.note("kernels")]
-    files = {"sum": TABLES_XAVIER.file, "mean": AVERAGED.file}
-    scores = {kernels: scores_of_paper(library.results(file)) for kernels, file in files.items()}
     shares = library.results(SHARES.file)
     blocks += [_said(SHARES)] if shares is None else _table(shares_table(shares))
-    missing = [e for k, e in (("sum", TABLES_XAVIER), ("mean", AVERAGED)) if not scores[k]]
-    return [*blocks, *(map(_said, missing) if missing else _table(kernels_table(scores)))]
+    for summed, averaged in ((TABLES_XAVIER, AVERAGED), (SHORT, SHORT_AVERAGED)):
+        of_reading = {"sum": summed, "mean": averaged}
+        scores = {k: scores_of_paper(library.results(e.file)) for k, e in of_reading.items()}
+        if missing := [e for k, e in of_reading.items() if not scores[k]]:
+            blocks += map(_said, missing)
+            continue
+        settings = (library.results(averaged.file) or {})["settings"]
+        how = f"{settings['epochs']} passes with K = {settings['n_perturbations']}"
+        blocks += _table(kernels_table(scores, how))
+    return blocks
 
 
 def _appendix(library: Library) -> Blocks:

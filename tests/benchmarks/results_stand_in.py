@@ -284,7 +284,15 @@ def write_all(folder, files):
 def complete():
     return {
         "mnist-full.json": task_results(like_the_paper(ACCURACY)),
-        "mnist-mean-of-kernels.json": task_results(flat(AVERAGED_ACCURACY, runs=1), kernels="mean"),
+        "mnist-mean-of-kernels.json": task_results(
+            flat(AVERAGED_ACCURACY, runs=1), kernels="mean", epochs=5, n_perturbations=256
+        ),
+        **{
+            f"mnist-two-passes{end}.json": task_results(
+                flat(AVERAGED_ACCURACY, runs=2), kernels=kernels, epochs=2, n_perturbations=64
+            )
+            for end, kernels in (("", "sum"), ("-mean-of-kernels", "mean"))
+        },
         "degeneracies.json": degeneracies(),
         "degeneracies-mean-of-kernels.json": averaged(degeneracies()),
         "degeneracies-by-share.json": shares(),

@@ -21,7 +21,6 @@ from reporting.convnet_report import (
 from reporting.expected import (
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
-    AVERAGED,
     COHERENCE,
     CONVNET,
     CONVNET_TEN_WAY,
@@ -31,10 +30,13 @@ from reporting.expected import (
     GRADIENTS_MNIST,
     RIVAL_RUNS,
     SCALE,
-    SCALE_AVERAGED,
     TABLES_HE,
     TABLES_XAVIER,
     THEOREMS,
+)
+from reporting.expected_averaged import (
+    AVERAGED,
+    SCALE_AVERAGED,
 )
 from reporting.findings import FIGURES
 from reporting.item import progress
@@ -186,8 +188,8 @@ def test_shares_of_the_first_term_are_multiples_of_the_other_two(whole):
 def test_readings_of_the_kernels_are_compared_on_the_runs_and_tasks_of_both(whole, empty):
     files = {"sum": TABLES_XAVIER.file, "mean": AVERAGED.file}
     scores = {kernels: scores_of_paper(whole.results(file)) for kernels, file in files.items()}
-    table = kernels_table(scores)
-    assert "; 1 run)" in table.title
+    table = kernels_table(scores, "5 passes")
+    assert "; 1 run), theta0 after 5 passes: mean" in table.title
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["the paper's mean of four runs"] == ["+2.79", "+2.28", "+2.53", "+1.57"]
     assert rows["mean of the kernels"] == ["+2.50 [+2.50, +2.50]"] * 4
@@ -202,7 +204,8 @@ def test_readings_of_the_kernels_are_compared_on_the_runs_and_tasks_of_both(whol
     between = 80.5 - 100 * np.mean(own["ours"])
     assert rows["mean minus sum"][2].startswith(f"{between:+.2f} [")
     text = reproduction_report(whole)
-    assert text.count("| mean minus sum |") == 1
+    assert text.count("| mean minus sum |") == 2
+    assert "(points; 2 runs), theta0 after 2 passes with K = 64: mean" in text
     files = {AVERAGED.file: task_results(flat(AVERAGED_ACCURACY, runs=1), kernels="mean")}
     for library in (empty, write_all(empty.folder, files)):
         text = reproduction_report(library)
