@@ -9,12 +9,14 @@ from torch import nn
 
 __all__ = ["embeddings_named"]
 
-# How PyTorch says it: of an embedding, of one with max_norm, of a bag, and of one of maxima.
+# How PyTorch says it: of an embedding, of one with max_norm, of a bag, of one of maxima, and of a
+# bag that several threads share.
 _SAID = (
     "index out of range in self",
     "out of range for tensor of size",
     "is not in the valid range",
     "embedding_bag: Expected idx",
+    "Expected i < index_size",
 )
 
 
