@@ -65,7 +65,7 @@ from engines.choice import add_engine_options, engine_of
 from engines.engine import EngineLostError, EngineUnavailableError
 from protocol.augmentations import AUGMENTATIONS
 from protocol.embeddings import EMBEDDINGS
-from protocol.kernels import add_kernels_option
+from protocol.kernels import add_kernels_option, with_kernels
 from protocol.methods import NetworkSettings
 from protocol.network_kinds import NETWORK_KINDS
 from protocol.options import add_task_options, positive, positive_number
@@ -181,8 +181,7 @@ def _stem(dataset: str, plan: Plan) -> str:
         name = f"{name}_by_{plan.neighbors}"
     if plan.separation != NetworkSettings.separation:
         name = f"{name}_separation_{plan.separation:g}"
-    if plan.kernels != "sum":
-        name = f"{name}_{plan.kernels}_of_kernels"
+    name = with_kernels(name, plan.kernels)
     if plan.rounds > 1:
         name = f"{name}_{plan.rounds}_rounds"
     return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from data.datasets import Dataset
 from protocol.bench import load_scaled
-from protocol.kernels import add_kernels_option
+from protocol.kernels import add_kernels_option, with_kernels
 from protocol.methods import METHODS, NetworkSettings, initializer_of
 from protocol.options import add_data_options, add_network_options, positive, two_or_more
 from protocol.pretrained import Pretrained, data_digest, fit_key, learn
@@ -117,9 +117,9 @@ class AppendixBench:
 
     def stem(self, name: str) -> str:
         """Name of the results: one reading of the paper must not overwrite another."""
-        at, kernels = self.options.jacobian_at, self.network.kernels
+        at = self.options.jacobian_at
         name = name if at == READINGS[0] else f"{name}_at_{at}"
-        return name if kernels == "sum" else f"{name}_{kernels}_of_kernels"
+        return with_kernels(name, self.network.kernels)
 
 
 def theta0_name(changes: Mapping[str, Any]) -> str:

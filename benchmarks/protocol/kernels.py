@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["KERNELS", "add_kernels_option"]
+__all__ = ["KERNELS", "add_kernels_option", "with_kernels"]
 
 KERNELS: dict[str, float] = {"sum": 1.0, "mean": 1.0 / 9.0}
 """Name of a reading -> the weight of L_uni that is the same."""
@@ -25,3 +25,8 @@ def add_kernels_option(parser: argparse.ArgumentParser) -> None:
         "averaged, as its tables of the appendix suggest; of the paper's objective, without "
         "coherence; default: sum",
     )
+
+
+def with_kernels(stem: str, kernels: str) -> str:
+    """Name of results: one reading of the paper must not overwrite another."""
+    return stem if kernels == "sum" else f"{stem}_{kernels}_of_kernels"

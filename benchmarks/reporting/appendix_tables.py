@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate, Spread, estimate_of
-from reporting.expected import (
-    DEGENERACIES,
-    SCALE,
-)
-from reporting.expected_averaged import (
-    DEGENERACIES_AVERAGED,
-    SCALE_AVERAGED,
-)
+from reporting.expected import DEGENERACIES, SCALE
+from reporting.expected_averaged import DEGENERACIES_AVERAGED, SCALE_AVERAGED
 from reporting.grid import Grid, Ours, Tally, agreement, holding, orderings, side_by_side
 from reporting.item import Expected
 from reporting.library import Library
@@ -29,8 +23,11 @@ from reporting.table import Table
 
 __all__ = ["APPENDIX_TABLES", "AVERAGING", "AppendixTable"]
 
-# With the mean of the kernels of L_uni in place of their sum, which is the text's.
 AVERAGING = "kernels averaged"
+# What is said of a reading of L_uni, a key of protocol.kernels.KERNELS; the text's goes without.
+SAID = {"sum": "", "mean": AVERAGING}
+
+Records = list[dict[str, Any]]
 
 HIDDEN = tuple(f"hidden {layer}" for layer in (1, 2, 3))
 
@@ -48,41 +45,30 @@ def _figure(percent: dict[str, Any]) -> Estimate:
     return Estimate(percent["mean"], percent["std"], 1)
 
 
-def _records(expected: Expected, library: Library) -> list[dict[str, Any]]:
-    """What may stand beside the paper's figures, by the reading that it is expected to be by."""
-    results = library.results(expected.file)
-    if results is None or not compares_with_paper(results):
-        return []
-    averaged = expected in (DEGENERACIES_AVERAGED, SCALE_AVERAGED)
-    records: list[dict[str, Any]] = results["records"]
-    return records if kernels_of(results) == ("mean" if averaged else "sum") else []
-
-
-def _degeneracies(expected: Expected, library: Library) -> dict[str, dict[str, Any]]:
-    """Records by the name of their loss."""
+def _by_loss(records: Records) -> dict[str, dict[str, Any]]:
     return {
         _loss_name(record["degeneracy_weight"], record["detachment_weight"]): record
-        for record in _records(expected, library)
+        for record in records
         if record["degeneracy_weight"] is not None  # the fresh weights have none
     }
 
 
-def _softmax_grid(expected: Expected, library: Library) -> Grid:
-    records = _degeneracies(expected, library)
-    return {"ratio": {k: _figure(r["degenerate_softmax_percent"]) for k, r in records.items()}}
+def _softmax_grid(records: Records) -> Grid:
+    found = _by_loss(records)
+    return {"ratio": {k: _figure(r["degenerate_softmax_percent"]) for k, r in found.items()}}
 
 
-def _dead_grid(expected: Expected, library: Library) -> Grid:
-    records = _degeneracies(expected, library)
+def _dead_grid(records: Records) -> Grid:
+    found = _by_loss(records)
     return {
-        column: {k: _figure(r["dead_neurons_percent"][i]) for k, r in records.items()}
+        column: {k: _figure(r["dead_neurons_percent"][i]) for k, r in found.items()}
         for i, column in enumerate(HIDDEN)
     }
 
 
-def _scale_grid(expected: Expected, library: Library) -> Grid:
+def _scale_grid(records: Records) -> Grid:
     runs: dict[str, dict[str, list[float]]] = {"DS": {}, "IOD": {}}
-    for record in _records(expected, library):
+    for record in records:
         row = _scale_name(record["squared_scale"], record["degeneracy_weight"])
         softmax = record["degenerate_softmax_percent"]["mean"]
         dead = max(layer["mean"] for layer in record["dead_neurons_percent"])
@@ -129,9 +115,9 @@ class AppendixTable:
     paper : callable
         Its figures.
     read : callable
-        From what measures ours, and a library, to ours.
+        From records of ours to the same.
     expected : dict of str to Expected
-        What measures them, by reading; the paper's text is "".
+        What measures ours, by reading of L_uni.
     """
 
     name: str
@@ -139,34 +125,44 @@ class AppendixTable:
     what: str
     spread: Spread
     paper: Callable[[], Grid]
-    read: Callable[[Expected, Library], Grid]
+    read: Callable[[Records], Grid]
     expected: Mapping[str, Expected]
 
     def table(self, library: Library) -> Table:
         """The paper's figures and ours."""
-        ours = [self._ours(how, expected, library) for how, expected in self.expected.items()]
+        ours = [self._ours(kernels, library) for kernels in self.expected]
         return side_by_side(self.title, self.what, ours, self.paper(), self.spread)
 
-    def _ours(self, how: str, expected: Expected, library: Library) -> Ours:
-        grid = self.read(expected, library)
-        name = f"here, {how}" if how else "here"
+    def _grid(self, kernels: str, library: Library) -> Grid:
+        """What may stand beside the paper's figures, of one reading; another's is left out."""
+        results = library.results(self.expected[kernels].file)
+        if results is None or not compares_with_paper(results) or kernels_of(results) != kernels:
+            return self.read([])
+        return self.read(results["records"])
+
+    def _ours(self, kernels: str, library: Library) -> Ours:
+        grid, said = self._grid(kernels, library), SAID[kernels]
+        name = f"here, {said}" if said else "here"
         here = {}
         if self.spread is SPREADS["runs"]:
             rows = next(iter(grid.values()), {})
             here = {r: f"{name}, {e.n} run{'' if e.n == 1 else 's'}" for r, e in rows.items()}
-        return Ours(grid, expected.not_run, name, here)
+        return Ours(grid, self.expected[kernels].not_run, name, here)
 
     def tallies(self, library: Library) -> dict[str, list[Tally]]:
-        """What agrees and which of the paper's orderings hold, by reading; empty lists left out."""
+        """What agrees and which of the paper's orderings hold, by reading; empty lists left out.
+
+        The key is what is said of a reading: nothing of the text's.
+        """
         found = {}
-        for how, expected in self.expected.items():
-            ours, paper = self.read(expected, library), self.paper()
+        for kernels in self.expected:
+            ours, paper = self._grid(kernels, library), self.paper()
             both = [
                 agreement(ours, paper, self.spread),
                 holding(orderings(ours, paper, self.spread), "orderings of the paper hold"),
             ]
             if own := [tally for tally in both if tally.total]:
-                found[how] = own
+                found[SAID[kernels]] = own
         return found
 
     def learned(self, library: Library) -> str:
@@ -187,8 +183,8 @@ class AppendixTable:
         return f"Here theta0 was learned {said}; in the paper in 5 over 60,000 with K = 256."
 
 
-OF_DEGENERACIES = {"": DEGENERACIES, AVERAGING: DEGENERACIES_AVERAGED}
-OF_SCALES = {"": SCALE, AVERAGING: SCALE_AVERAGED}
+OF_DEGENERACIES = {"sum": DEGENERACIES, "mean": DEGENERACIES_AVERAGED}
+OF_SCALES = {"sum": SCALE, "mean": SCALE_AVERAGED}
 
 APPENDIX_TABLES = (
     AppendixTable(

@@ -7,12 +7,19 @@ from typing import Any
 from reporting.paper import DEAD_NEURONS, DEGENERATE_SOFTMAX, FINAL_LOSS, compares_with_paper
 from reporting.table import Table, mean_and_std
 
-__all__ = ["diagnostics_table"]
+__all__ = ["diagnostics_table", "ratio_cells", "ratio_heads"]
 
 
-def _row(record: dict[str, Any]) -> list[str]:
+def ratio_cells(record: dict[str, Any]) -> list[str]:
+    """Degenerate softmax, then the dead neurons of each hidden layer."""
     figures = [record["degenerate_softmax_percent"], *record["dead_neurons_percent"]]
-    return [record["name"], *(mean_and_std(**figure) for figure in figures)]
+    return [mean_and_std(**figure) for figure in figures]
+
+
+def ratio_heads(settings: dict[str, Any]) -> list[str]:
+    """What stands above ``ratio_cells``."""
+    layers = [f"dead, hidden {i + 1}" for i in range(len(settings["hidden_layer_sizes"]))]
+    return ["degenerate softmax", *layers]
 
 
 def _paper_row() -> list[str]:
@@ -31,7 +38,7 @@ def diagnostics_table(results: dict[str, Any]) -> Table:
         What ``diagnostics.py`` writes.
     """
     settings = results["settings"]
-    rows = [_row(record) for record in results["theta0"]]
+    rows = [[record["name"], *ratio_cells(record)] for record in results["theta0"]]
     if compares_with_paper(results):
         rows.append(_paper_row())
     title = (
@@ -39,5 +46,4 @@ def diagnostics_table(results: dict[str, Any]) -> Table:
         f"dead neurons of each hidden layer (%): mean ± std over {settings['n_batches']} "
         f"mini-batches of {settings['batch_size']} training images"
     )
-    layers = [f"dead, hidden {i + 1}" for i in range(len(settings["hidden_layer_sizes"]))]
-    return Table(title, ["theta0", "degenerate softmax", *layers], rows)
+    return Table(title, ["theta0", *ratio_heads(settings)], rows)

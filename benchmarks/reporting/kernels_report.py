@@ -8,18 +8,14 @@ from typing import Any
 
 from protocol.kernels import KERNELS
 from reporting.degeneracy_tables import pretraining_words, setting_of
-from reporting.paper import ACCURACY, FINAL_LOSS, N_LABELS
-from reporting.table import Table, mean_and_std
+from reporting.diagnostics_tables import ratio_cells, ratio_heads
+from reporting.paper import FINAL_LOSS, N_LABELS, paper_difference
+from reporting.table import Table
 from reporting.task_tables import accuracies_of, gain_text, paired_difference
 
 __all__ = ["kernels_table", "shares_table"]
 
 OURS, SCRATCH = "xavier/fcn/ours", "xavier/fcn/scratch"
-
-
-def _paper(n_labels: int) -> str:
-    place = N_LABELS.index(n_labels)
-    return f"{ACCURACY[OURS][place][0] - ACCURACY[SCRATCH][place][0]:+.2f}"
 
 
 def kernels_table(scores: Mapping[str, list[dict[str, Any]]], how: str) -> Table:
@@ -45,7 +41,8 @@ def kernels_table(scores: Mapping[str, list[dict[str, Any]]], how: str) -> Table
         found = by_reading[kernels].get((method, n_labels), {})
         return {pair: value for pair, value in found.items() if pair[0] in runs}
 
-    rows = [["the paper's mean of four runs", *map(_paper, N_LABELS)]]
+    paper = (paper_difference(OURS, SCRATCH, n) for n in N_LABELS)
+    rows = [["the paper's mean of four runs", *paper]]
     for kernels in KERNELS:
         gains = (
             paired_difference(cell(kernels, OURS, n), cell(kernels, SCRATCH, n)) for n in N_LABELS
@@ -82,13 +79,11 @@ def shares_table(results: dict[str, Any]) -> Table:
         )
         if not times or not math.isclose(*times):
             continue
-        measured = [record["degenerate_softmax_percent"], *record["dead_neurons_percent"]]
         share = "1" if times[1] == 1.0 else f"1/{times[1]:g}"
-        rows.append([share, *(mean_and_std(**percent) for percent in measured)])
+        rows.append([share, *ratio_cells(record)])
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and dead "
         f"neurons (%) by the weight of L_uni: mean ± std over {settings['n_batches']} "
         f"mini-batches; {pretraining_words(settings)}"
     )
-    layers = [f"dead, hidden {i + 1}" for i in range(len(settings["hidden_layer_sizes"]))]
-    return Table(title, ["weight of L_uni", "degenerate softmax", *layers], rows)
+    return Table(title, ["weight of L_uni", *ratio_heads(settings)], rows)

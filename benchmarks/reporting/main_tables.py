@@ -9,7 +9,14 @@ from typing import Any
 from protocol.methods import METHODS, PAPER_METHODS
 from reporting.estimate import PAPER_RUNS, SPREADS, Estimate
 from reporting.grid import Grid, Ours, Tally, agreement, holding, orderings, side_by_side
-from reporting.paper import ACCURACY, N_LABELS, TASK_STD, Row, tasks_compare_with_paper
+from reporting.paper import (
+    ACCURACY,
+    N_LABELS,
+    TASK_STD,
+    Row,
+    paper_difference,
+    tasks_compare_with_paper,
+)
 from reporting.table import Table
 from reporting.task_tables import (
     Gain,
@@ -116,12 +123,10 @@ def claims_table(scores: Scores, init: str) -> Table:
     rows = []
     for other in _networks(init):
         texts = []
-        for place, n in enumerate(N_LABELS):
+        for n in N_LABELS:
             gain = paired_difference(table.get((ours, n), {}), table.get((other, n), {}))
-            paper = ACCURACY[ours][place][0] - ACCURACY[other][place][0]
-            texts.append(
-                "-" if gain is None else f"{_verdict(gain)}: {gain_text(gain)} ({paper:+.2f})"
-            )
+            paper = paper_difference(ours, other, n)
+            texts.append("-" if gain is None else f"{_verdict(gain)}: {gain_text(gain)} ({paper})")
         if other != ours and any(text != "-" for text in texts):
             rows.append([other, *texts])
     title = (

@@ -26,6 +26,7 @@ __all__ = [
     "TASK_STD",
     "compares_with_paper",
     "kernels_of",
+    "paper_difference",
     "paper_figure",
     "tasks_compare_with_paper",
 ]
@@ -115,3 +116,9 @@ def paper_figure(table: dict[str, Row], method: str, n_labels: int) -> tuple[flo
     if method not in table or n_labels not in N_LABELS:
         return None
     return table[method][N_LABELS.index(n_labels)]
+
+
+def paper_difference(method: str, other: str, n_labels: int) -> str:
+    """How many points one is above another in Table 1; nothing where it lacks either."""
+    one, two = (paper_figure(ACCURACY, name, n_labels) for name in (method, other))
+    return "" if one is None or two is None else f"{one[0] - two[0]:+.2f}"

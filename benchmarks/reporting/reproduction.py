@@ -125,13 +125,14 @@ def _kernels(library: Library) -> Blocks:
     blocks += [_said(SHARES)] if shares is None else _table(shares_table(shares))
     for summed, averaged in ((TABLES_XAVIER, AVERAGED), (SHORT, SHORT_AVERAGED)):
         of_reading = {"sum": summed, "mean": averaged}
-        scores = {k: scores_of_paper(library.results(e.file)) for k, e in of_reading.items()}
-        if missing := [e for k, e in of_reading.items() if not scores[k]]:
-            blocks += map(_said, missing)
-            continue
-        settings = (library.results(averaged.file) or {})["settings"]
-        how = f"{settings['epochs']} passes with K = {settings['n_perturbations']}"
-        blocks += _table(kernels_table(scores, how))
+        results = {k: library.results(e.file) for k, e in of_reading.items()}
+        scores = {k: scores_of_paper(found) for k, found in results.items()}
+        missing = [expected for k, expected in of_reading.items() if not scores[k]]
+        blocks += map(_said, missing)
+        if results["mean"] is not None and not missing:
+            settings = results["mean"]["settings"]
+            how = f"{settings['epochs']} passes with K = {settings['n_perturbations']}"
+            blocks += _table(kernels_table(scores, how))
     return blocks
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from protocol.rivals import scratch_of
-from reporting.paper import ACCURACY, TASK_STD, paper_figure
+from reporting.paper import ACCURACY, TASK_STD, paper_difference, paper_figure
 from reporting.table import Table
 
 __all__ = [
@@ -190,9 +190,8 @@ def _task_std_text(summary: Summary, paper: bool) -> str:
 
 
 def _paper_gain(summary: Summary) -> str:
-    own = paper_figure(ACCURACY, summary.method, summary.n_labels)
-    base = paper_figure(ACCURACY, scratch_of(summary.method) or "", summary.n_labels)
-    return "" if own is None or base is None else f" ({own[0] - base[0]:+.2f})"
+    gain = paper_difference(summary.method, scratch_of(summary.method) or "", summary.n_labels)
+    return f" ({gain})" if gain else ""
 
 
 def gain_text(gain: Gain | None) -> str:

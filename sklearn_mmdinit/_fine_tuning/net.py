@@ -18,8 +18,8 @@ from skorch.utils import to_tensor
 from torch import nn
 
 from .._compute import learned_is_finite, with_gradients, worthwhile_threads
-from .._modules import with_dense_gradients_
-from .._network import MLP, embeddings_named, uncompiled
+from .._modules import embeddings_named, with_dense_gradients_
+from .._network import MLP, uncompiled
 from .batches import Rows, batches, inputs_and_weights
 from .callbacks import BestEpoch
 from .network import Network

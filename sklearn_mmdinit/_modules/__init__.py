@@ -7,6 +7,7 @@ cannot see is drawn by ``torch.func.vmap``. ``register_layer`` makes a type know
 from .blueprint import ModuleBlueprint, blueprint_of
 from .description import described, described_with_logits, takes_integers
 from .embedding import with_dense_gradients_
+from .embedding_indices import embeddings_named
 from .keywords import (
     ModuleKeywords,
     keywords_of,
@@ -27,6 +28,7 @@ __all__ = [
     "check_source",
     "described",
     "described_with_logits",
+    "embeddings_named",
     "keywords_of",
     "keywords_of_initializer",
     "register_layer",

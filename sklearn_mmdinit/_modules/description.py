@@ -13,10 +13,10 @@ from .._network import (
     ModuleArchitecture,
     arrays_of,
     digest_of,
-    embeddings_named,
     qualified_name,
 )
 from .embedding import EMBEDDINGS
+from .embedding_indices import embeddings_named
 from .hooks import aside
 from .logits import check_logits
 from .source import ModuleSource

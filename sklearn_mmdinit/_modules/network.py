@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._network import ModuleArchitecture, embeddings_named
+from .._network import ModuleArchitecture
+from .embedding_indices import embeddings_named
 from .hooks import hooked, step_by_step, unfused, untracked
 from .norms import Statistics, batch_norms, collecting, given
 from .registry import layer_type_of

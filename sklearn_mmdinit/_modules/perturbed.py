@@ -8,9 +8,9 @@ from itertools import pairwise
 import torch
 
 from .._compute import StepRandom, Workspace, recomputed
-from .._network import embeddings_named
 from .._sampling import Perturbation, perturbed_logits
 from .copies import copied_logits, draws_by_gram, perturbed_layers
+from .embedding_indices import embeddings_named
 from .functional import functional_logits
 from .network import ModuleNetwork
 from .registry import parameter_stds

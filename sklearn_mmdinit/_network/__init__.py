@@ -6,7 +6,6 @@ description of a module; theta0 as NumPy arrays: alone, in a file, or carried by
 
 from .activations import ACTIVATIONS
 from .architecture import Architecture
-from .embedding_indices import embeddings_named
 from .files import load_theta0, save_theta0
 from .gain import has_gain, scales_freely, with_gain, without_gain
 from .inits import INITS, random_theta0
@@ -35,7 +34,6 @@ __all__ = [
     "arrays_of",
     "as_arrays",
     "digest_of",
-    "embeddings_named",
     "has_gain",
     "load_theta0",
     "module_from_theta0",

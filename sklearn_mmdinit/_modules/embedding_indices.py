@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from torch import nn
 
+from .embedding import EMBEDDINGS
+
 __all__ = ["embeddings_named"]
 
 # How PyTorch says it: of an embedding, of one with max_norm, of a bag, of one of maxima, and of a
@@ -40,7 +42,7 @@ def embeddings_named(module: nn.Module) -> Iterator[None]:
         sizes = {
             name or type(layer).__name__: layer.num_embeddings
             for name, layer in module.named_modules()
-            if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+            if isinstance(layer, EMBEDDINGS)
         }
         if not sizes or not any(said in str(error) for said in _SAID):
             raise
