@@ -47,7 +47,7 @@ from protocol.methods import select_names
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import write_json
-from reporting.coherence_figure import draw_coherence
+from reporting.coherence_figure import draw_results
 from reporting.coherence_tables import (
     COHERENCE_TABLES,
     as_records,
@@ -154,9 +154,7 @@ def _publish(
     }
     path = options.output / f"{bench.dataset.name}_coherence.json"
     write_json(path, results)
-    n_tasks = plan.tasks * plan.runs
-    title = f"{bench.dataset.name}: what pre-training buys, means over {n_tasks} binary tasks"
-    print(draw_coherence(points, scratch, path.with_suffix(".png"), title=title))
+    print(draw_results(results, path.with_suffix(".png")))
     print(f"{path} written")
 
 

@@ -1,13 +1,14 @@
-"""Claim: what ``mnist_tasks.py`` measures in parts is what it measures at once.
+"""Claim: what is measured in parts is what would be measured at once.
 
-Runs, methods and N follow from the seed, each on its own, so that several machines or sessions can
-share a table. Parts are of one data set, one protocol and one length of pre-training; this puts
-them together in some seconds::
+Runs, methods and N of ``mnist_tasks.py`` follow from the seed, each on its own, so that several
+machines or sessions can share a table. Parts are of one data set, one protocol and one length of
+pre-training; this puts them together in some seconds::
 
     python benchmarks/combine.py xavier.json he.json --output mnist-full.json
 
-Each method, run and N may be in one part only. The file says what each part was made with, and a
-picture of all scores lies beside it.
+Each method, run and N may be in one part only. The same goes for settings and runs of
+``coherence.py``. The file says what each part was made with, and a picture of all scores lies
+beside it.
 """
 
 from __future__ import annotations
@@ -21,17 +22,35 @@ from typing import Any
 
 from protocol.store import write_json
 from reporting.accuracy_figure import draw_accuracy
+from reporting.coherence_figure import draw_results
 from reporting.combined import combined
+from reporting.combined_coherence import combined_coherence
 from reporting.task_tables import unpack_scores
 
 __all__ = ["main"]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    results = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(results, dict) or not {"scores", "settings", "theta0"} <= results.keys():
-        raise ValueError(f"{path} holds no results of mnist_tasks.py")
-    return results
+def _is_of(script: str, results: Any) -> bool:
+    asked = {"mnist_tasks.py": "settings", "coherence.py": "plan"}[script]
+    return isinstance(results, dict) and {"scores", asked, "theta0"} <= results.keys()
+
+
+def _read(paths: Sequence[Path]) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    """The script that wrote the first of the files, and what all hold; ValueError for another."""
+    parts = [(str(path), json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    script = "coherence.py" if _is_of("coherence.py", parts[0][1]) else "mnist_tasks.py"
+    for name, results in parts:
+        if not _is_of(script, results):
+            raise ValueError(f"{name} holds no results of {script}")
+    return script, parts
+
+
+def _draw(script: str, results: dict[str, Any], path: Path) -> str:
+    name = results["dataset"]["name"]
+    if script == "coherence.py":
+        return draw_results(results, path)
+    scores = unpack_scores(results["scores"])
+    return draw_accuracy(scores, path, title=f"{name}, 95% intervals over runs and tasks")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,14 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     options = parser.parse_args(argv)
     try:
-        results = combined([(str(path), _read(path)) for path in options.parts])
+        script, parts = _read(options.parts)
+        results = combined_coherence(parts) if script == "coherence.py" else combined(parts)
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)
-    scores = unpack_scores(results["scores"])
-    title = f"{results['dataset']['name']}, 95% intervals over runs and tasks"
-    print(draw_accuracy(scores, options.output.with_suffix(".png"), title=title))
+    print(_draw(script, results, options.output.with_suffix(".png")))
     print(f"{options.output} written, {len(options.parts)} parts")
     return 0
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reporting.coherence_tables import Point
+from reporting.coherence_tables import Point, points_of_results, scratch_accuracy
 from reporting.picture import draw_picture, plain_log_ticks
+from reporting.task_tables import unpack_scores
 
-__all__ = ["draw_coherence"]
+__all__ = ["draw_coherence", "draw_results"]
 
 MARKERS = "sD^ov"
 
@@ -47,6 +48,20 @@ def draw_coherence(
         _paint(figure, curves, scratch, sizes, title)
 
     return draw_picture(path, (5.0 * len(sizes), 4.5), paint)
+
+
+def draw_results(results: dict[str, Any], path: Path) -> str:
+    """:func:`draw_coherence` of a file that ``coherence.py`` wrote."""
+    points = points_of_results(results)
+    runs = {point.runs for point in points if point.section == "time"}
+    tasks = " to ".join(str(results["plan"]["tasks"] * n) for n in sorted(runs))
+    return draw_coherence(
+        points,
+        scratch_accuracy(unpack_scores(results["scores"])),
+        path,
+        title=f"{results['dataset']['name']}: what pre-training buys, means over {tasks} "
+        "binary tasks",
+    )
 
 
 def _paint(

@@ -39,6 +39,7 @@ class Point:
     section: str
     setting: str
     passes: int
+    runs: int
     seconds: float
     accuracy: dict[int, float]
     difference: dict[int, Gain | None]
@@ -72,6 +73,7 @@ def coherence_points(
                 setting.section,
                 setting.name,
                 setting.passes,
+                runs=len({record["run"] for record in own}),
                 seconds=float(min(record["seconds"] for record in own)),
                 accuracy={n: float(np.mean(list(table[method, n].values()))) for n in sizes},
                 difference={n: _difference(table, method, base, n) for n in sizes},
@@ -88,7 +90,7 @@ def _difference(
     table: dict[tuple[str, int], dict[tuple[int, int], float]], method: str, base: str, n: int
 ) -> Gain | None:
     own, other = table[method, n], table.get((base, n), {})
-    if method == base or own.keys() != other.keys():
+    if method == base or not own.keys() <= other.keys():
         return None
     return paired_gain([own[pair] - other[pair] for pair in own])
 
@@ -117,13 +119,20 @@ def _head(points: Sequence[Point], what: str) -> list[str]:
     return [text for n in points[0].accuracy for text in (f"N = {n}", what)] if points else []
 
 
+def _over(points: Sequence[Point]) -> str:
+    """Over how many runs the points are."""
+    counts = sorted({point.runs for point in points}) or [0]
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{number} run{'' if counts == [1] else 's'}"
+
+
 def time_table(points: Sequence[Point]) -> Table:
     """Accuracy against seconds."""
     own = [point for point in points if point.section == "time"]
     rows = [[p.setting, f"{p.passes}", f"{p.seconds:.3g}", *_cells(p)] for p in own]
     title = (
         "Test accuracy (%) after so many seconds of pre-training, and the difference from scratch "
-        "on the same tasks (points) with its 95% interval"
+        f"on the same tasks (points) with its 95% interval; {_over(own)}"
     )
     return Table(title, ["objective", "passes", "seconds", *_head(own, "over scratch")], rows)
 
@@ -134,7 +143,7 @@ def ablation_table(points: Sequence[Point]) -> Table:
     passes = "/".join(str(n) for n in dict.fromkeys(p.passes for p in own))
     title = (
         f"One change at a time, {passes} passes: test accuracy (%), and the difference from the "
-        "default on the same tasks (points) with its 95% interval"
+        f"default on the same tasks (points) with its 95% interval; {_over(own)}"
     )
     # No seconds: every row takes as many steps, and they say more of the machine than of the row.
     head = ["change", *_head(own, "difference")]

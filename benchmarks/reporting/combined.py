@@ -11,7 +11,7 @@ from protocol.rivals import ALL_RIVALS
 from reporting.against_table import against, against_records
 from reporting.task_tables import pack_scores, summarize, unpack_scores
 
-__all__ = ["PartsDifferError", "combined"]
+__all__ = ["PartsDifferError", "combined", "made_with_of"]
 
 # What a part may have of its own.
 OF_A_PART = {
@@ -38,7 +38,6 @@ BEFORE = {
 }
 
 MADE_WITH = (
-    "settings",
     "seconds_of_this_call",
     "versions",
     "hardware",
@@ -66,9 +65,11 @@ def _check(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
             raise PartsDifferError(f"{name} has {key}={two.get(key)!r}, and not {one.get(key)!r}")
 
 
-def _made_with(part: dict[str, Any]) -> dict[str, Any]:
+def made_with_of(part: dict[str, Any], settings: str) -> dict[str, Any]:
+    """What a report says of a part; ``settings`` is the key of what was asked for."""
     seconds = [{"seconds": theta0["seconds"]} for theta0 in part["theta0"]]
-    return {key: part.get(key) for key in MADE_WITH} | {"theta0": seconds}
+    made = {key: part.get(key) for key in MADE_WITH}
+    return {settings: part.get(settings)} | made | {"theta0": seconds}
 
 
 def combined(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def combined(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
             seen[cell] = name
             entries.append(entry)
         theta0s += part["theta0"]
-        made += part.get("parts") or [_made_with(part)]
+        made += part.get("parts") or [made_with_of(part, "settings")]
     rows = (*NETWORK_KINDS[first["settings"].get("network", "mlp")].names, *ALL_RIVALS)
     order = {name: place for place, name in enumerate(rows)}
     entries.sort(key=lambda e: (order[e["method"]], e["n_labels"], e["run"]))
