@@ -11,11 +11,11 @@ from typing import Any, Self
 import joblib
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_scalar
 
+from ._documentation import DocumentedEstimator
 from ._graph import ALGORITHMS, Walk, check_graph, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
@@ -27,7 +27,7 @@ _LONGEST = 10_000.0
 _OF_THE_GRAPH = ("n_neighbors", "n_components", "shared_neighbor_power", "graph", "algorithm")
 
 
-class Coherence(BaseEstimator):
+class Coherence(DocumentedEstimator):
     r"""The fourth term of :class:`MMDInitializer`: near theta0 are functions smooth on the data.
 
     The paper asks that any prediction be near theta0 for every single input. This term asks

@@ -1,5 +1,8 @@
 """scikit-learn's own checks of estimators, on small instances of all four."""
 
+from email.message import Message
+from importlib import metadata
+
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
@@ -7,12 +10,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from module_zoo import AnyWidth
 from sklearn_mmdinit import (
+    Coherence,
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
     OrientedGradients,
+    RandomAffine,
     RandomLabelInitializer,
 )
+from sklearn_mmdinit._documentation import DocumentedEstimator, page_of_estimators
 
 
 class Strips(OrientedGradients):
@@ -85,6 +91,53 @@ def test_they_are_shown_as_html(fitted):
         html = estimator_html_repr(estimator)
         assert type(estimator).__name__ in html
         assert "n_perturbations" in html
-        # The project has no pages of documentation yet, and scikit-learn's are not of it.
+        # Pages of scikit-learn's are not of it.
         assert 'href="https://scikit-learn.org' not in html
         assert 'href=""' not in html
+
+
+OURS = [
+    MMDInitializer,
+    RandomLabelInitializer,
+    MLPClassifier,
+    NetClassifier,
+    Coherence,
+    OrientedGradients,
+    RandomAffine,
+]
+
+
+def installed_with(*urls):
+    message = Message()
+    for url in urls:
+        message["Project-URL"] = url
+    return lambda name: message
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_they_link_to_their_page_where_the_metadata_name_one(kind, monkeypatch):
+    urls = "Paper, https://papers.local", "Documentation, https://pages.local/stable/"
+    monkeypatch.setattr(metadata, "metadata", installed_with(*urls))
+    page = page_of_estimators()
+    monkeypatch.setattr(DocumentedEstimator, "_doc_link_template", page)
+    estimator = kind(module=AnyWidth) if kind is NetClassifier else kind()
+    html = estimator_html_repr(estimator)
+    assert f"https://pages.local/stable/generated/sklearn_mmdinit.{kind.__name__}.html" in html
+
+
+def test_a_class_of_a_users_has_no_page_there(monkeypatch):
+    monkeypatch.setattr(DocumentedEstimator, "_doc_link_template", "https://pages.local")
+    assert OrientedGradients()._get_doc_link() == "https://pages.local"
+    assert Strips()._get_doc_link() == ""
+
+
+def test_without_such_a_page_there_is_no_link(monkeypatch):
+    for installed in (installed_with(), installed_with("Paper, https://papers.local")):
+        monkeypatch.setattr(metadata, "metadata", installed)
+        assert page_of_estimators() == ""
+
+    def none(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "metadata", none)
+    assert page_of_estimators() == ""

@@ -7,10 +7,10 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
 from .._compute import torch_device
+from .._documentation import DocumentedEstimator
 from .callbacks import check_callbacks
 from .initializers import editable_copy, is_fitted_initializer
 from .labels import check_unlabelled_label
@@ -62,7 +62,7 @@ def check_parameters(estimator: Any) -> None:
     torch_device(estimator.device)
 
 
-class RoutedParameters(BaseEstimator):
+class RoutedParameters(DocumentedEstimator):
     """An estimator with parts whose parameters can be set and searched as its own.
 
     Parts are the initializer in ``warm_start_from`` and the pieces of the skorch net, whose

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import avg_pool2d, pad
 
+from .._documentation import DocumentedEstimator
 from .checks import check_amounts
 from .shape import image_shape_of
 
@@ -24,7 +25,7 @@ _BLOCK_NUMBERS = 6_000_000  # counted at a time, some 100 MB in all
 _CELLS_OF_A_SIDE = 14
 
 
-class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentedEstimator):
     r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
 
     Two images of the same thing differ less in where their edges point than in their pixels.

@@ -7,17 +7,17 @@ from numbers import Real
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 from torch.nn.functional import affine_grid, grid_sample
 
+from .._documentation import DocumentedEstimator
 from .checks import check_amounts
 from .shape import image_shape_of
 
 __all__ = ["RandomAffine"]
 
 
-class RandomAffine(BaseEstimator):
+class RandomAffine(DocumentedEstimator):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
     Each image is changed in its own way: every amount is uniform between its limits in both

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from .._compute import check_float32, torch_device
+from .._documentation import DocumentedEstimator
 
 __all__ = ["HiddenOutput"]
 
 
-class HiddenOutput(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class HiddenOutput(OneToOneFeatureMixin, TransformerMixin, DocumentedEstimator):
     """The feature map: scikit-learn puts what it returns into the container of set_output."""
 
     def transform(self, X: Any) -> np.ndarray:
