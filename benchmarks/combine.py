@@ -7,8 +7,8 @@ pre-training; this puts them together in some seconds::
     python benchmarks/combine.py xavier.json he.json --output mnist-full.json
 
 Each method, run and N may be in one part only. The same goes for settings and runs of
-``coherence.py``. The file says what each part was made with, and a picture of all scores lies
-beside it.
+``coherence.py``, and for cells of ``degeneracies.py`` and ``scale_and_weight.py``. The file says
+what each part was made with, and a picture of all it holds lies beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +27,67 @@ from reporting.accuracy_figure import draw_accuracy
 from reporting.coherence_figure import draw_results
 from reporting.combined import combined
 from reporting.combined_coherence import combined_coherence
+from reporting.combined_study import combined_study, study_of
+from reporting.degeneracy_figure import draw_densities
+from reporting.scale_figure import draw_uniformity
 from reporting.task_tables import unpack_scores
 
 __all__ = ["main"]
 
-
-def _is_of(script: str, results: Any) -> bool:
-    asked = {"mnist_tasks.py": "settings", "coherence.py": "plan"}[script]
-    return isinstance(results, dict) and {"scores", asked, "theta0"} <= results.keys()
+Results = dict[str, Any]
 
 
-def _read(paths: Sequence[Path]) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-    """The script that wrote the first of the files, and what all hold; ValueError for another."""
-    parts = [(str(path), json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    script = "coherence.py" if _is_of("coherence.py", parts[0][1]) else "mnist_tasks.py"
-    for name, results in parts:
-        if not _is_of(script, results):
-            raise ValueError(f"{name} holds no results of {script}")
-    return script, parts
+@dataclass(frozen=True)
+class Kind:
+    """What a command writes: how it is known, put together, and drawn."""
+
+    script: str
+    holds: Callable[[Results], bool]
+    combined: Callable[[Sequence[tuple[str, Results]]], Results]
+    draw: Callable[[Results, Path], str]
 
 
-def _draw(script: str, results: dict[str, Any], path: Path) -> str:
-    name = results["dataset"]["name"]
-    if script == "coherence.py":
-        return draw_results(results, path)
+def _draw_tasks(results: Results, path: Path) -> str:
     scores = unpack_scores(results["scores"])
-    return draw_accuracy(scores, path, title=f"{name}, 95% intervals over runs and tasks")
+    title = f"{results['dataset']['name']}, 95% intervals over runs and tasks"
+    return draw_accuracy(scores, path, title=title)
+
+
+def _study(script: str, draw: Callable[[Results, Path], str]) -> Kind:
+    return Kind(script, lambda r: study_of(r) == script, partial(combined_study, script), draw)
+
+
+KINDS = (
+    Kind(
+        "mnist_tasks.py",
+        lambda r: {"settings", "theta0", "scores"} <= r.keys(),
+        combined,
+        _draw_tasks,
+    ),
+    Kind(
+        "coherence.py",
+        lambda r: {"plan", "theta0", "scores"} <= r.keys(),
+        combined_coherence,
+        draw_results,
+    ),
+    _study("degeneracies.py", draw_densities),
+    _study("scale_and_weight.py", draw_uniformity),
+)
+
+
+def _read(paths: Sequence[Path]) -> tuple[Kind, list[tuple[str, Results]]]:
+    """Of which kind the first file is, and what all hold; ValueError for one of another kind."""
+    parts = []
+    kinds: Sequence[Kind] = KINDS
+    for path in paths:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        own = [kind for kind in kinds if isinstance(results, dict) and kind.holds(results)]
+        if not own:
+            scripts = ", ".join(kind.script for kind in kinds)
+            raise ValueError(f"{path} holds no results of {scripts}")
+        kinds = own
+        parts.append((str(path), results))
+    return kinds[0], parts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,13 +99,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     options = parser.parse_args(argv)
     try:
-        script, parts = _read(options.parts)
-        results = combined_coherence(parts) if script == "coherence.py" else combined(parts)
+        kind, parts = _read(options.parts)
+        results = kind.combined(parts)
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)
-    print(_draw(script, results, options.output.with_suffix(".png")))
+    print(kind.draw(results, options.output.with_suffix(".png")))
     print(f"{options.output} written, {len(options.parts)} parts")
     return 0
 

@@ -43,6 +43,8 @@ MADE_WITH = (
     "hardware",
     "git_commit",
     "git_changed",
+    "measured_at_commits",
+    "measured_on",
 )
 
 
@@ -67,7 +69,8 @@ def _check(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
 
 def made_with_of(part: dict[str, Any], settings: str) -> dict[str, Any]:
     """What a report says of a part; ``settings`` is the key of what was asked for."""
-    seconds = [{"seconds": theta0["seconds"]} for theta0 in part["theta0"]]
+    learned = part.get("theta0") or [r["theta0"] for r in part.get("records", []) if "theta0" in r]
+    seconds = [{"seconds": theta0["seconds"]} for theta0 in learned]
     made = {key: part.get(key) for key in MADE_WITH}
     return {settings: part.get(settings)} | made | {"theta0": seconds}
 

@@ -113,7 +113,8 @@ def degeneracies(settings=tuple(DEGENERATE_SOFTMAX)):
         if key == (0.0, 0.0):
             record["densities"] = densities(uniform=True, wide=False)
         records.append(record)
-    return {**HEAD, "settings": {**SETTINGS, **LEARNED}, "records": records}
+    shown = {"shown": [list(key) for key in settings]}
+    return {**HEAD, "settings": {**SETTINGS, **LEARNED, **shown}, "records": records}
 
 
 def shares(times=(1.0, 3.0, 9.0)):
@@ -139,11 +140,15 @@ def scales(cells=tuple(SCALE_AND_WEIGHT), runs=4):
                     "degeneracy_weight": weight,
                     "run": run,
                     **ratios(own, ((0.0, 0.0), (worst, 0.1), (-9.0, 0.0))),
+                    "steps": [100, 200],
                     "uniformity": [0.5, 0.2 if weight == 1.0 else 0.01],
                     "theta0": {"seconds": 60.0},
                 }
             )
-    return {**HEAD, "settings": {**SETTINGS, **LEARNED, "runs": runs}, "records": records}
+    squares, weights = (sorted(set(values)) for values in zip(*cells, strict=True))
+    shown = {"squared_scales": squares, "weights": weights}
+    settings = {**SETTINGS, **LEARNED, **shown, "runs": runs}
+    return {**HEAD, "settings": settings, "records": records}
 
 
 def averaged(results):
