@@ -57,7 +57,7 @@ def auto_values(estimator: Any, n_rows: int | None, n_classes: int | None = None
     dict
         By name; without those that are given.
     """
-    coherence = coherence_of(estimator.coherence, n_rows)
+    coherence = coherence_of(estimator.coherence)
     values = dict(PAPER)
     if coherence is not None:
         size = coherence.batch_size
@@ -103,7 +103,7 @@ def auto_gain(
     if not is_auto(estimator.gain):
         factors = np.asarray(estimator.gain, dtype=float)
         return tuple(np.broadcast_to(factors, n_hidden).tolist()) if n_hidden else ()
-    if coherence_of(estimator.coherence, len(X)) is None:
+    if coherence_of(estimator.coherence) is None:
         return (1.0,) * n_hidden
     rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
     return gain_of_first_step(theta0, blueprint, X[rows], step=FIRST_STEP)
@@ -111,6 +111,6 @@ def auto_gain(
 
 def rows_of_paper(estimator: Any, n_rows: int) -> int:
     """Rows of a step that go through the paper's terms, of so many that there are."""
-    coherence = coherence_of(estimator.coherence, n_rows)
+    coherence = coherence_of(estimator.coherence)
     size = n_rows if coherence is None else min(coherence.batch_size, n_rows)
     return min(int(estimator.batch_size), size)

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_scalar
 
 from ._documentation import DocumentedEstimator
-from ._graph import ALGORITHMS, Walk, check_graph, neighbor_graph
+from ._graph import ALGORITHMS, Walk, check_graph, count_distinct, neighbor_graph
 from ._pretraining import check_choice, check_finite, check_positive
 
 __all__ = ["Coherence", "brings_edges", "check_coherence", "coherence_of", "walk_on"]
@@ -271,15 +271,15 @@ def _graph_of(coherence: Coherence, X: np.ndarray, verbose: int) -> csr_array:
     )
 
 
-def coherence_of(value: Any, n_rows: int | None = None) -> Coherence | None:
+def coherence_of(value: Any, X: np.ndarray | None = None) -> Coherence | None:
     """What the parameter ``coherence`` stands for.
 
     Parameters
     ----------
     value : None, "auto" or Coherence
         Of the parameter.
-    n_rows : int, default=None
-        Rows there are; "auto" asks for fewer neighbours where they are few.
+    X : ndarray of shape (n, ...), default=None
+        Rows there are; "auto" asks for fewer neighbours where few of them differ.
 
     Raises
     ------
@@ -290,7 +290,8 @@ def coherence_of(value: Any, n_rows: int | None = None) -> Coherence | None:
         return value
     if isinstance(value, str) and value == "auto":
         default = Coherence()
-        if n_rows is not None and n_rows <= default.n_neighbors:
-            default.n_neighbors = max(n_rows - 1, 1)
+        if X is not None:
+            others = count_distinct(X, default.n_neighbors + 1) - 1
+            default.n_neighbors = max(others, 1)
         return default
     raise ValueError(f'coherence must be None, "auto" or a Coherence, got {value!r}')

@@ -60,9 +60,10 @@ class MLPClassifier(BaseNetClassifier):
           so inside each fold of a cross-validation. Its parameters can be searched as
           ``warm_start_from__<name>``.
         - a fitted initializer: from its theta0. It stays fitted when this classifier is
-          cloned. Setting one of its parameters puts an unfitted copy in its place. As a value
-          of a parameter grid write ``FrozenEstimator(initializer)``, for scikit-learn
-          un-fits the estimators that stand in a grid.
+          cloned, and when an ensemble sets its ``random_state``. Setting another one of its
+          parameters puts an unfitted copy in its place. As a value of a parameter grid write
+          ``FrozenEstimator(initializer)``, for scikit-learn un-fits the estimators that stand
+          in a grid.
         - a fitted initializer in a :class:`sklearn.frozen.FrozenEstimator`, a Theta0, a dict
           of arrays named as in ``Architecture.array_shapes()``, or the path of a
           ``.safetensors`` file: as it is.

@@ -76,7 +76,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         with s / sqrt(n_out).
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
-        of X; "auto" stands for ``Coherence()``, with fewer neighbours where rows are few.
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
         None is the paper's loss.
     n_perturbations : int or "auto", default="auto"
         Perturbed networks a step, the paper's K; at least 2. "auto": 256; with coherence 32.
@@ -312,7 +312,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
 
     def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
         blueprint, state = super()._begun(X)
-        coherence = coherence_of(self.coherence, len(X))
+        coherence = coherence_of(self.coherence, X)
         state.embedding = fitted_embedding(coherence, X, state.seed)
         state.embedding_settings = settings_of(getattr(coherence, "embedding", None))
         # A graph is known by its transformer's name, which another class may have by now.
@@ -326,7 +326,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         return self._state.embedding
 
     def _batches(self, X: np.ndarray, state: PretrainingState) -> Batches:
-        coherence = coherence_of(self.coherence, len(X))
+        coherence = coherence_of(self.coherence, X)
         if coherence is None:
             return super()._batches(X, state)
         self._walks: dict[str, Any] = getattr(self, "_walks", {})

@@ -40,9 +40,10 @@ class NetClassifier(ModuleKeywords, BaseNetClassifier):
           given to ``fit``, so inside each fold of a cross-validation. Its parameters can be
           searched as ``warm_start_from__<name>``.
         - a fitted initializer: from its theta0. It stays fitted when this classifier is
-          cloned. Setting one of its parameters puts an unfitted copy in its place. As a value
-          of a parameter grid write ``FrozenEstimator(initializer)``, for scikit-learn
-          un-fits the estimators that stand in a grid.
+          cloned, and when an ensemble sets its ``random_state``. Setting another one of its
+          parameters puts an unfitted copy in its place. As a value of a parameter grid write
+          ``FrozenEstimator(initializer)``, for scikit-learn un-fits the estimators that stand
+          in a grid.
         - a fitted initializer in a :class:`sklearn.frozen.FrozenEstimator`, a Theta0, a dict
           of arrays or tensors named as in the module's ``state_dict``, or the path of a
           ``.safetensors`` file: as it is.

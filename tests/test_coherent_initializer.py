@@ -201,6 +201,16 @@ def test_score_of_fewer_rows_than_neighbours_names_both():
         small().fit(X).score(X[:4])
 
 
+@pytest.mark.parametrize("n_values", [2, 3])
+def test_auto_has_fewer_neighbours_where_few_rows_differ(n_values):
+    X = np.random.default_rng(0).integers(0, n_values, (200, 2)).astype(float)  # as of categories
+    init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=1, random_state=0)
+    fewer = Coherence(n_neighbors=n_values**2 - 1)
+    assert_same(init.fit(X), clone(init).set_params(coherence=fewer).fit(X))
+    with pytest.raises(ValueError, match=f"Only {n_values**2} of the 200 rows differ"):
+        clone(init).set_params(coherence=Coherence()).fit(X)
+
+
 def test_a_graph_of_ones_own(X):
     own = csr_array(KNeighborsTransformer(n_neighbors=5, mode="connectivity").fit_transform(X))
     init = small(Coherence(batch_size=40, graph=own)).fit(X)

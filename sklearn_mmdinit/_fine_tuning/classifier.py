@@ -17,7 +17,13 @@ from .._compute import all_or_nothing, torch_device
 from .._export import write_onnx
 from .attributes import NetAttributes
 from .batches import Rows
-from .labels import given_classes, indices_of, is_labelled, learn_classes
+from .labels import (
+    given_classes,
+    indices_of,
+    is_labelled,
+    learn_classes,
+    warn_if_all_are_labelled,
+)
 from .net import Training, build_net, probabilities_module
 from .parameters import RoutedParameters, check_parameters, plain
 from .training_rows import TrainingRows
@@ -97,6 +103,8 @@ class BaseNetClassifier(NetAttributes, ClassifierMixin, TrainingRows, RoutedPara
         self._check_parameters()
         X, y = self._validated(X, y, ensure_min_samples=2)
         labelled = is_labelled(y, self.unlabelled_label)
+        if X_unlabelled is None:
+            warn_if_all_are_labelled(labelled, self.unlabelled_label)
         self.classes_, indices = learn_classes(y[labelled])
         seeds = self._seeds()
         wanted = self._wanted(X, seeds[2])

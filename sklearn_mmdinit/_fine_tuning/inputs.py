@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,16 @@ from sklearn.utils.validation import validate_data
 
 from .._compute import as_float32
 
-__all__ = ["CheckedInputs"]
+__all__ = ["CheckedInputs", "named"]
+
+
+@contextmanager
+def named(argument: str) -> Iterator[None]:
+    """Begin an error with the argument that it is about: scikit-learn calls all rows X."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{argument}: {error}") from error
 
 
 class CheckedInputs(BaseEstimator):
@@ -46,4 +57,5 @@ class CheckedInputs(BaseEstimator):
         if X_unlabelled is None:
             return ()
         further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
-        return tuple(self._validated(X, reset=False) for X in further)
+        with named("X_unlabelled"):
+            return tuple(self._validated(X, reset=False) for X in further)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "indices_of",
     "is_labelled",
     "learn_classes",
+    "warn_if_all_are_labelled",
 ]
 
 
@@ -35,7 +37,7 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     if unlabelled_label is None:
         return np.ones(len(y), dtype=bool)
     # A number never equals the text that stands for it: all rows would seem to have a label.
-    if y.dtype.kind != "O" and (y.dtype.kind in "UST") is not isinstance(unlabelled_label, str):
+    if isinstance(unlabelled_label, str) not in _are_text(y):
         raise ValueError(
             f"unlabelled_label={unlabelled_label!r} cannot stand among labels of dtype {y.dtype}"
         )
@@ -45,6 +47,25 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
             f"y has no labelled rows: all {len(y)} have unlabelled_label={unlabelled_label!r}"
         )
     return labelled
+
+
+def _are_text(y: np.ndarray) -> set[bool]:
+    """Whether labels are text: all, none, or some of them."""
+    if y.dtype.kind == "O":
+        return {isinstance(label, str) for label in y}
+    return {y.dtype.kind in "UST"}
+
+
+def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> None:
+    """Say so, since an estimator around the classifier may have hidden those that are not."""
+    if unlabelled_label is not None and labelled.all():
+        warnings.warn(
+            f"y has no rows with unlabelled_label={unlabelled_label!r}: all are taken as labelled. "
+            "An estimator that encodes labels before it hands them on, such as VotingClassifier, "
+            "makes a class of the unlabelled ones",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
@@ -12,7 +13,7 @@ from sklearn.utils import check_scalar
 from .._compute import torch_device
 from .._documentation import DocumentedEstimator
 from .callbacks import check_callbacks
-from .initializers import editable_copy, is_fitted_initializer
+from .initializers import is_fitted_initializer, with_params
 from .labels import check_unlabelled_label
 from .net import ROUTED_PREFIXES, check_skorch_params, find_optimizer
 from .weights import check_class_weight
@@ -51,6 +52,12 @@ def check_parameters(estimator: Any) -> None:
         min_val=0,
         include_boundaries="neither",
     )
+    # NaN compares to nothing.
+    if not math.isfinite(estimator.learning_rate_init):
+        raise ValueError(
+            f"learning_rate_init must be a finite number > 0, got {estimator.learning_rate_init!r}"
+        )
+    check_scalar(estimator.verbose, "verbose", Integral)
     check_class_weight(estimator.class_weight)
     check_unlabelled_label(estimator.unlabelled_label)
     check_callbacks(estimator.callbacks)
@@ -97,9 +104,10 @@ class RoutedParameters(DocumentedEstimator):
         Parameters
         ----------
         **params : dict
-            Values by name. ``warm_start_from__<name>`` puts an unfitted copy of the
-            initializer in its place first; ``optimizer__<name>`` and the like go into a new
-            ``skorch_params``.
+            Values by name. Another value of ``warm_start_from__<name>`` puts an unfitted copy
+            of the initializer in its place, unless it is ``random_state`` or ``verbose``, which
+            what is learned already does not depend on; ``optimizer__<name>`` and the like go
+            into a new ``skorch_params``.
 
         Returns
         -------
@@ -117,9 +125,8 @@ class RoutedParameters(DocumentedEstimator):
                     f"{min(nested)!r} cannot be set: warm_start_from is not an initializer but "
                     f"{self.warm_start_from!r}"
                 )
-            source = editable_copy(self.warm_start_from)
-            source.set_params(**{k.removeprefix("warm_start_from__"): v for k, v in nested.items()})
-            self.warm_start_from = source
+            own = {k.removeprefix("warm_start_from__"): v for k, v in nested.items()}
+            self.warm_start_from = with_params(self.warm_start_from, own)
         return self
 
     def __sklearn_clone__(self) -> Self:

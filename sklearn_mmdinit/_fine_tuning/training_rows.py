@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .batches import Rows
-from .inputs import CheckedInputs
+from .inputs import CheckedInputs, named
 from .labelled import Labelled, in_the_loss
 from .labels import indices_of, is_labelled
 from .validation import split_rows
@@ -51,7 +51,8 @@ class TrainingRows(CheckedInputs):
             raise ValueError(
                 f"validation_split as a tuple must be (X_val, y_val), got {len(pair)} items"
             )
-        X, y = self._validated(*pair, reset=False)
+        with named("validation_split"):
+            X, y = self._validated(*pair, reset=False)
         labelled = is_labelled(y, self.unlabelled_label)
         indices = indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
         return in_the_loss(X[labelled], indices, None, by_class)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
+
+from .inputs import named
 
 __all__ = ["split_rows"]
 
@@ -40,7 +43,8 @@ def split_rows(
         that there are not.
     """
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
-        split = next(iter(validation_split.split(X, y)), None)
+        with _named(validation_split):
+            split = next(iter(validation_split.split(X, y)), None)
         if split is None:
             raise ValueError(f"validation_split={validation_split!r} gives no split")
         train, valid = map(np.asarray, split)
@@ -66,10 +70,15 @@ def split_rows(
     counts = counts[counts > 0]
     n_valid = int(np.ceil(validation_split * len(y)))
     possible = counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts)
-    train, valid = train_test_split(
-        np.arange(len(y)),
-        test_size=float(validation_split),
-        stratify=y if possible else None,
-        random_state=seed,
-    )
+    with _named(validation_split):
+        train, valid = train_test_split(
+            np.arange(len(y)),
+            test_size=float(validation_split),
+            stratify=y if possible else None,
+            random_state=seed,
+        )
     return train, valid
+
+
+def _named(validation_split: Any) -> AbstractContextManager[None]:
+    return named(f"validation_split={validation_split!r}")

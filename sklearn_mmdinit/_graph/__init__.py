@@ -3,8 +3,16 @@
 The nearest neighbours of each row, the graph that they make, and where walks on it end.
 """
 
+from .distinct import count_distinct
 from .graph import check_graph, neighbor_graph
 from .neighbors import ALGORITHMS, check_search
 from .walk import Walk
 
-__all__ = ["ALGORITHMS", "Walk", "check_graph", "check_search", "neighbor_graph"]
+__all__ = [
+    "ALGORITHMS",
+    "Walk",
+    "check_graph",
+    "check_search",
+    "count_distinct",
+    "neighbor_graph",
+]

@@ -6,13 +6,32 @@ nobody else: an island that no walk leaves or reaches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
 
-__all__ = ["distinct_rows", "share_neighbors"]
+__all__ = ["count_distinct", "distinct_rows", "share_neighbors"]
 
 _BLOCK = 4096  # rows read at a time
+
+
+def _digests(X: np.ndarray) -> Iterator[bytes]:
+    """Of 128 bits, one a row: that two rows differ and agree in them has no chance."""
+    for start in range(0, len(X), _BLOCK):
+        # + 0.0 makes -0.0 the same bytes as 0.0.
+        for row in np.ascontiguousarray(X[start : start + _BLOCK] + 0.0):
+            yield blake2b(row.data, digest_size=16).digest()
+
+
+def count_distinct(X: np.ndarray, most: int) -> int:
+    """How many different rows an array (n, ...) has; no more than `most` are looked for."""
+    seen: set[bytes] = set()
+    for digest in _digests(X):
+        seen.add(digest)
+        if len(seen) == most:
+            break
+    return len(seen)
 
 
 def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -39,18 +58,13 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> distinct_rows(np.array([[1.0], [2.0], [1.0], [3.0]]))
     (array([0, 1, 3]), array([0, 1, 0, 2]))
     """
-    # Digests of 128 bits stand for the rows: that two differ and agree in them has no chance.
     seen: dict[bytes, int] = {}
-    n = X.shape[0]
-    place = np.empty(n, dtype=np.int64)
+    place = np.empty(X.shape[0], dtype=np.int64)
     first: list[int] = []
-    for start in range(0, n, _BLOCK):
-        # + 0.0 makes -0.0 the same bytes as 0.0.
-        rows = np.ascontiguousarray(X[start : start + _BLOCK] + 0.0)
-        for i, row in enumerate(rows, start):
-            place[i] = seen.setdefault(blake2b(row.data, digest_size=16).digest(), len(seen))
-            if place[i] == len(first):
-                first.append(i)
+    for i, digest in enumerate(_digests(X)):
+        place[i] = seen.setdefault(digest, len(seen))
+        if place[i] == len(first):
+            first.append(i)
     return np.array(first, dtype=np.int64), place
 
 

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, PredefinedSplit, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch import NeuralNetClassifier
@@ -188,11 +188,11 @@ def test_a_bad_pair(data):
     X, y = data
     with pytest.raises(ValueError, match=r"labels that y does not: \[77\]"):
         small(validation_split=(X, np.full(len(X), 77))).fit(X, y)
-    with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
+    with pytest.raises(ValueError, match="validation_split: X has 63 features"):
         small(validation_split=(X[:, 1:], y)).fit(X, y)
     with pytest.raises(ValueError, match=r"must be \(X_val, y_val\), got 3 items"):
         small(validation_split=(X, y, y)).fit(X, y)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="validation_split: Input X contains NaN"):
         small(validation_split=(np.full_like(X, np.nan), y)).fit(X, y)
 
 
@@ -203,6 +203,11 @@ def test_a_splitter_without_validation_rows(data):
 
     with pytest.raises(ValueError, match="300 training and 0 validation rows"):
         small(validation_split=Nothing()).fit(*data)
+    with pytest.raises(ValueError, match=r"validation_split=GroupKFold\(.*groups"):
+        small(validation_split=GroupKFold(3)).fit(*data)
+    X, y = data
+    with pytest.raises(ValueError, match=r"validation_split=0\.9: .*n_samples=2"):
+        small(validation_split=0.9).fit(X[[0, 1]], y[[0, 1]])
 
 
 # figures that stay
@@ -526,7 +531,8 @@ BAD_PARAMETERS = {
     "optimizer": ["adamax", None, torch.nn.Linear, torch.optim],
     "max_iter": [-1, 2.5, "ten"],
     "batch_size": [0, 2.5, None],
-    "learning_rate_init": [0, -1.0, "fast"],
+    "learning_rate_init": [0, -1.0, "fast", float("nan"), float("inf")],
+    "verbose": ["loud", None],
     "callbacks": ["disable", Recorder(), [3], [None], [("a", 3)], [("a", Recorder(), 1)], [int]],
     "skorch_params": [[], "lr"],
     "device": ["abacus", 1.5],

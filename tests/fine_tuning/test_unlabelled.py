@@ -6,6 +6,7 @@ import sklearn
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import (
     GridSearchCV,
     PredefinedSplit,
@@ -87,8 +88,18 @@ def test_an_initializer_learns_from_all_rows(data, seen):
 def test_off_by_default(data):
     X, _, few, _ = data
     assert small().fit(X, few).classes_.tolist() == [-1, 0, 1, 2]
-    # And a fold may have no such rows.
-    assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
+
+
+def test_where_all_rows_have_a_label_it_is_said(data):
+    X, y, few, further = data
+    with pytest.warns(UserWarning, match="y has no rows with unlabelled_label=-1"):
+        assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
+    # It encodes labels: -1 becomes 0, and a class.
+    voting = VotingClassifier([("net", small(unlabelled_label=-1))])
+    with pytest.warns(UserWarning, match="such as VotingClassifier"):
+        voting.fit(X, few)
+    # Those who bring them in another way need not be told.
+    small(unlabelled_label=-1, warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
 
 
 @pytest.mark.parametrize("dtype", [object, str])
@@ -157,6 +168,10 @@ def test_bad_labels_of_the_unlabelled(data):
         small(unlabelled_label="-1").fit(X, few)
     with pytest.raises(ValueError, match="unlabelled_label=-1 cannot stand among labels"):
         small(unlabelled_label=-1).fit(X, few.astype(str))
+    with pytest.raises(ValueError, match="unlabelled_label=-1 cannot stand among labels"):
+        small(unlabelled_label=-1).fit(X, few.astype(str).astype(object))
+    with pytest.raises(ValueError, match="unlabelled_label='-1' cannot stand among labels"):
+        small(unlabelled_label="-1").fit(X, few.astype(object))
     for bad in ([-1], float("nan"), np.array([-1])):
         with pytest.raises(ValueError, match="unlabelled_label must be None, a number or a string"):
             small(unlabelled_label=bad).fit(X, few)
@@ -203,10 +218,11 @@ def test_rows_that_nobody_learns_from_are_reported(start, data):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (lambda further: further[:, 1:], "X has 63 features"),
+        (lambda further: further[:, 1:], "X_unlabelled: X has 63 features"),
         (lambda further: further * 1e300, "X holds 1e"),
-        (lambda further: further[:0], "0 sample"),
-        (lambda further: tuple(further), "Expected 2D array"),
+        (lambda further: further[:0], "X_unlabelled: .*0 sample"),
+        (lambda further: tuple(further), "X_unlabelled: Expected 2D array"),
+        (lambda further: [further], "X_unlabelled: Found array with dim 3"),
         (lambda further: csr_array(further), "X or X_unlabelled is sparse"),
     ],
 )

@@ -5,6 +5,8 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -238,6 +240,47 @@ def test_set_params_of_initializer_and_its_parameter_at_once(fitted):
     clf = MLPClassifier(warm_start_from=None)
     clf.set_params(warm_start_from=fitted, warm_start_from__scale=0.5)
     assert (clf.warm_start_from.scale, fitted.scale) == (0.5, 0.1)
+
+
+def test_what_changes_nothing_of_theta0_leaves_it_fitted(data, fitted):
+    clf = MLPClassifier(warm_start_from=fitted, max_iter=0, random_state=0)
+    clf.set_params(**clf.get_params())
+    clf.set_params(warm_start_from__scale=0.1, warm_start_from__hidden_layer_sizes=(5, 4))
+    assert clf.warm_start_from is fitted, "these are the values that it has"
+    clf.set_params(warm_start_from__random_state=7)
+    assert (clf.warm_start_from.random_state, fitted.random_state) == (7, 0)
+    clf.fit(*data)
+    assert fits_seen == []
+    assert np.array_equal(clf.theta0_.coefs[0], fitted.theta0_.coefs[0])
+    # With another change it is learned anew, with this seed.
+    clf.set_params(warm_start_from__random_state=8, warm_start_from__scale=0.5)
+    assert not hasattr(clf.warm_start_from, "theta0_")
+    assert (clf.warm_start_from.random_state, clf.warm_start_from.scale) == (8, 0.5)
+
+
+def test_an_ensemble_that_seeds_its_members_starts_all_of_them_from_theta0(data, fitted):
+    clf = MLPClassifier(warm_start_from=fitted, max_iter=1)
+    members = BaggingClassifier(clf, n_estimators=3, random_state=0).fit(*data).estimators_
+    assert fits_seen == []
+    for member in members:
+        assert np.array_equal(member.theta0_.coefs[0], fitted.theta0_.coefs[0])
+    assert len({member.random_state for member in members}) == 3
+    some = BaggingClassifier(clf, n_estimators=1, max_features=0.5, random_state=0)
+    with pytest.raises(ValueError, match="features"):
+        some.fit(*data)
+
+
+def test_seeds_of_its_parts_are_not_set_on_the_callers(data):
+    coherence = Coherence(n_neighbors=5, batch_size=20, embedding=PCA(3, random_state=1))
+    init = MMDInitializer(
+        (4,), n_classes=3, coherence=coherence, n_perturbations=4, max_iter=1, random_state=0
+    ).fit(data[0])
+    clf = MLPClassifier(warm_start_from=init, max_iter=1)
+    clf.set_params(warm_start_from__coherence__embedding__random_state=5)
+    assert clf.warm_start_from.theta0_ is init.theta0_
+    assert clf.warm_start_from.coherence.embedding.random_state == 5
+    assert init.coherence is coherence
+    assert coherence.embedding.random_state == 1
 
 
 def test_set_params_of_a_frozen_one_leaves_it_alone(fitted):

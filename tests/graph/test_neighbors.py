@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import ortho_group
 
 from sklearn_mmdinit._graph import neighbors, projection, search
-from sklearn_mmdinit._graph.distinct import distinct_rows
+from sklearn_mmdinit._graph.distinct import count_distinct, distinct_rows
 from sklearn_mmdinit._graph.neighbors import nearest_neighbors
 from sklearn_mmdinit._graph.projection import principal_components
 
@@ -212,6 +212,13 @@ def test_distinct_rows_are_those_of_numpy(dtype):
     _, index, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(first, np.sort(index))
     np.testing.assert_array_equal(first[place], index[inverse.ravel()])
+
+
+def test_different_rows_are_counted_as_far_as_asked_for():
+    X = np.repeat(np.arange(5.0), 3)[:, None] * [1.0, -1.0]
+    assert [count_distinct(X, most) for most in (1, 4, 5, 6, 100)] == [1, 4, 5, 5, 5]
+    assert count_distinct(X.reshape(15, 1, 2, 1)[::-1], 100) == 5
+    assert count_distinct(np.array([[0.0], [-0.0]]), 2) == 1
 
 
 def test_zero_has_one_sign():
