@@ -91,7 +91,8 @@ class MLPClassifier(BaseNetClassifier):
     unlabelled_label : int, float or str, default=None
         Rows with this label, such as -1, have none: they are in no loss and in no score, but
         an initializer that is fitted here learns from them too. None: all rows have one. To a
-        metric of its own, such as ``scoring="accuracy"``, they are rows of another class.
+        metric of its own, such as ``scoring="accuracy"``, they are rows of another class, and
+        so they are to an estimator that encodes labels first, such as VotingClassifier.
     memory : None, str or joblib.Memory, default=None
         Cache of fitted initializers, so that candidates of a search that differ only in
         other parameters share one. Needs an int as ``random_state``: with None it gives again what

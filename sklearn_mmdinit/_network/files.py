@@ -62,7 +62,8 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     """Write theta0 to a safetensors file.
 
     The file appears whole or not at all: it is written beside its final place under
-    another name, and then renamed.
+    another name, and then renamed. It does not hold the names of columns: rows have to come in
+    the order that theta0 was learned in.
 
     Parameters
     ----------
