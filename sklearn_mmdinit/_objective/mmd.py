@@ -8,6 +8,7 @@ have a faster one in :mod:`sklearn_mmdinit._objective.mmd_interval`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -29,6 +30,10 @@ N_BANDWIDTHS = len(BANDWIDTH_EXPONENTS)
 
 # Smallest bandwidth allowed: identical predictions and references have median distance 0.
 _MIN_BANDWIDTH = 1e-6
+
+# Distances that are computed at once: those of one input where there are many, and of several
+# where each has few, for which calls would take longer than numbers.
+_PAIRS_AT_ONCE = 1 << 17
 
 # Of torch.cdist: exact at small distances too.
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
@@ -66,6 +71,17 @@ def combine_means(
     return within(within_p, n_p) - 2.0 * between + within_u
 
 
+def _groups(start: int, stop: int, n_points: int) -> Iterator[slice]:
+    """Inputs that are looked at together, each with so many points."""
+    size = max(_PAIRS_AT_ONCE // n_points**2, 1)
+    return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
+
+
+def _with_references(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
+    """Points (b, K + M, d) from predictions (b, K, d) and references (M, d)."""
+    return torch.cat([predictions, U.expand(len(predictions), *U.shape)], dim=1)
+
+
 def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     r"""Median of all pairwise Euclidean distances of predictions and references.
 
@@ -88,15 +104,15 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
 
         def stretch(start: int, stop: int) -> list[torch.Tensor]:
             gammas = []
-            for predictions in P[start:stop]:
-                points = torch.cat([predictions, U])
+            for group in _groups(start, stop, n):
+                points = _with_references(P[group], U)
                 # Differences and not the Gram matrix: its cancellation is felt at small ones.
                 distances = torch.cdist(points, points, compute_mode=_BY_DIFFERENCES)
-                gammas.append(distances[rows, columns].median())
+                gammas.append(distances[:, rows, columns].median(dim=1).values)
             return gammas
 
         gammas = list(chain(*share(len(P), stretch)))
-        return torch.stack(gammas).clamp_(min=_MIN_BANDWIDTH)
+        return torch.cat(gammas).clamp_(min=_MIN_BANDWIDTH)
 
 
 def kernel_and_slope(
@@ -132,46 +148,47 @@ def kernel_and_slope(
     return kernel, slope
 
 
-def _value_and_gradient(
+def _values_and_gradients(
     predictions: torch.Tensor,
     U: torch.Tensor,
-    width: torch.Tensor,
+    widths: torch.Tensor,
     squared_uu: torch.Tensor,
     estimator: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The MMD of one input and its gradient (K, d) with respect to the predictions."""
-    n_p, n_u = len(predictions), len(U)
-    points = torch.cat([predictions, U])
+    """The MMD (b,) of some inputs and its gradient (b, K, d) with respect to predictions."""
+    n_p, n_u = predictions.shape[1], len(U)
+    points = _with_references(predictions, U)
     squared = torch.cdist(predictions, points, compute_mode=_BY_DIFFERENCES).square()
-    kernel, slope = kernel_and_slope(squared, width)
-    kernel_uu, _ = kernel_and_slope(squared_uu, width)
-    value = combine_means(
-        kernel[:, :n_p].mean(), kernel[:, n_p:].mean(), kernel_uu.mean(), n_p, n_u, estimator
+    widths = widths[:, None, None]
+    kernel, slope = kernel_and_slope(squared, widths)
+    kernel_uu, _ = kernel_and_slope(squared_uu, widths)
+    within, between, within_u = (
+        pairs.mean(dim=(1, 2)) for pairs in (kernel[..., :n_p], kernel[..., n_p:], kernel_uu)
     )
+    values = combine_means(within, between, within_u, n_p, n_u, estimator)
     # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P is met twice.
-    slope[:, :n_p] *= 4.0 * ESTIMATORS[estimator][1](n_p) / n_p**2
-    slope[:, n_p:] *= -4.0 / (n_p * n_u)
-    return value, predictions * slope.sum(dim=1, keepdim=True) - slope @ points
+    slope[..., :n_p] *= 4.0 * ESTIMATORS[estimator][1](n_p) / n_p**2
+    slope[..., n_p:] *= -4.0 / (n_p * n_u)
+    return values, predictions * slope.sum(dim=2, keepdim=True) - slope @ points
 
 
 class _DenseMMD(torch.autograd.Function):
-    """Kernel matrices one input at a time; the closed-form gradient is kept, not the matrices."""
+    """Kernel matrices of few inputs at a time; the closed-form gradient is kept, not they."""
 
     @staticmethod
     def forward(
         ctx: Any, P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor, estimator: str
     ) -> torch.Tensor:
         def stretch(start: int, stop: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-            widths = gamma[start:stop]
             squared_uu = torch.cdist(U, U, compute_mode=_BY_DIFFERENCES).square()
             return [
-                _value_and_gradient(predictions, U, width, squared_uu, estimator)
-                for predictions, width in zip(P[start:stop], widths, strict=True)
+                _values_and_gradients(P[group], U, gamma[group], squared_uu, estimator)
+                for group in _groups(start, stop, P.shape[1] + len(U))
             ]
 
         values, gradients = zip(*chain(*share(len(P), stretch)), strict=True)
-        ctx.save_for_backward(torch.stack(gradients))
-        return torch.stack(values)
+        ctx.save_for_backward(torch.cat(gradients))
+        return torch.cat(values)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

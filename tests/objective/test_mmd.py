@@ -188,3 +188,26 @@ def test_no_gradient_through_the_bandwidth():
     assert not interval_median_bandwidth(p, torch.rand(5)).requires_grad
     P = torch.stack([p, 1 - p], -1)
     assert not median_bandwidth(P, simplex(4, 2).float()).requires_grad
+
+
+@pytest.mark.parametrize("n_inputs", [1, 5, 7])
+def test_inputs_together_have_the_values_of_each_alone(n_inputs, monkeypatch):
+    generator = torch.Generator().manual_seed(n_inputs)
+    P, U = (
+        torch.randn(*shape, 3, generator=generator, dtype=torch.float64).softmax(-1)
+        for shape in ((n_inputs, 6), (4,))
+    )
+    P.requires_grad_()
+
+    def measured(pairs_at_once):
+        monkeypatch.setattr("sklearn_mmdinit._objective.mmd._PAIRS_AT_ONCE", pairs_at_once)
+        gamma = median_bandwidth(P, U)
+        values = mmd(P, U, gamma)
+        (gradient,) = torch.autograd.grad(values @ torch.arange(1.0, n_inputs + 1).double(), P)
+        return gamma, values.detach(), gradient
+
+    alone = measured(1)
+    for together in (measured(3 * 10**2), measured(10**6)):
+        assert torch.equal(together[0], alone[0])
+        for found, expected in zip(together, alone, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-15)
