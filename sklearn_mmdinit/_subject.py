@@ -91,7 +91,7 @@ class Subject:
         architecture = self.theta0.architecture
         # A module's own operations share PyTorch's threads.
         is_module = isinstance(architecture, ModuleArchitecture)
-        return nullcontext() if is_module else team(architecture.widths, n_rows)
+        return nullcontext() if is_module else team(architecture.widths, n_rows, "cpu")
 
     def hidden(self, X: np.ndarray) -> torch.Tensor:
         """Last hidden activations in evaluation."""

@@ -27,7 +27,7 @@ def threads(n):
 
 @contextmanager
 def as_a_team_of(n):
-    with threads(n), team(LARGE, 10_000):
+    with threads(n), team(LARGE, 10_000, "cpu"):
         yield
 
 

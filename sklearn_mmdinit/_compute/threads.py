@@ -61,7 +61,7 @@ _team = threading.local()
 
 
 @contextmanager
-def team(widths: Sequence[int], n_rows: int) -> Iterator[None]:
+def team(widths: Sequence[int], n_rows: int, device: str | torch.device) -> Iterator[None]:
     """Let :func:`share` use the threads, and every operation outside it one.
 
     PyTorch's own workers spin for milliseconds after each operation that they took part in,
@@ -73,7 +73,13 @@ def team(widths: Sequence[int], n_rows: int) -> Iterator[None]:
         Of the network, from the input to the logits; a small one is not worth a second thread.
     n_rows : int
         Rows that go through it at a time.
+    device : str or torch.device
+        Where it is. A team is the CPU's: on another device each thread has a queue of its own,
+        and nothing would put what they launch in order.
     """
+    if torch.device(device).type != "cpu":
+        yield
+        return
     with worthwhile_threads(widths, n_rows):
         before, _team.size = getattr(_team, "size", 1), torch.get_num_threads()
         try:

@@ -61,4 +61,6 @@ def _buffer(
     key = (role, shape, like.dtype, like.device, *place)
     if key not in buffers:
         buffers[key] = like.new_empty(shape)
-    return buffers[key]
+    # Another tensor of the same memory: to one that is kept here autograd would tie the graph of a
+    # step, which holds this workspace, and neither would ever be given back.
+    return buffers[key].detach()

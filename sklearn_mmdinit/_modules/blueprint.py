@@ -102,7 +102,7 @@ class ModuleBlueprint:
         return Theta0(self.architecture, arrays_of(network.module))
 
     @contextmanager
-    def threads(self, n_rows: int) -> Iterator[None]:
+    def threads(self, n_rows: int, device: str | torch.device) -> Iterator[None]:
         """PyTorch's own threads: what a module does cannot be divided from outside."""
         yield
 

@@ -6,6 +6,7 @@ import torch
 
 from .mmd import median_bandwidth, mmd
 from .mmd_interval import (
+    ENOUGH_REFERENCES,
     SMALLEST_BANDWIDTH,
     closed_form_mmd,
     interval_median_bandwidth,
@@ -59,6 +60,5 @@ def _interval_serves(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
     """Whether the bandwidths are large enough for the form on the interval."""
     if gamma.device.type == "cpu":
         return float(gamma.min()) >= SMALLEST_BANDWIDTH
-    # To look would be to wait for the device. With as many references as predictions at
-    # least, the median is 0.24 or more in the mean over the references.
-    return n_u >= n_p
+    # To look would be to wait for the device.
+    return n_u >= max(n_p, ENOUGH_REFERENCES)

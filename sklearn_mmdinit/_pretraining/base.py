@@ -254,7 +254,8 @@ class BaseInitializer(ToSklearn, HiddenOutput, auto_wrap_output_keys=None):  # t
         batches = self._batches(X, self._state)
         n_batches = len(X) // batches.size
         total = 0.0
-        with torch.no_grad(), self._blueprint.threads(objective.rows_a_step(batches.n_rows)):
+        n_rows = objective.rows_a_step(batches.n_rows)
+        with torch.no_grad(), self._blueprint.threads(n_rows, device):
             for i in range(n_batches):
                 own = np.arange(i * batches.size, (i + 1) * batches.size)
                 rows = batches.gathered(X, own, _FIRST_SCORE_STEP + i)[0]

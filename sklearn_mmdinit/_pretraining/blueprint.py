@@ -54,7 +54,7 @@ class Blueprint(Protocol):
     def theta0(self, network: Any) -> Theta0:
         """The parameters of a network."""
 
-    def threads(self, n_rows: int) -> AbstractContextManager[None]:
+    def threads(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through a network at a time."""
 
     def examples(self, X: np.ndarray) -> torch.Tensor:
@@ -104,9 +104,9 @@ class PerceptronBlueprint:
         """The parameters of a perceptron."""
         return theta0_from_module(network)
 
-    def threads(self, n_rows: int) -> AbstractContextManager[None]:
+    def threads(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """A team that shares perturbed networks, where that is worth it."""
-        return team(self.architecture.widths, n_rows)
+        return team(self.architecture.widths, n_rows, device)
 
     def examples(self, X: np.ndarray) -> torch.Tensor:
         """Rows in single precision."""

@@ -67,7 +67,7 @@ def run_passes(
     stopped = False
     with (
         with_gradients(),
-        blueprint.threads(objective.rows_a_step(feed.n_rows)),
+        blueprint.threads(objective.rows_a_step(feed.n_rows), device),
         _progress(n_passes, feed.steps_a_pass, verbose) as bar,
     ):
         for _ in range(n_passes):

@@ -12,6 +12,8 @@ _PIVOT_TOLERANCE = 4e-6
 
 # Larger than the pivots that rounding leaves: no root of a negative number.
 _RIDGE = 1e-5
+# What a row of zeros gets, of the largest entry of the diagonal and beyond: a pivot all the same.
+_LEAST = 1e-10, 1e-30
 
 
 def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -52,8 +54,9 @@ def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor |
 
 def regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
     """Cholesky factor of C with 1e-5 of its diagonal added: no branch depends on the values."""
-    ridge = C.diagonal(dim1=-2, dim2=-1) * _RIDGE
-    return torch.linalg.cholesky_ex(C + torch.diag_embed(ridge))[0]
+    diagonal = C.diagonal(dim1=-2, dim2=-1)
+    least = diagonal.amax(dim=-1, keepdim=True) * _LEAST[0] + _LEAST[1]
+    return torch.linalg.cholesky_ex(C + torch.diag_embed(diagonal * _RIDGE + least))[0]
 
 
 def _pivot_by_pivot(C: torch.Tensor, floor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -48,12 +48,12 @@ def test_settings_of_the_caller_are_left_alone():
         return torch.get_num_threads(), torch.is_grad_enabled()
 
     with threads(3):
-        with team(LARGE, 10_000):
+        with team(LARGE, 10_000, "cpu"):
             assert torch.get_num_threads() == 1
             assert set(share(3, settings)) == {(1, False)}
             assert torch.is_grad_enabled()
         assert torch.get_num_threads() == 3
-        with pytest.raises(KeyError), team(LARGE, 10_000):
+        with pytest.raises(KeyError), team(LARGE, 10_000, "cpu"):
             raise KeyError
         assert torch.get_num_threads() == 3
         assert len(share(3, settings)) == 1, "the team has ended"
@@ -65,10 +65,17 @@ def test_small_products_are_not_worth_a_second_thread():
             assert torch.get_num_threads() == 1
         with worthwhile_threads(LARGE, 1000):
             assert torch.get_num_threads() == 2
-        with team(SMALL, 1000):
+        with team(SMALL, 1000, "cpu"):
             assert len(share(5, lambda start, stop: None)) == 1
         with one_thread():
             assert torch.get_num_threads() == 1
+
+
+def test_other_devices_have_no_team():
+    # Each thread would put its work into a queue of its own there.
+    with threads(3), team(LARGE, 10_000, "cuda"):
+        assert share(5, lambda start, stop: (start, stop)) == [(0, 5)]
+        assert torch.get_num_threads() == 3
 
 
 def test_a_thread_of_the_users_own_is_no_part_of_the_team():

@@ -50,6 +50,20 @@ def test_regularised_cholesky(rank, dtype):
     assert inverse_factor(L, None).isfinite().all()
 
 
+@pytest.mark.parametrize("zeros", [[0], [5], [1, 2], range(6)])
+def test_regularised_cholesky_of_rows_of_zeros(zeros):
+    # Of a dead layer without a bias, or of blank rows.
+    A = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(1))
+    A[:, list(zeros)] = 0.0
+    C = A @ A.mT
+    L = regularised_cholesky(C)
+    assert ((L @ L.mT - C).abs() <= 2e-5 * C.diagonal(dim1=-2, dim2=-1).max() + 1e-30).all()
+    inverse = inverse_factor(L, None)
+    assert inverse.isfinite().all()
+    # What a row adds to a gradient is its inverse times itself.
+    assert (inverse @ A).isfinite().all()
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_a_factorisation_that_broke_down_is_never_taken_for_one(scale):
     # Rows that repeat, in float32, where the pivots that fail are rounding of any sign.
