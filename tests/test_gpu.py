@@ -9,6 +9,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 
+from helpers import threads
 from protocol.networks import MODULES
 from sklearn_mmdinit import (
     Coherence,
@@ -130,6 +131,16 @@ def test_the_loss_falls_and_the_score_rises(params, X):
     assert init.best_loss_ < 0.9 * init.loss_curve_[0]
     assert init.score(X) > start.score(X) + 0.02
     assert all(type(W) is np.ndarray for W in init.coefs_), "what is learned is on the host"
+
+
+def test_threads_of_the_cpu_change_nothing(X):
+    # Large enough for a team of threads, were it the CPU.
+    large = {"hidden_layer_sizes": (392, 392), "n_perturbations": 256, "max_iter": 1}
+    found = []
+    for n in (1, 4):
+        with threads(n):
+            found.append(tiny(**large).fit(X))
+    assert_close_theta0(*found, rtol=1e-4, atol=1e-5)
 
 
 @KINDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .._modules import ModuleNetwork
@@ -23,7 +25,8 @@ def module_jacobian_norms(
 
     With respect to the input, where it is not of integers, and to what each layer before the
     last one returns, whatever its shape and wherever it goes: the Frobenius norm over all
-    numbers of one example. An output that the logits do not depend on is left out.
+    numbers of one example. An output that the logits do not depend on is left out, and where
+    some of them do not, as behind a head that another class has to itself, theirs counts as 1.
 
     Parameters
     ----------
@@ -70,7 +73,17 @@ def module_jacobian_norms(
             "aside, and on no known layer before the last one: there is no Jacobian for the "
             "detachment term; set detachment_weight=0"
         )
-    return torch.stack([torch.stack(own, dim=-1) for own in norms], dim=1)
+    return _without_others_heads(torch.stack([torch.stack(own, dim=-1) for own in norms], dim=1))
+
+
+def _without_others_heads(norms: torch.Tensor) -> torch.Tensor:
+    """Norms (B, d, L) with 1 where a class is on no way from an output, and others are.
+
+    Autograd gives zeros there. An output that no class feels is dead, and stays: that is what
+    detachment is about.
+    """
+    felt = (norms.detach() > 1.001 * math.sqrt(TINY)).any(dim=0)
+    return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(norms), norms)
 
 
 def _norms(slope: torch.Tensor, n_rows: int) -> torch.Tensor:

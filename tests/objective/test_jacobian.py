@@ -199,3 +199,43 @@ def test_a_module_of_one_layer_by_hand():
         layer.weight.copy_(torch.tensor([[2.0, 0, 0], [0, 0.5, 0]]))
     own, batch = double_network(nn.Sequential(layer), rows(4, 3))
     assert float(detachment(own, batch).detach()) == pytest.approx(0.625, abs=1e-6)
+
+
+class Heads(nn.Module):
+    """A trunk, and for each class a head of its own."""
+
+    def __init__(self, n_classes=3):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+        self.heads = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(n_classes)
+        )
+
+    def forward(self, X):
+        Z = self.trunk(X)
+        return torch.cat([head(Z) for head in self.heads], dim=1)
+
+
+def test_a_class_has_no_part_in_the_heads_of_others():
+    own, batch = double_network(seeded(Heads), rows(7, 6))
+    norms = jacobian_norms(own, batch)
+    # The input, the trunk and the inner layer of each head; the class alone that owns it differs.
+    inner = norms[..., 2:7:2]
+    for i in range(3):
+        others = [j for j in range(3) if j != i]
+        assert (norms[:, i, :2] != 1.0).all()
+        assert (inner[:, i, i] != 1.0).all()
+        assert (inner[:, i, others] == 1.0).all()
+    term = detachment(own, batch)
+    (slope,) = torch.autograd.grad(term, [own.module.trunk[0].weight])
+    assert 0.0 < float(term.detach()) < 0.999
+    assert float(slope.abs().max()) > 0.0
+
+
+def test_a_layer_that_no_class_feels_is_detached_from_all():
+    module = seeded(lambda: nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)))
+    own, batch = double_network(module, rows(7, 6))
+    with torch.no_grad():
+        own.module[0].bias.fill_(-100.0)
+    assert (jacobian_norms(own, batch) < 1e-5).all()
+    assert float(detachment(own, batch).detach()) == pytest.approx(1.0, abs=1e-4)
