@@ -25,6 +25,7 @@ __all__ = [
     "coherence_points",
     "points_of_results",
     "scratch_accuracy",
+    "setting_of_record",
 ]
 
 
@@ -61,10 +62,10 @@ def coherence_points(
     sizes = list(dict.fromkeys(n for _, n in table))
     grouped: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        grouped.setdefault(_setting(record).method, []).append(record)
+        grouped.setdefault(setting_of_record(record).method, []).append(record)
     points = []
     for method, own in grouped.items():
-        setting = _setting(own[0])
+        setting = setting_of_record(own[0])
         base = METHOD.scratch
         if setting.section == "ablation":
             base = Setting("ablation", DEFAULT, setting.passes, {}).method
@@ -82,7 +83,8 @@ def coherence_points(
     return points
 
 
-def _setting(record: dict[str, Any]) -> Setting:
+def setting_of_record(record: dict[str, Any]) -> Setting:
+    """What a theta0 was learned with."""
     return Setting(record["section"], record["name"], record["passes"], record["changes"])
 
 

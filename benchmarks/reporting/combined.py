@@ -11,7 +11,7 @@ from protocol.rivals import ALL_RIVALS
 from reporting.against_table import against, against_records
 from reporting.task_tables import pack_scores, summarize, unpack_scores
 
-__all__ = ["PartsDifferError", "combined", "made_with_of"]
+__all__ = ["PartsDifferError", "check_equal", "combined", "made_with_of"]
 
 # What a part may have of its own.
 OF_A_PART = {
@@ -61,10 +61,16 @@ def _check(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
         raise PartsDifferError(
             f"{name} is of {other['dataset']['name']}, and not of {first['dataset']['name']}"
         )
-    one, two = _common(first["settings"]), _common(other["settings"])
-    for key in sorted(one.keys() | two.keys()):
-        if one.get(key) != two.get(key):
-            raise PartsDifferError(f"{name} has {key}={two.get(key)!r}, and not {one.get(key)!r}")
+    check_equal(_common(first["settings"]), _common(other["settings"]), name)
+
+
+def check_equal(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
+    """Raise PartsDifferError where what two parts have in common differs."""
+    for key in sorted(first.keys() | other.keys()):
+        if first.get(key) != other.get(key):
+            raise PartsDifferError(
+                f"{name} has {key}={other.get(key)!r}, and not {first.get(key)!r}"
+            )
 
 
 def made_with_of(part: dict[str, Any], settings: str) -> dict[str, Any]:

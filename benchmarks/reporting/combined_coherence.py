@@ -7,8 +7,8 @@ from typing import Any
 
 from protocol.coherence_bench import METHOD
 from protocol.coherence_settings import Setting
-from reporting.coherence_tables import as_records, points_of_results
-from reporting.combined import PartsDifferError, made_with_of
+from reporting.coherence_tables import as_records, points_of_results, setting_of_record
+from reporting.combined import PartsDifferError, check_equal, made_with_of
 
 __all__ = ["combined_coherence"]
 
@@ -19,17 +19,6 @@ OF_A_PART = ("settings", "runs", "first_run", "device")
 def _common(part: dict[str, Any]) -> dict[str, Any]:
     plan = {name: value for name, value in part["plan"].items() if name not in OF_A_PART}
     return {"dataset": part["dataset"]["name"]} | plan
-
-
-def _check(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
-    one, two = _common(first), _common(other)
-    for key in sorted(one.keys() | two.keys()):
-        if one.get(key) != two.get(key):
-            raise PartsDifferError(f"{name} has {key}={two.get(key)!r}, and not {one.get(key)!r}")
-
-
-def _setting(record: dict[str, Any]) -> Setting:
-    return Setting(record["section"], record["name"], record["passes"], record["changes"])
 
 
 def combined_coherence(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
@@ -59,9 +48,9 @@ def combined_coherence(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str,
     made: list[dict[str, Any]] = []
     settings: dict[str, dict[str, Any]] = {}
     for name, part in parts:
-        _check(first, part, name)
+        check_equal(_common(first), _common(part), name)
         for record in part["theta0"]:
-            cell = (_setting(record).method, record["run"])
+            cell = (setting_of_record(record).method, record["run"])
             if cell in seen:
                 raise PartsDifferError(
                     f"{seen[cell]} and {name} both have {cell[0]} in run {cell[1]}"
@@ -82,7 +71,7 @@ def combined_coherence(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str,
         "plan": first["plan"]
         | {"settings": list(settings.values()), "runs": len(runs), "first_run": runs[0]},
         "parts": made,
-        "theta0": sorted(theta0s, key=lambda t: (order[_setting(t).method], t["run"])),
+        "theta0": sorted(theta0s, key=lambda t: (order[setting_of_record(t).method], t["run"])),
         "scores": entries,
     }
     return results | {"points": as_records(points_of_results(results))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reporting.combined import PartsDifferError, made_with_of
+from reporting.combined import PartsDifferError, check_equal, made_with_of
 
 __all__ = ["HEADS", "combined_study", "study_of"]
 
@@ -36,14 +36,6 @@ def _common(script: str, part: dict[str, Any]) -> dict[str, Any]:
     own = OF_A_PART.union(LISTS[script])
     settings = {k: v for k, v in (BEFORE | part["settings"]).items() if k not in own}
     return {"dataset": part["dataset"]["name"]} | settings
-
-
-def _check(first: dict[str, Any], other: dict[str, Any], name: str) -> None:
-    for key in sorted(first.keys() | other.keys()):
-        if first.get(key) != other.get(key):
-            raise PartsDifferError(
-                f"{name} has {key}={other.get(key)!r}, and not {first.get(key)!r}"
-            )
 
 
 def _union(lists: Iterable[list[Any]]) -> list[Any]:
@@ -81,7 +73,7 @@ def combined_study(script: str, parts: Sequence[tuple[str, dict[str, Any]]]) -> 
     made: list[dict[str, Any]] = []
     runs = 0
     for name, part in parts:
-        _check(_common(script, first), _common(script, part), name)
+        check_equal(_common(script, first), _common(script, part), name)
         for record in part["records"]:
             head = tuple(record[field] for field in HEADS[script])
             fresh = all(value is None for value in head)
