@@ -24,6 +24,7 @@ from reporting.item import Expected, measured_once, records_in, runs_of, setting
 
 __all__ = [
     "BALANCED",
+    "BATCH_NORM",
     "CONVNET",
     "CONVNET_TEN_WAY",
     "DEGENERACIES",
@@ -71,6 +72,18 @@ BALANCED = Expected(
     "five minutes on 2 cores",
     len(SCRATCH_NETWORKS) * PAPER_RUNS,
     runs_of(SCRATCH_NETWORKS, PAPER_RUNS),
+)
+OF_BATCH_NORM = tuple(
+    f"xavier/{net}/{way}" for net in ("fcn", "fcn+bn") for way in ("ours", "scratch")
+)
+BATCH_NORM = Expected(
+    "The network with batch normalisation by the paper's objective, which the paper lacks: one "
+    "pass with K = 64, four runs",
+    "mnist-batch-norm.json",
+    f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 --methods {' '.join(OF_BATCH_NORM)}",
+    "half an hour on 2 cores",
+    len(OF_BATCH_NORM) * PAPER_RUNS,
+    runs_of(OF_BATCH_NORM, PAPER_RUNS),
 )
 DEGENERACIES = Expected(
     "Degenerate softmax, dead neurons and densities of predictions (appendix)",
@@ -270,6 +283,7 @@ EXPECTED = (
     TABLES_XAVIER,
     TABLES_HE,
     BALANCED,
+    BATCH_NORM,
     AVERAGED,
     SHORT,
     SHORT_AVERAGED,

@@ -27,6 +27,7 @@ from reporting.expected import (
     AUGMENTED_MNIST,
     AUGMENTED_TEN_WAY,
     BALANCED,
+    BATCH_NORM,
     BUDGET,
     CLOTHES,
     COHERENCE,
@@ -117,6 +118,18 @@ def _draw(library: Library) -> Blocks:
     scores = {law: scores_of_paper(library.results(file)) for law, file in files.items()}
     blocks += [_list(draw_sentences(scores)), *_table(draw_table(scores))]
     return [*blocks, library.note("labelled-images")]
+
+
+def _batch_norm(library: Library) -> Blocks:
+    blocks = ["## Batch normalisation by the paper's objective"]
+    scores = scores_of_paper(library.results(BATCH_NORM.file))
+    if not scores:
+        return [*blocks, _said(BATCH_NORM)]
+    return [
+        *blocks,
+        BATCH_NORM.item + ".",
+        *_table(build_table("gain", summarize(scores), paper=True)),
+    ]
 
 
 def _kernels(library: Library) -> Blocks:
@@ -332,5 +345,5 @@ def reproduction_report(library: Library) -> str:
         *_state(library),
     ]
     ours = (_coherence, _augmentation, _rounds, _gradients, _convnet, _time)
-    sections = (_main_tables, _draw, _kernels, _appendix, _rivals, *ours, _made_with)
+    sections = (_main_tables, _draw, _batch_norm, _kernels, _appendix, _rivals, *ours, _made_with)
     return _joined([*opening, *(block for make in sections for block in make(library))]) + "\n"

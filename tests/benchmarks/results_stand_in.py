@@ -260,6 +260,16 @@ def others():
         "mnist-convnet-ten-way-gradients.json": convolutional(
             runs=1, classes=10, augmentation="digits", neighbors="gradients"
         ),
+        "mnist-batch-norm.json": task_results(
+            flat(
+                {
+                    "xavier/fcn/ours": 79.0,
+                    "xavier/fcn/scratch": 76.5,
+                    "xavier/fcn+bn/ours": 78.5,
+                    "xavier/fcn+bn/scratch": 74.0,
+                }
+            )
+        ),
         "mnist-balanced.json": task_results(like_the_paper(ACCURACY), draw="balanced"),
         "mnist-convnet.json": convolutional(),
         "mnist-convnet-ten-way.json": convolutional(runs=1, classes=10),
