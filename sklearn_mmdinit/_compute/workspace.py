@@ -35,7 +35,9 @@ class Workspace:
 
         `place` tells apart what is alive at the same time, such as (part, layer).
         """
-        return lambda role, shape, like: _buffer(self._kept, role, shape, like, place)
+        # Another tensor of the same memory: to one that is kept here autograd would tie the graph
+        # of a step, which holds this workspace, and neither would ever be given back.
+        return lambda role, shape, like: _buffer(self._kept, role, shape, like, place).detach()
 
     def scratch(self, *place: Hashable) -> Empty:
         """The allocator of what the next part overwrites: a buffer of each thread, in its cache.
@@ -43,6 +45,8 @@ class Workspace:
         The thread is the one that asks for a buffer, not the one that asked for the allocator:
         a part's backward pass may be another thread's than its forward pass.
         """
+        # The tensor itself: autograd would take one that nobody else has as a parameter's gradient,
+        # and the next part would overwrite it.
         return lambda role, shape, like: _buffer(self._of_thread(), role, shape, like, place)
 
     def _of_thread(self) -> dict[Hashable, torch.Tensor]:
@@ -61,6 +65,4 @@ def _buffer(
     key = (role, shape, like.dtype, like.device, *place)
     if key not in buffers:
         buffers[key] = like.new_empty(shape)
-    # Another tensor of the same memory: to one that is kept here autograd would tie the graph of a
-    # step, which holds this workspace, and neither would ever be given back.
-    return buffers[key].detach()
+    return buffers[key]

@@ -263,3 +263,23 @@ def test_workspace_does_not_change_results():
                 workspace=workspace,
             ).numpy()
         assert np.array_equal(fresh, reused)
+
+
+@pytest.mark.parametrize("sampler", ["gram", "direct"])
+def test_gradients_are_not_in_memory_that_the_next_step_overwrites(sampler):
+    module, X = network(7, 9, 9, 2), rows(5, 7)
+    workspace = Workspace()
+
+    def gradients(seed):
+        random = StepRandom(seed, dtype=X.dtype)
+        perturbation = Perturbation(6, SCALE, sampler)
+        logits = perturbed_logits(module, X, perturbation, random, workspace=workspace)
+        module.zero_grad(set_to_none=True)
+        logits.square().sum().backward()
+        return [parameter.grad for parameter in module.parameters()]
+
+    first = gradients(0)
+    before = [gradient.clone() for gradient in first]
+    gradients(1)
+    for gradient, expected in zip(first, before, strict=True):
+        assert torch.equal(gradient, expected)
