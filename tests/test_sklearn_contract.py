@@ -18,7 +18,6 @@ from sklearn_mmdinit import (
     RandomAffine,
     RandomLabelInitializer,
 )
-from sklearn_mmdinit._documentation import DocumentedEstimator, page_of_estimators
 
 
 class Strips(OrientedGradients):
@@ -118,26 +117,26 @@ def installed_with(*urls):
 def test_they_link_to_their_page_where_the_metadata_name_one(kind, monkeypatch):
     urls = "Paper, https://papers.local", "Documentation, https://pages.local/stable/"
     monkeypatch.setattr(metadata, "metadata", installed_with(*urls))
-    page = page_of_estimators()
-    monkeypatch.setattr(DocumentedEstimator, "_doc_link_template", page)
     estimator = kind(module=AnyWidth) if kind is NetClassifier else kind()
     html = estimator_html_repr(estimator)
     assert f"https://pages.local/stable/generated/sklearn_mmdinit.{kind.__name__}.html" in html
 
 
 def test_a_class_of_a_users_has_no_page_there(monkeypatch):
-    monkeypatch.setattr(DocumentedEstimator, "_doc_link_template", "https://pages.local")
-    assert OrientedGradients()._get_doc_link() == "https://pages.local"
+    urls = installed_with("Documentation, https://pages.local")
+    monkeypatch.setattr(metadata, "metadata", urls)
+    page = "https://pages.local/generated/sklearn_mmdinit.OrientedGradients.html"
+    assert OrientedGradients()._get_doc_link() == page
     assert Strips()._get_doc_link() == ""
 
 
 def test_without_such_a_page_there_is_no_link(monkeypatch):
     for installed in (installed_with(), installed_with("Paper, https://papers.local")):
         monkeypatch.setattr(metadata, "metadata", installed)
-        assert page_of_estimators() == ""
+        assert Coherence()._get_doc_link() == ""
 
     def none(name):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "metadata", none)
-    assert page_of_estimators() == ""
+    assert Coherence()._get_doc_link() == ""

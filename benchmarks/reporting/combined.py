@@ -11,7 +11,7 @@ from protocol.rivals import ALL_RIVALS
 from reporting.against_table import against, against_records
 from reporting.task_tables import pack_scores, summarize, unpack_scores
 
-__all__ = ["PartsDifferError", "check_equal", "combined", "made_with_of"]
+__all__ = ["PartsDifferError", "check_equal", "combined", "made_with_of", "take"]
 
 # What a part may have of its own.
 OF_A_PART = {
@@ -73,6 +73,13 @@ def check_equal(first: dict[str, Any], other: dict[str, Any], name: str) -> None
             )
 
 
+def take(seen: dict[Any, str], cell: Any, name: str, words: str) -> None:
+    """Note which part has a cell; raise PartsDifferError where one before has it too."""
+    if cell in seen:
+        raise PartsDifferError(f"{seen[cell]} and {name} both have {words}")
+    seen[cell] = name
+
+
 def made_with_of(part: dict[str, Any], settings: str) -> dict[str, Any]:
     """What a report says of a part; ``settings`` is the key of what was asked for."""
     learned = part.get("theta0") or [r["theta0"] for r in part.get("records", []) if "theta0" in r]
@@ -108,11 +115,7 @@ def combined(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         _check(first, part, name)
         for entry in part["scores"]:
             cell = (entry["method"], entry["run"], entry["n_labels"])
-            if cell in seen:
-                raise PartsDifferError(
-                    f"{seen[cell]} and {name} both have {cell[0]} at N = {cell[2]} in run {cell[1]}"
-                )
-            seen[cell] = name
+            take(seen, cell, name, f"{cell[0]} at N = {cell[2]} in run {cell[1]}")
             entries.append(entry)
         theta0s += part["theta0"]
         made += part.get("parts") or [made_with_of(part, "settings")]

@@ -8,7 +8,7 @@ from typing import Any
 from protocol.coherence_bench import METHOD
 from protocol.coherence_settings import Setting
 from reporting.coherence_tables import as_records, points_of_results, setting_of_record
-from reporting.combined import PartsDifferError, check_equal, made_with_of
+from reporting.combined import check_equal, made_with_of, take
 
 __all__ = ["combined_coherence"]
 
@@ -51,11 +51,7 @@ def combined_coherence(parts: Sequence[tuple[str, dict[str, Any]]]) -> dict[str,
         check_equal(_common(first), _common(part), name)
         for record in part["theta0"]:
             cell = (setting_of_record(record).method, record["run"])
-            if cell in seen:
-                raise PartsDifferError(
-                    f"{seen[cell]} and {name} both have {cell[0]} in run {cell[1]}"
-                )
-            seen[cell] = name
+            take(seen, cell, name, f"{cell[0]} in run {cell[1]}")
             theta0s.append(record)
         for entry in part["scores"]:
             scores.setdefault((entry["method"], entry["run"], entry["n_labels"]), entry)

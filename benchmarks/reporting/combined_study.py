@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reporting.combined import PartsDifferError, check_equal, made_with_of
+from reporting.combined import check_equal, made_with_of, take
 
 __all__ = ["HEADS", "combined_study", "study_of"]
 
@@ -76,11 +76,9 @@ def combined_study(script: str, parts: Sequence[tuple[str, dict[str, Any]]]) -> 
         check_equal(_common(script, first), _common(script, part), name)
         for record in part["records"]:
             head = tuple(record[field] for field in HEADS[script])
-            fresh = all(value is None for value in head)
-            if head in seen and not fresh:
+            if any(value is not None for value in head):
                 words = ", ".join(f"{f}={v:g}" for f, v in zip(HEADS[script], head, strict=True))
-                raise PartsDifferError(f"{seen[head]} and {name} both have {words}")
-            seen.setdefault(head, name)
+                take(seen, head, name, words)
             records.setdefault(head, record)
         runs = max(runs, part["settings"].get("runs", 0))
         made += part.get("parts") or [made_with_of(part, "settings")]

@@ -173,7 +173,7 @@ def _values_and_gradients(
 
 
 class _DenseMMD(torch.autograd.Function):
-    """Kernel matrices of few inputs at a time; the closed-form gradient is kept, not they."""
+    """Kernel matrices of few inputs at a time, of which the closed-form gradient alone is kept."""
 
     @staticmethod
     def forward(
