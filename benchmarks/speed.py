@@ -11,7 +11,7 @@ Then it measures, all in one run on one machine and what is compared in turns:
 - ``fine-tuning``: ``MLPClassifier.fit`` against scikit-learn's, and ``cross_val_score`` with one
   and two jobs;
 - ``modules``: the same perceptron as an ``nn.Sequential`` in ``module=`` beside the perceptron's
-  own path, a ConvNet's step beside its dense products, and the memory of both against K.
+  own path, ConvNets' steps beside their dense products, and the memory against K.
 
 Run it (about ten minutes on two cores, or about one with ``--quick``, whose figures are rough and
 whose steps have a quarter of the paper's perturbed networks)::
@@ -68,8 +68,9 @@ HERE = Path(__file__).resolve().parent
 
 PAPER = Size()
 QUICK = Size(n_perturbations=64)
-CONVNET = ConvSize()
-QUICK_CONVNET = ConvSize(n_perturbations=16)
+# The narrow one of ``mnist_tasks.py --network convnet``, to that of PyTorch's example of MNIST.
+CONVNETS = [ConvSize(width=width) for width in (8, 16, 32)]
+QUICK_CONVNETS = [ConvSize(n_perturbations=16)]
 
 
 def _step(size: Size, quick: bool, device: str) -> dict[str, Any]:
@@ -107,12 +108,12 @@ def _fine_tuning(size: Size, quick: bool, device: str) -> dict[str, Any]:
 
 
 def _modules(size: Size, quick: bool, device: str) -> dict[str, Any]:
-    convnet = QUICK_CONVNET if quick else CONVNET
+    convnets = QUICK_CONVNETS if quick else CONVNETS
     n_steps, rounds = (2, 1) if quick else (10, 5)
     numbers = (16, 64) if quick else (64, 128, 256, 512)
     return {
-        "modules": measure_modules(size, convnet, n_steps, rounds, device),
-        "module_memory": measure_module_memory(size, convnet, numbers),
+        "modules": measure_modules(size, convnets, n_steps, rounds, device),
+        "module_memory": measure_module_memory(size, convnets[0], numbers),
     }
 
 

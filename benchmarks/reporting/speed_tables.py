@@ -25,10 +25,7 @@ _MODULE_FORMS = {
     "perceptron": "the perceptron's own path",
     "sequential": "the same as an `nn.Sequential` in `module=`",
     "convnet": "a ConvNet in `module=`",
-    "convnet floor": "its dense products at the measured sgemm rate",
 }
-# What a row is compared with.
-_BELOW = {"sequential": "perceptron", "convnet": "convnet floor"}
 
 
 def _seconds(seconds: float) -> str:
@@ -134,18 +131,24 @@ def _cross_validation(results: dict[str, Any]) -> Table:
 
 def _modules(results: dict[str, Any]) -> Table:
     found, size = results["modules"], results["size"]
+    forms = {form: _MODULE_FORMS[form] for form in ("perceptron", "sequential")}
+    below = {"sequential": "perceptron"}
+    for convnet in found["convnets"]:
+        name, width = f"convnet {convnet['width']}", convnet["width"]
+        forms[name] = f"a ConvNet of {width} and {2 * width} channels in `module=`"
+        forms[f"{name} floor"] = _FORMS["floor"]
+        below[name] = f"{name} floor"
     rows = []
-    for form, text in _MODULE_FORMS.items():
-        own, below = found["seconds"][form], _BELOW.get(form)
-        times = f"{found['ratios'][f'{form} / {below}']['median']:.2f}" if below else "1.00"
+    for form, text in forms.items():
+        own, pair = found["seconds"][form], f"{form} / {below.get(form)}"
+        times = f"{found['ratios'][pair]['median']:.2f}" if form in below else "1.00"
         rows.append([text, _seconds(own["median"]), _seconds(own["minimum"]), times])
-    convnet = found["convnet"]
+    convnet = found["convnets"][0]
     title = (
         f"Seconds a pre-training step of a module: the paper's perceptron (K = "
-        f"{size['n_perturbations']}, B = {size['batch_size']}, {size['network']}), and a ConvNet "
+        f"{size['n_perturbations']}, B = {size['batch_size']}, {size['network']}), and ConvNets "
         f"(K = {convnet['n_perturbations']}, B = {convnet['batch_size']}, {convnet['side']} x "
-        f"{convnet['side']} pixels, {convnet['width']} and {2 * convnet['width']} channels); "
-        f"{results['threads']} threads"
+        f"{convnet['side']} pixels); {results['threads']} threads"
     )
     return Table(title, ["form", "median", "fastest", "times what it is compared with"], rows)
 

@@ -240,14 +240,16 @@ def _convnet_flops(size: ConvSize) -> int:
 
 
 def measure_modules(
-    size: Size, convnet: ConvSize, n_steps: int, rounds: int, device: str = "cpu"
+    size: Size, convnets: Sequence[ConvSize], n_steps: int, rounds: int, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Time a step of both paths, of a ConvNet and of its floor, in turns.
+    """Time a step of both paths, of ConvNets and of their floors, in turns.
 
     Parameters
     ----------
-    size, convnet : Size, ConvSize
-        Of the steps.
+    size : Size
+        Of the perceptron's steps.
+    convnets : sequence of ConvSize
+        Of the ConvNets', each of another width.
     n_steps : int
         Steps in one measure.
     rounds : int
@@ -258,28 +260,35 @@ def measure_modules(
     Returns
     -------
     dict
-        "seconds" of each, "ratios", "flops" of the ConvNet's products, and the sizes.
+        "seconds" of each, "ratios", and of each ConvNet its size and the "flops" of its products.
+        A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
     """
     rows = random_rows((n_steps + 1) * size.batch_size, size.n_features)
-    images = convnet.images((n_steps + 1) * convnet.batch_size)
     width = max(size.hidden_layer_sizes)
     shape = (size.batch_size * size.n_perturbations, width, width)
-    sgemm, flops = sgemm_runner(*shape[:2], device), _convnet_flops(convnet)
+    sgemm = sgemm_runner(*shape[:2], device)
 
     def steps(estimator: MMDInitializer, X: np.ndarray) -> Any:
         return estimator_measure(estimator, X, n_steps, device)
 
+    def floor_of(flops: int) -> Any:
+        return lambda: sgemm() * flops / (2 * int(np.prod(shape)))
+
     measures = {
         "perceptron": steps(initializer(size, device), rows),
         "sequential": steps(module_initializer(size, device), rows),
-        "convnet": steps(convnet_initializer(convnet, device), images),
-        "convnet floor": lambda: sgemm() * flops / (2 * int(np.prod(shape))),
     }
+    pairs, sizes = [("sequential", "perceptron")], []
+    for convnet in convnets:
+        name, flops = f"convnet {convnet.width}", _convnet_flops(convnet)
+        images = convnet.images((n_steps + 1) * convnet.batch_size)
+        measures[name] = steps(convnet_initializer(convnet, device), images)
+        measures[f"{name} floor"] = floor_of(flops)
+        pairs.append((name, f"{name} floor"))
+        sizes.append({**vars(convnet), "flops": flops})
     times = in_turns(measures, rounds)
-    pairs: Sequence[tuple[str, str]] = (("sequential", "perceptron"), ("convnet", "convnet floor"))
     return {
         "seconds": times,
         "ratios": {f"{above} / {below}": ratio(times, above, below) for above, below in pairs},
-        "convnet_flops": flops,
-        "convnet": vars(convnet),
+        "convnets": sizes,
     }

@@ -46,22 +46,31 @@ def _noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -> tor
     kernels = weight.flatten(0, 1)
     if len(H) == 1 and layer.groups == 1:
         # All copies have their inputs in common: no groups, only more kernels.
-        padded, groups = _padded(layer, H[0]), 1
+        inputs, groups = H[0], 1
+        if _is_channels_last(layer):
+            kernels = kernels.to(memory_format=torch.channels_last)
     else:
         # (K B, c, ...) to (B, K c, ...): the channels of all copies of an input side by side.
-        padded = _padded(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
-        padded = padded.expand(K, *padded.shape[1:]).transpose(0, 1).flatten(1, 2)
+        inputs = H.expand(K, *H.shape[1:]).transpose(0, 1).flatten(1, 2).contiguous()
         groups = K * layer.groups
-    convolve = _FUNCTIONS[len(layer.kernel_size)]
-    out = convolve(
-        padded,
+    padding: Any = layer.padding
+    if layer.padding_mode != "zeros" or isinstance(padding, str):
+        inputs, padding = _padded(layer, inputs), 0
+    out = _FUNCTIONS[len(layer.kernel_size)](
+        inputs,
         kernels,
         None if bias is None else bias.flatten(),
         stride=layer.stride,
+        padding=padding,
         dilation=layer.dilation,
         groups=groups,
     )
     return out.unflatten(1, (K, layer.out_channels)).transpose(0, 1)
+
+
+def _is_channels_last(layer: Conv) -> bool:
+    weight = layer.weight
+    return weight.ndim == 4 and weight[0, 0].numel() > 1 and weight.stride(1) == 1
 
 
 def _patches(layer: Conv, H: torch.Tensor) -> torch.Tensor:

@@ -123,6 +123,45 @@ def copied_logits(
     return logits.view(n_copies, len(X), -1)
 
 
+class _Read(torch.autograd.Function):
+    """Inputs as they are; their gradient comes back in their own order in memory.
+
+    A convolution's noise has another one, and what is before it is slow in a mixed one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, H: torch.Tensor) -> torch.Tensor:
+        ctx.like = torch.empty_like(H, device="meta")
+        return H.view_as(H)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
+        (slopes,) = grad_outputs
+        if slopes.stride() == ctx.like.stride():
+            return slopes
+        return torch.empty_like(ctx.like, device=slopes.device).copy_(slopes)
+
+
+class _Added(torch.autograd.Function):
+    """Outputs (n, B, ...) of n = K copies or of one, and noise (K, B, ...), as (K, B, ...).
+
+    In the outputs' own order in memory, where a plain sum may have that of the noise.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, own: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        ctx.common = len(own) < len(noise)
+        like = torch.empty_like(own[0], device="meta")
+        strides = like.numel(), *like.stride()
+        added = own.new_empty_strided((len(noise), *like.shape), strides)
+        return torch.add(own, noise, out=added)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        (slopes,) = grad_outputs
+        return slopes.sum(0, keepdim=True) if ctx.common else slopes, slopes
+
+
 @dataclass
 class _Noises:
     """The hook of all layers in one pass: what perturbations add to an output."""
@@ -159,18 +198,19 @@ class _Noises:
             )
         # (1, B, ...) of all copies, or (K, B, ...).
         n = 1 if first else K
-        H, own = H.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
+        H, own = _Read.apply(H).unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
         shape = (K * own.shape[1], *output.shape[1:])
         n_rows = own[0].numel() // output.shape[perturbed.kind.channels]
         reused = perturbed.name in self.reused
         if draws_by_gram(layer, perturbed, self.sampler, n_rows, reused=reused, first=first):
             noise = self._gram(layer, perturbed, H, shape)
         else:
-            noise = self._direct(layer, perturbed, H).reshape(shape)
-        noise = noise.unflatten(0, (K, -1))
+            noise = self._direct(layer, perturbed, H)
+        noise = noise.reshape(K, *own.shape[1:])
         if self.mask is not None:
             noise = noise * self.mask.view(K, *[1] * output.ndim)
-        return (own + noise).flatten(0, 1)
+        added: torch.Tensor = _Added.apply(own, noise)
+        return added.flatten(0, 1)
 
     def _direct(self, layer: nn.Module, perturbed: PerturbedLayer, H: torch.Tensor) -> torch.Tensor:
         parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))

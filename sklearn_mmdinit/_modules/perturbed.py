@@ -21,9 +21,10 @@ __all__ = ["perturbed_module_logits", "samplers_of"]
 # operations, with larger ones each goes through memory afresh.
 _NUMBERS_A_PART = 1 << 24
 
-# Numbers of all parts that are kept for their gradient, 512 MiB in float32 where each is. A step of
-# 64 copies of a small image network is a sixth to a quarter shorter so than with half of it.
-_NUMBERS_KEPT = 1 << 27
+# Numbers of all parts that are kept for their gradient. Noise is counted and not kept, so that this
+# is 400 to 750 MiB in float32 of image networks; their steps are up to an eighth shorter so than
+# with half of it.
+_NUMBERS_KEPT = 1 << 28
 
 # An output, its noise and their sum.
 _TIMES_EACH_NUMBER = 3

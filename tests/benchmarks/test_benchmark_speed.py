@@ -318,15 +318,18 @@ def test_the_script_writes_figures_with_their_origin(tiny_run, capsys):
 
 def test_the_section_of_modules_writes_its_figures(monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "QUICK", TINY)
-    monkeypatch.setattr(speed, "QUICK_CONVNET", ConvSize(side=8, width=2, n_perturbations=3))
+    convnets = [ConvSize(side=8, width=width, n_perturbations=3) for width in (2, 3)]
+    monkeypatch.setattr(speed, "QUICK_CONVNETS", convnets)
     monkeypatch.setattr(speed, "_agreement", lambda *args: {})
     monkeypatch.setattr(speed, "measure_module_memory", lambda *args: MODULE_MEMORY)
     assert speed.main(["--quick", "--sections", "modules", "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "speed.json").read_text())["modules"]
-    assert set(found["seconds"]) == {"perceptron", "sequential", "convnet", "convnet floor"}
-    assert set(found["ratios"]) == {"sequential / perceptron", "convnet / convnet floor"}
-    assert found["convnet"]["side"] == 8
-    assert found["convnet_flops"] > 0
+    floors = {"convnet 2": "convnet 2 floor", "convnet 3": "convnet 3 floor"}
+    assert set(found["seconds"]) == {"perceptron", "sequential", *floors, *floors.values()}
+    pairs = {f"{above} / {below}" for above, below in floors.items()}
+    assert set(found["ratios"]) == {"sequential / perceptron", *pairs}
+    assert [(own["side"], own["width"]) for own in found["convnets"]] == [(8, 2), (8, 3)]
+    assert 0 < found["convnets"][0]["flops"] < found["convnets"][1]["flops"]
 
 
 def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
@@ -385,16 +388,16 @@ RESULTS = {
         "seconds": {
             form: _times(seconds)
             for form, seconds in zip(
-                ("perceptron", "sequential", "convnet", "convnet floor"),
+                ("perceptron", "sequential", "convnet 8", "convnet 8 floor"),
                 (0.1, 0.2, 0.3, 0.06),
                 strict=True,
             )
         },
         "ratios": {
             "sequential / perceptron": {"median": 2.0},
-            "convnet / convnet floor": {"median": 5.0},
+            "convnet 8 / convnet 8 floor": {"median": 5.0},
         },
-        "convnet": {"n_perturbations": 64, "batch_size": 32, "side": 28, "width": 8},
+        "convnets": [{"n_perturbations": 64, "batch_size": 32, "side": 28, "width": 8}],
     },
     "module_memory": MODULE_MEMORY,
 }

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from module_zoo import images, seeded
+from module_zoo import double_network, draw, images, seeded
 from protocol.networks import ConvNet, PatchTransformer, ResidualNet, flat_perceptron
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._modules import blueprint
@@ -79,6 +79,28 @@ def test_figures_are_the_same_in_both(make, sampler, monkeypatch):
     with torch.no_grad():
         logits = [init.to_module().eval()(X) for init in inits]
     torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("sampler", ["direct", "gram"])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_layers_of_copies_keep_one_order_forward_and_backward(sampler, layout, monkeypatch):
+    # Noise comes in another order than the outputs it is added to; a mixed one is slow.
+    monkeypatch.setattr(blueprint, "layout_of", lambda module, examples: layout)
+    network, batch = double_network(seeded(lambda: ConvNet(3, 2)), images()[:3])
+    seen = []
+
+    def look(layer, inputs, output):
+        for tensor in (output, *(H for H in inputs if H.requires_grad)):
+            seen.append(tensor.is_contiguous(memory_format=layout))
+            tensor.register_hook(
+                lambda slopes: seen.append(slopes.is_contiguous(memory_format=layout))
+            )
+
+    for layer in (network.module.conv1, network.module.conv2):
+        layer.register_forward_hook(look)
+    draw(network, batch, 4, sampler).square().sum().backward()
+    # Two outputs and an input that is learned, and their gradients.
+    assert seen == [True] * 6
 
 
 def test_theta0_and_modules_are_in_the_usual_order(monkeypatch):
