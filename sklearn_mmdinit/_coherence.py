@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_memory
 
 from ._documentation import DocumentedEstimator
 from ._graph import ALGORITHMS, Walk, check_graph, count_distinct, neighbor_graph
@@ -62,8 +63,9 @@ class Coherence(DocumentedEstimator):
         A graph of your own in place of the search: a matrix of shape (n_samples, n_samples) of
         similarities that are not negative, larger for closer rows, for the very rows given to
         ``fit``; only ratios of those of a row count. Or a transformer such as
-        :class:`sklearn.neighbors.KNeighborsTransformer`: whatever its ``fit_transform(X)``
-        stores, distances for instance, counts as an edge.
+        :class:`sklearn.neighbors.KNeighborsTransformer`: whatever a clone's ``fit_transform(X)``
+        stores, distances for instance, counts as an edge. What it draws at random is always the
+        same, and it has to leave X as it is.
     embedding : transformer or None, default=None
         Neighbours are searched in what it makes of the rows, in place of the rows themselves:
         a clone is fitted to the rows that ``fit`` gets, as an array without names of columns
@@ -189,6 +191,7 @@ def check_coherence(coherence: Coherence) -> None:
         if coherence.n_jobs == 0:
             raise ValueError("n_jobs must be None or an int other than 0, got 0")
     check_graph(coherence.graph)
+    check_memory(coherence.memory)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         raise TypeError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import joblib
@@ -15,7 +14,7 @@ from sklearn.utils import check_array
 
 from ._coherence import Coherence, walk_on
 from ._compute import check_float32
-from ._graph import Walk, check_search
+from ._graph import Walk, check_search, on_read_only, seed_
 from ._pretraining import PretrainingState, check_augmentation
 
 __all__ = ["fitted_embedding", "settings_of", "walk_on_embedded"]
@@ -38,6 +37,8 @@ def fitted_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> A
     ValueError
         If the augmentation or the search is going to fail: told before the embedding and the
         search take their time; if the embedding does not become a fitted one.
+    ImportError
+        If the search needs a package that is not installed.
     """
     if coherence is None:
         return None
@@ -49,15 +50,18 @@ def fitted_embedding(coherence: Coherence | None, X: np.ndarray, seed: int) -> A
     if coherence.embedding is None:
         return None
     embedding = clone(coherence.embedding)
-    _seed(embedding, seed)
+    seed_(embedding, seed)
     # A frozen one asks for y.
-    fitted = _on_read_only(embedding, lambda rows: embedding.fit(rows, None), X)
+    fitted = on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     if not hasattr(fitted, "transform"):
         raise ValueError(
-            f"embedding={type(embedding).__name__} must return itself from fit, as estimators do: "
-            f"got {fitted!r}"
+            f"{_name(embedding)} must return itself from fit, as estimators do: got {fitted!r}"
         )
     return fitted
+
+
+def _name(embedding: Any) -> str:
+    return f"embedding={type(embedding).__name__}"
 
 
 def settings_of(value: Any) -> Any:
@@ -119,7 +123,7 @@ def walk_on_embedded(
         )
     if embedding is None:
         return walk_on(coherence, X.reshape(len(X), -1), walks, verbose)
-    name = f"what embedding={type(embedding).__name__} made of X"
+    name = f"what {_name(embedding)} made of X"
     rows = _embedded(embedding, X, name)
     try:
         return walk_on(coherence, rows, walks, verbose)
@@ -131,7 +135,7 @@ def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     with warnings.catch_warnings():
         # One that was fitted to a DataFrame before is given the same columns, without names.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        made = _on_read_only(embedding, embedding.transform, X)
+        made = on_read_only(_name(embedding), embedding.transform, X)
     if np.ndim(made) < 2 or np.shape(made)[0] != len(X):
         raise ValueError(
             f"{name} must be of shape ({len(X)}, ...), a row for each of X: got {np.shape(made)}"
@@ -139,35 +143,3 @@ def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     rows = check_array(made, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
     check_float32(rows, name)
     return np.asarray(rows).reshape(len(X), -1)
-
-
-def _on_read_only(embedding: Any, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
-    """What it makes of rows that are not to be written to: theta0 is learned from X too."""
-    view = X.view()  # which a transformer with ``copy=False`` must copy
-    view.flags.writeable = False
-    try:
-        return function(view)
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise ValueError(
-            f"embedding={type(embedding).__name__} writes into the rows that it is given, which "
-            f"theta0 is learned from too: {error}; let it copy them"
-        ) from error
-
-
-def _seed(embedding: Any, seed: int) -> None:
-    """Let every ``random_state`` of None follow from the seed; not those of what is frozen."""
-    if isinstance(embedding, FrozenEstimator):
-        return
-    parameters = embedding.get_params()
-    frozen = [f"{name}__" for name, v in parameters.items() if isinstance(v, FrozenEstimator)]
-    names = [
-        name
-        for name, value in sorted(parameters.items())
-        if name.rpartition("__")[2] == "random_state"
-        and value is None
-        and not name.startswith(tuple(frozen))
-    ]
-    draws = np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=len(names))
-    embedding.set_params(**dict(zip(names, draws.tolist(), strict=True)))

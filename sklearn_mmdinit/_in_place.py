@@ -81,6 +81,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
 def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) -> None:
     """Fit on what a Dataset or DataLoader hands out."""
+    initializer._resolved()._check_params()
     seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
     # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
     with seeded_generators(seed):

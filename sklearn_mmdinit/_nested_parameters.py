@@ -36,13 +36,15 @@ class NestedParameters(ModuleKeywords):
             If there is a parameter of the coherence where there is no coherence, or no such
             parameter.
         """
-        nested = next((name for name in params if name.startswith("coherence__")), None)
+        prefix = "coherence__"
+        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         coherence = params.get("coherence", self.coherence)
-        if nested and is_auto(coherence):
-            params["coherence"] = Coherence()
-        elif nested and not isinstance(coherence, Coherence):
+        if own and is_auto(coherence):
+            # Whole before it takes the place of "auto": what is refused leaves that as it is.
+            params["coherence"] = Coherence().set_params(**own)
+        elif own and not isinstance(coherence, Coherence):
             raise ValueError(
-                f"{nested} is a parameter of a coherence, and there is none: coherence="
-                f'{coherence!r}; set coherence="auto" or coherence=Coherence() as well'
+                f"{prefix}{next(iter(own))} is a parameter of a coherence, and there is none: "
+                f'coherence={coherence!r}; set coherence="auto" or coherence=Coherence() as well'
             )
         return super().set_params(**params)

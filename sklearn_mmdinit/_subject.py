@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils import check_array
+from sklearn.utils.validation import _check_feature_names
 
 from ._compute import array_of, check_float32, team
 from ._network import Architecture, ModuleArchitecture, Theta0, module_from_theta0, without_gain
@@ -40,26 +41,30 @@ class Subject:
         of mini-batches.
     examples : callable
         Makes a tensor that it takes of rows.
+    named : estimator or None, default=None
+        What knows the names of columns.
     """
 
     theta0: Theta0
     network: Any
     examples: Callable[[np.ndarray], torch.Tensor]
+    named: Any = None
 
     @classmethod
     def of(cls, source: Any) -> Subject:
         """That of an estimator or a Theta0; a ValueError where there is none."""
         theta0 = pretrained_theta0(source)
+        named = source if hasattr(source, "feature_names_in_") else None
         if isinstance(theta0.architecture, Architecture):
             module = module_from_theta0(theta0).train()
-            return cls(theta0, module, lambda X: torch.from_numpy(X.astype(np.float32)))
+            return cls(theta0, module, lambda X: torch.from_numpy(X.astype(np.float32)), named)
         blueprint = getattr(source, "_blueprint", None)
         if blueprint is None:
             raise ValueError(
                 f"theta0 is of the module {theta0.architecture.module}, which its arrays do not "
                 "bring with them; pass the fitted initializer"
             )
-        return cls(theta0, blueprint.network(theta0, "cpu"), blueprint.examples)
+        return cls(theta0, blueprint.network(theta0, "cpu"), blueprint.examples, named)
 
     @property
     def n_classes(self) -> int:
@@ -68,6 +73,8 @@ class Subject:
 
     def rows(self, X: Any) -> np.ndarray:
         """Rows checked, in the shape that the network takes."""
+        if self.named is not None:
+            _check_feature_names(self.named, X, reset=False)
         architecture, X = self.theta0.architecture, array_of(X)
         if isinstance(architecture, ModuleArchitecture):
             X = np.asarray(check_array(X, allow_nd=True))

@@ -270,7 +270,8 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `source` holds no theta0, or X does not fit it.
+        If `source` holds no theta0, X does not fit it, or is too large for activations whose
+        products float32 can hold.
 
     See Also
     --------
@@ -290,4 +291,9 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     subject = Subject.of(source)
     H = subject.hidden(subject.rows(X))
     kernel: np.ndarray = kernel_of(H, subject.network.n_last_biases).numpy()
+    if not np.isfinite(kernel).all():
+        raise ValueError(
+            f"hidden activations of X reach {float(H.abs().max()):.2g}, and float32 does not hold "
+            "their products: give X on the scale that theta0 was learned on"
+        )
     return kernel

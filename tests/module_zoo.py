@@ -119,7 +119,9 @@ class Halved(nn.Module):
     def forward(self, x):
         half = x.mul_(0.5) if self.in_place else 0.5 * x
         if self.residual:
-            hidden = half.add_(self.layer(x)) if self.in_place else half + self.layer(half)
+            # Of a copy: what a layer was given must not change before its gradient.
+            added = self.layer(half.clone())
+            hidden = half.add_(added) if self.in_place else half + added
         else:
             hidden = self.layer(half)
         return self.head(self.mix(hidden).relu_())

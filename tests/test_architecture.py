@@ -32,7 +32,7 @@ ARROWS = {
     "_fine_tuning": {"_compute", "_documentation", "_export", "_modules", "_network"},
     "_subject": {"_compute", "_network"},
     "diagnostics": {"_compute", "_network", "_objective", "_sampling", "_subject"},
-    "display": {"diagnostics"},
+    "display": {"_compute", "diagnostics"},
     "theory": {"_network"},
     "_coherence": {"_documentation", "_graph", "_pretraining"},
     "_auto": {"_coherence", "_compute", "_network", "_pretraining"},

@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from torch import nn
@@ -133,3 +134,27 @@ def test_what_is_not_valid_is_named(params, error, match, digits):
     X, init = digits
     with pytest.raises(error, match=match):
         CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)
+
+
+def test_two_images_are_too_few(digits):
+    X, init = digits
+    with pytest.raises(ValueError, match="give three or more"):
+        CoherenceDisplay.from_estimator(init, X[:2], image_shape=(8, 8))
+    display = CoherenceDisplay.from_estimator(init, X[:3], image_shape=(8, 8))
+    assert len(display.ax_.texts) == 3 * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_will_do(dtype, digits):
+    X, init = digits
+    rows = torch.tensor(X, dtype=dtype, requires_grad=True)
+    display = CoherenceDisplay.from_estimator(init, rows, image_shape=(8, 8), random_state=0)
+    expected = coherence_kernel(init, rows.detach().float().numpy())
+    np.testing.assert_array_equal(display.kernel, expected)
+
+
+def test_columns_of_a_table_go_by_their_names(digits):
+    frame = load_digits(as_frame=True).data[:40] / 16
+    init = MMDInitializer((8,), max_iter=0, random_state=0).fit(frame)
+    with pytest.raises(ValueError, match="feature names should match"):
+        CoherenceDisplay.from_estimator(init, frame[frame.columns[::-1]])

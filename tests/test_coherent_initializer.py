@@ -455,3 +455,10 @@ def test_layers_are_sampled_as_the_rows_of_the_papers_terms_ask_for():
     coherence = Coherence(batch_size=4, n_neighbors=3)
     own = MMDInitializer((256,), batch_size=256, coherence=coherence, **params).fit(X).samplers_
     assert own == few != many
+
+
+def test_what_is_refused_leaves_auto_as_it_is():
+    init = MMDInitializer(coherence="auto")
+    with pytest.raises(ValueError, match="Invalid parameter 'foo'"):
+        init.set_params(coherence__foo=1)
+    assert init.coherence == "auto"

@@ -4,6 +4,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.frozen import FrozenEstimator
@@ -294,3 +295,20 @@ def test_rows_are_checked_as_the_initializer_s_are():
     assert coherence_kernel(init, rows).shape == (16, 16)
     with pytest.raises(ValueError, match=r"at least 2 rows.*batch_size=1"):
         dead_neuron_ratio(init, X, batch_size=1)
+
+
+def test_columns_in_another_order_are_refused(X):
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    init = MMDInitializer((4,), n_perturbations=4, max_iter=1, random_state=0).fit(frame)
+    turned = frame[["c", "b", "a"]]
+    for measure in (coherence_kernel, dead_neuron_ratio, prediction_samples):
+        with pytest.raises(ValueError, match="feature names should match"):
+            measure(init, turned)
+    np.testing.assert_array_equal(
+        coherence_kernel(init, frame), coherence_kernel(init.theta0_, frame)
+    )
+
+
+def test_activations_whose_products_float32_does_not_hold_are_named(X, random_network):
+    with pytest.raises(ValueError, match=r"activations of X reach .*e\+.*: give X on the scale"):
+        coherence_kernel(random_network, X * 1e25)

@@ -11,6 +11,7 @@ from scipy.integrate import trapezoid
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit.display import LossCurveDisplay, PredictionDensityDisplay, TaskAccuracyDisplay
 
 HISTORY = [
@@ -255,3 +256,9 @@ def test_a_history_without_a_window_is_named():
 def test_one_term_of_the_loss_may_be_named_alone():
     display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms="loss")
     assert list(display.lines_) == ["loss"]
+
+
+def test_the_history_of_a_fine_tuning_is_no_loss_curve():
+    classifier = MLPClassifier((4,), max_iter=1).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(TypeError, match="of a classifier its initializer_"):
+        LossCurveDisplay.from_estimator(classifier)

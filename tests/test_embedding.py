@@ -1,7 +1,9 @@
 """Coherence(embedding=): neighbours among what a transformer, a first round say, makes of rows."""
 
 import pickle
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,12 +240,19 @@ class Refusing(Wrong):
     [
         ({"coherence__augmentation": lambda X, rng: X[1:]}, "must return rows like those"),
         ({"coherence__n_neighbors": 400}, "400 rows are too few for n_neighbors=400"),
+        ({"coherence__memory": Path("cache")}, "^'memory' should be None"),
         ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
     ],
 )
 def test_what_is_going_to_fail_is_told_before_a_first_round_is_learned(params, match, digits):
     with pytest.raises(ValueError, match=match):
         small(Refusing()).set_params(**params).fit(digits[0])
+
+
+def test_a_search_without_its_package_is_told_before_a_first_round_is_learned(digits, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    with pytest.raises(ImportError, match="algorithm='approximate' needs pynndescent"):
+        small(Refusing()).set_params(coherence__algorithm="approximate").fit(digits[0])
 
 
 def test_an_augmentation_sees_as_many_rows_as_in_a_step(digits):

@@ -298,6 +298,24 @@ def test_he_has_a_squared_norm_of_one_with_variance_five_over_n(n_in):
     assert moments.squared_variance == pytest.approx(5.0 / n_in)
 
 
+@pytest.mark.parametrize("n_in", [10**5, 10**7])
+def test_wide_layers_keep_their_digits(n_in):
+    moments = jacobian_row_norm_moments(n_in)
+    # E||J|| = 1 - 5 / (8 n) + O(1 / n^2), and the variance is 1 - (E||J||)^2.
+    assert moments.variance == pytest.approx(1.25 / n_in, rel=2.0 / n_in + 1e-6)
+    with pytest.raises(TypeError, match="n_in must be an instance of int"):
+        jacobian_row_norm_moments(10.5)
+
+
+@pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_tail_bound_depends_on_ratios_alone(form, size):
+    std = np.array([1.0, 2.0, 0.5])
+    expected = perturbation_norm_tail_bound([5.0, 9.0], std, form=form)
+    found = perturbation_norm_tail_bound([5.0 * size, 9.0 * size], std * size, form=form)
+    np.testing.assert_allclose(found, expected)
+
+
 @pytest.mark.parametrize("n_in", [100, 1000, 10_000])
 def test_norm_tends_to_one_at_the_rate_of_the_delta_method(n_in):
     """E||J|| = 1 - Var||J||^2 / 8 + O(1/n^2), Var||J|| = Var||J||^2 / 4 + O(1/n^2)."""
@@ -328,7 +346,7 @@ def test_row_norms_name_the_shapes_that_do_not_fit():
 
 @pytest.mark.parametrize(
     ("n_in", "std", "message"),
-    [(0, None, "n_in=0"), (3, 0.0, "weight_std=0.0"), (3, np.nan, "nan")],
+    [(0, None, "n_in == 0"), (3, 0.0, "weight_std=0.0"), (3, np.nan, "nan")],
 )
 def test_moments_name_the_bad_value(n_in, std, message):
     with pytest.raises(ValueError, match=message):

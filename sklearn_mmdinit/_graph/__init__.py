@@ -4,6 +4,7 @@ The nearest neighbours of each row, the graph that they make, and where walks on
 """
 
 from .distinct import count_distinct
+from .estimators import on_read_only, seed_
 from .graph import check_graph, neighbor_graph
 from .neighbors import ALGORITHMS, check_search
 from .walk import Walk
@@ -15,4 +16,6 @@ __all__ = [
     "check_search",
     "count_distinct",
     "neighbor_graph",
+    "on_read_only",
+    "seed_",
 ]

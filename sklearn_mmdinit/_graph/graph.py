@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_memory
 
+from .estimators import on_read_only, seed_
 from .neighbors import nearest_neighbors
 from .shared import weighed_by_shared_neighbors
 
@@ -43,7 +44,8 @@ def neighbor_graph(
         share, to this power; see
         :func:`~sklearn_mmdinit._graph.shared.weighed_by_shared_neighbors`.
     n_neighbors, n_components, algorithm, n_jobs, seed, verbose
-        As :func:`nearest_neighbors` takes them; of no effect with a `graph`.
+        As :func:`nearest_neighbors` takes them; of no effect with a `graph`, the seed of a
+        transformer aside.
     graph : None, sparse or dense matrix of shape (n, n), or transformer, default=None
         None: the nearest neighbours of each row, edges of weight 1.
 
@@ -52,7 +54,8 @@ def neighbor_graph(
         and explicit zeros are left out. Rows without edges are allowed.
 
         An object with ``fit_transform(X)`` that gives a sparse matrix of shape (n, n), such as
-        :class:`sklearn.neighbors.KNeighborsTransformer`; it is cloned where it can be. What it
+        :class:`sklearn.neighbors.KNeighborsTransformer`; it is cloned where it can be, and a
+        ``random_state`` of None in it follows from `seed`. X is not to be written to. What it
         stores are edges of weight 1: such transformers give distances, which are no weights. To
         have a transformer's numbers taken as weights, hand over its matrix.
     memory : None, str or joblib.Memory, default=None
@@ -67,7 +70,8 @@ def neighbor_graph(
     Raises
     ------
     ValueError
-        If the graph does not fit X, has weights that are negative or not finite, or no edge.
+        If the graph does not fit X, has weights that are negative, not finite or no numbers, or
+        no edge; if a transformer writes into X.
     TypeError
         If `graph` is nothing of the above, or a masked array.
 
@@ -96,8 +100,12 @@ def neighbor_graph(
         return weighed_by_shared_neighbors(_adjacency(neighbors), shared_neighbor_power)
     if issparse(graph) or isinstance(graph, np.ndarray):
         return _checked(graph, X.shape[0])
-    transformer = clone(graph) if hasattr(graph, "get_params") else graph
-    edges = _checked(_as_edges(transformer.fit_transform(X)), X.shape[0])
+    transformer = graph
+    if hasattr(graph, "get_params"):
+        transformer = clone(graph)
+        seed_(transformer, seed)
+    made = on_read_only(f"graph={type(graph).__name__}", transformer.fit_transform, X)
+    edges = _checked(_as_edges(made), X.shape[0])
     return weighed_by_shared_neighbors(edges, shared_neighbor_power)
 
 
@@ -140,8 +148,10 @@ def _checked(graph: Any, n: int) -> csr_array:
         raise ValueError(
             f"graph has {graph.shape[0]} rows and X has {n}: each row of X is a node of the graph."
         )
-    if graph.dtype.kind == "c":
+    if graph.dtype.kind not in "biufO":
         raise ValueError(f"graph's weights must be real: got {graph.dtype}.")
+    if isinstance(graph, np.ndarray) and graph.dtype in (np.float16, np.object_):
+        graph = _in_float64(graph)  # SciPy has sparse arrays of neither
     edges = csr_array(graph).tocoo()
     wrong = np.flatnonzero(~(np.isfinite(edges.data) & (edges.data >= 0)))
     if wrong.size:
@@ -155,6 +165,13 @@ def _checked(graph: Any, n: int) -> csr_array:
         raise ValueError("graph has no edge: all its weights off the diagonal are zero.")
     weights = _in_float32(edges.data[kept])
     return csr_array((weights, (edges.row[kept], edges.col[kept])), shape=(n, n))
+
+
+def _in_float64(graph: np.ndarray) -> np.ndarray:
+    try:
+        return graph.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"graph's weights must be numbers: {error}.") from error
 
 
 def _in_float32(weights: np.ndarray) -> np.ndarray:

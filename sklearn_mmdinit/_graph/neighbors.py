@@ -106,7 +106,10 @@ def nearest_neighbors(
 
 
 def check_search(n_rows: int, n_neighbors: int, n_components: int | None, algorithm: str) -> None:
-    """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
+    """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows.
+
+    An ImportError if what it was told to search with is not installed.
+    """
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_components is not None and n_components < 1:
@@ -119,6 +122,8 @@ def check_search(n_rows: int, n_neighbors: int, n_components: int | None, algori
             f"{n_rows} rows are too few for n_neighbors={n_neighbors}, which takes "
             f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
         )
+    if algorithm == "approximate" and find_spec("pynndescent") is None:
+        raise ImportError(f"algorithm='approximate' needs pynndescent: {INSTALL}")
 
 
 def _algorithm_for(n: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 __all__ = ["weighed_by_shared_neighbors"]
 
-# Numbers of the products that are in memory at a time, about 25 MB of them.
-_PRODUCTS_AT_A_TIME = 1_000_000
+# Neighbours of both ends of edges that are in memory at a time, about 25 MB of them.
+_NEIGHBORS_AT_A_TIME = 1_000_000
 
 
 def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
@@ -50,32 +50,29 @@ def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
     )
     if power == 0.0:
         return edges
-    transposed = edges.T.tocsr()
-    blocks = []
-    for rows in _blocks(edges, transposed):
-        own = edges[rows]
-        # Entry (i, j): how many rows both i and j have an edge to.
-        shared = (own @ transposed).multiply(own)
-        with np.errstate(over="ignore"):  # told below
-            blocks.append((own + shared).power(power))
-    weighed: csr_array = vstack(blocks, format="csr").astype(np.float32)
-    if not np.isfinite(weighed.data).all():
+    degrees = np.diff(edges.indptr)
+    starts = np.repeat(np.arange(edges.shape[0]), degrees)
+    shared = np.empty(edges.nnz, dtype=np.float32)
+    # Edge by edge: pairs of rows with a neighbour in common are very many where there is a hub.
+    for block in _blocks(degrees[starts] + degrees[edges.indices]):
+        both = edges[starts[block]].multiply(edges[edges.indices[block]])
+        shared[block] = both.sum(axis=1)
+    with np.errstate(over="ignore"):  # told below
+        edges.data = (1 + shared) ** np.float32(power)
+    if not np.isfinite(edges.data).all():
         raise ValueError(
             f"shared_neighbor_power={power} makes weights that float32 cannot hold: ends share up "
-            f"to {int(edges.sum(axis=1).max())} neighbours; use a smaller power"
+            f"to {int(shared.max())} neighbours; use a smaller power"
         )
-    return weighed
+    return edges
 
 
-def _blocks(edges: csr_array, transposed: csr_array) -> Iterator[slice]:
-    """Rows in portions, whose products with all others stay within bounds.
-
-    A row meets all those with which it has a neighbour in common: a hub has very many.
-    """
-    products = np.r_[0, np.cumsum(edges @ np.diff(transposed.indptr).astype(np.float64))]
-    start, n = 0, edges.shape[0]
-    while start < n:
-        most = products[start] + _PRODUCTS_AT_A_TIME
-        stop = max(start + 1, int(np.searchsorted(products, most, side="right")) - 1)
+def _blocks(sizes: np.ndarray) -> Iterator[slice]:
+    """Portions of what has these sizes, each of one or of a bounded size."""
+    ends = np.r_[0, np.cumsum(sizes, dtype=np.int64)]
+    start = 0
+    while start < sizes.size:
+        most = ends[start] + _NEIGHBORS_AT_A_TIME
+        stop = max(start + 1, int(np.searchsorted(ends, most, side="right")) - 1)
         yield slice(start, stop)
         start = stop

@@ -241,9 +241,12 @@ class _Noises:
         weight_std, bias_std = (perturbed.stds.get(name, 0.0) for name in ("weight", "bias"))
         assert not isinstance(weight_std, torch.Tensor)
         assert not isinstance(bias_std, torch.Tensor)
-        patches = kind.patches(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
+        if H.dtype in (torch.float16, torch.bfloat16):
+            H = H.float()  # factors in less break down
         positions = list(shape)
         n_out = positions.pop(kind.channels)
-        noise = gram_noise(patches, self.n_copies, n_out, weight_std, bias_std, self.random)
+        with torch.autocast(H.device.type, enabled=False):  # which a module may be inside of
+            patches = kind.patches(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
+            noise = gram_noise(patches, self.n_copies, n_out, weight_std, bias_std, self.random)
         # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
         return noise.view(*positions, n_out).movedim(-1, kind.channels)

@@ -56,14 +56,18 @@ def served(network: ModuleNetwork, X: torch.Tensor, sampler: str) -> ModuleNetwo
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
             "sampler='functional' or 'auto', or make the layer's type known with register_layer"
         )
-    with torch.no_grad(), layer_named(network.module) as called:
+    with torch.enable_grad(), layer_named(network.module) as called:
         try:
-            functional_logits(network, X, 2, 1.0, StepRandom(0, X.device))
+            logits = functional_logits(network, X, 2, 1.0, StepRandom(0, X.device))
         except Exception as error:
             raise ValueError(
                 f"the functional sampler ({reason}) cannot perturb the module {name}: {called()} "
                 f"fails under torch.func.vmap with {type(error).__name__}: {error}"
             ) from error
+    if failed := _reason_against_gradient(network, logits):
+        raise ValueError(
+            f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
+        )
     return replace(network, why_functional=reason)
 
 
@@ -88,4 +92,21 @@ def _reason_against_hooks(network: ModuleNetwork, X: torch.Tensor) -> str | None
             size = float(plain.abs().max()) + 1.0
             if not float((both[alone] - plain[0]).abs().max()) < _ROUNDING * size:
                 return "its rows depend on each other, or another axis than the first counts them"
+    with torch.enable_grad():
+        logits = copied_logits(network, X, 2, 1.0, "direct", StepRandom(0, X.device))
+    return _reason_against_gradient(network, logits)
+
+
+def _reason_against_gradient(network: ModuleNetwork, logits: torch.Tensor) -> str | None:
+    """Why copies cannot be differentiated; None where they can."""
+    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not logits.requires_grad:
+        return None
+    try:
+        torch.autograd.grad(logits.sum(), learned, allow_unused=True)
+    except Exception as error:
+        return (
+            f"its gradient fails with {type(error).__name__}: {str(error).partition(chr(10))[0]} "
+            "(layers must not be computed again for it, as torch.utils.checkpoint does)"
+        )
     return None

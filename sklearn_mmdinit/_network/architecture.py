@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .activations import ACTIVATIONS
+
 __all__ = ["Architecture"]
 
 
@@ -26,6 +28,11 @@ class Architecture:
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
         Whether batch normalisation stands before each activation.
+
+    Raises
+    ------
+    ValueError
+        If the activation is none of these.
     """
 
     n_features: int
@@ -33,6 +40,12 @@ class Architecture:
     n_classes: int
     activation: str = "relu"
     batch_norm: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"unknown activation={self.activation!r}; valid ones are {sorted(ACTIVATIONS)}"
+            )
 
     @property
     def widths(self) -> tuple[int, ...]:

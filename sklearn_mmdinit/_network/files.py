@@ -74,6 +74,8 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
 
     Raises
     ------
+    FileNotFoundError
+        If there is no folder to write to.
     TypeError
         If ``source`` is neither a Theta0 nor fitted.
     ValueError
@@ -98,6 +100,8 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     (4,)
     """
     target = _checked_path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
     theta0 = _as_theta0(source)
     # safetensors writes the memory as it lies: a transposed view would be scrambled.
     arrays = {name: _single(array) for name, array in theta0.arrays.items()}

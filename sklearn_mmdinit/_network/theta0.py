@@ -7,6 +7,7 @@ Fitted state is kept in NumPy arrays and never in tensors: equal arrays have equ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class Theta0:
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        kept = {name: self._kept(name, array) for name, array in self.arrays.items()}
+        object.__setattr__(self, "arrays", kept)
         self.architecture.check({name: np.shape(array) for name, array in self.arrays.items()})
         n_hidden = max(len(self.architecture.scaled_layers) - 1, 0)
         if self.gain and len(self.gain) != n_hidden:
@@ -52,6 +55,16 @@ class Theta0:
             # A module may keep a mask of -inf among its arrays.
             if np.isnan(array).any() if of_module else not np.isfinite(array).all():
                 raise ValueError(f"array {name!r} holds NaN{'' if of_module else ' or infinity'}")
+
+    def _kept(self, name: str, array: Any) -> np.ndarray:
+        """An array in float32; of a module, what is not of floats as it is."""
+        kept, of_perceptron = np.asarray(array), isinstance(self.architecture, Architecture)
+        if kept.dtype.kind not in ("biuf" if of_perceptron else "biufc"):
+            raise ValueError(f"array {name!r} must hold numbers, got dtype {kept.dtype}")
+        if of_perceptron or kept.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # told as infinity
+                kept = kept.astype(np.float32, copy=False)
+        return kept
 
     @property
     def coefs(self) -> list[np.ndarray]:

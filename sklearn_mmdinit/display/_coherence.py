@@ -13,6 +13,7 @@ from scipy.linalg import eigh, qr, svd
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state, check_scalar
 
+from .._compute import array_of
 from ..diagnostics import coherence_kernel
 from ._drawing import new_axes, pyplot
 
@@ -155,11 +156,10 @@ class CoherenceDisplay:
             raise TypeError(f"X must be dense, got {type(X).__name__}; pass X.toarray()")
         check_scalar(n_anchors, "n_anchors", Integral, min_val=1)
         check_scalar(n_shown, "n_shown", Integral, min_val=1)
-        rows = np.asarray(X)
-        images = None if image_shape is None else _images_of(rows, image_shape)
-        kernel = coherence_kernel(estimator, rows)
+        images = None if image_shape is None else _images_of(np.asarray(array_of(X)), image_shape)
+        kernel = coherence_kernel(estimator, X)  # of a DataFrame, by the names of its columns
         random = check_random_state(random_state)
-        anchors = random.choice(len(rows), size=min(n_anchors, len(rows)), replace=False)
+        anchors = random.choice(len(kernel), size=min(n_anchors, len(kernel)), replace=False)
         return cls(kernel, images, anchors.tolist()).plot(ax=ax, n_shown=n_shown)
 
     def order(self) -> Array:
@@ -206,7 +206,8 @@ class CoherenceDisplay:
         Raises
         ------
         ValueError
-            If the kernel, the images or the anchors do not fit together.
+            If the kernel, the images or the anchors do not fit together, or there are images of
+            fewer than three inputs.
         ImportError
             If matplotlib is not installed.
         """
@@ -226,6 +227,8 @@ class CoherenceDisplay:
         check_scalar(n_shown, "n_shown", Integral, min_val=1)
         if not anchors or not all(_is_integer(a) and 0 <= a < len(C) for a in anchors):
             raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {anchors}")
+        if len(C) < 3:
+            raise ValueError("of two inputs none is the nearest of several: give three or more")
         n_shown = min(n_shown, (len(C) - 1) // 2)
         if ax is None:
             size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)

@@ -78,6 +78,8 @@ class LossCurveDisplay:
         ------
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
+        TypeError
+            If its history is none of a pre-training, as a classifier's is not.
         ValueError
             If a term is not in the history, or the history is empty.
         ImportError
@@ -87,6 +89,11 @@ class LossCurveDisplay:
         history = estimator.history_
         if not history:
             raise ValueError("the history is empty: no window of steps has ended yet")
+        if "step" not in history[0]:
+            raise TypeError(
+                f"the history of {type(estimator).__name__} is none of a pre-training: give a "
+                "fitted initializer, of a classifier its initializer_"
+            )
         known = [key for key in history[0] if key != "step"]
         chosen = known if terms is None else [terms] if isinstance(terms, str) else list(terms)
         if unknown := [term for term in chosen if term not in known]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
+from scipy.stats import binom
+from sklearn.utils import check_scalar
 
 from ._checks import Array, finite
 
 __all__ = ["JacobianRowNormMoments", "jacobian_row_norm_moments", "relu_jacobian_row_norms"]
+
+# From here on the series of a ratio of Gammas is exact in float64.
+_WIDE = 200.0
 
 
 def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> Array:
@@ -106,6 +112,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     ------
     ValueError
         If `n_in` is below 1 or `weight_std` is not a positive finite number.
+    TypeError
+        If `n_in` is no integer.
 
     References
     ----------
@@ -118,26 +126,26 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    if n_in < 1:
-        raise ValueError(f"n_in={n_in!r} must be at least 1")
+    check_scalar(n_in, "n_in", Integral, min_val=1)
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     if not (math.isfinite(std) and std > 0):
         raise ValueError(f"weight_std={weight_std!r} must be a positive finite number")
     squared_mean = n_in * std**2 / 2.0
-    n_open = np.arange(1, n_in + 1, dtype=np.float64)  # no open unit adds a norm of 0
-    # Binomial(n_in, 1/2) and the ratio of Gammas in logarithms: both overflow beyond n_in = 340.
-    log_terms = (
-        gammaln(n_in + 1.0)
-        - gammaln(n_open + 1.0)
-        - gammaln(n_in - n_open + 1.0)
-        - n_in * math.log(2.0)
-        + gammaln((n_open + 1.0) / 2.0)
-        - gammaln(n_open / 2.0)
-    )
-    mean = float(std * math.sqrt(2.0) * np.exp(log_terms).sum())
+    n_open = np.arange(n_in + 1)
+    norms = np.zeros(n_in + 1)  # their means given the open units; none adds a norm of 0
+    norms[1:] = 2.0 * _gamma_ratio(n_open[1:] / 2.0) / math.sqrt(n_in)
+    # Relative to the root of the squared mean: of a wide layer the variance is the small rest.
+    below = float(np.sum(binom.pmf(n_open, n_in, 0.5) * (1.0 - norms)))
     return JacobianRowNormMoments(
         squared_mean=squared_mean,
         squared_variance=1.25 * n_in * std**4,
-        mean=mean,
-        variance=squared_mean - mean**2,
+        mean=math.sqrt(squared_mean) * (1.0 - below),
+        variance=squared_mean * below * (2.0 - below),
     )
+
+
+def _gamma_ratio(x: Array) -> Array:
+    """Gamma(x + 1/2) / Gamma(x), by its series where logarithms of Gammas lose digits."""
+    exact = np.exp(gammaln(np.minimum(x, _WIDE) + 0.5) - gammaln(np.minimum(x, _WIDE)))
+    series = 1 - 1 / (8 * x) + 1 / (128 * x**2) + 5 / (1024 * x**3) - 21 / (32768 * x**4)
+    return np.where(x < _WIDE, exact, np.sqrt(x) * series)

@@ -162,13 +162,15 @@ def perturbation_norm_tail_bound(
             "std must hold standard deviations, none negative and not all zero; "
             f"got values from {deviations.min()} to {deviations.max()}"
         )
-    variances = np.square(deviations)
+    # The bounds depend on ratios alone: relative to the largest, no square under- or overflows.
+    largest = deviations.max()
+    variances = np.square(deviations / largest)
     bound = _TAIL_BOUNDS[form]
     radii = finite("radius", radius)
-    smallest = math.sqrt(bound.threshold(variances))
+    smallest = math.sqrt(bound.threshold(variances)) * largest
     if (radii <= smallest).any():
         raise ValueError(
             f"radius={radii.min()} is too small: the bound form={form!r} holds for a radius above "
             f"sqrt({bound.threshold_name}) = {smallest}"
         )
-    return np.exp(-bound.exponent(np.square(radii), variances) / 8.0)
+    return np.exp(-bound.exponent(np.square(radii / largest), variances) / 8.0)

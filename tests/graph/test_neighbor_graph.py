@@ -6,7 +6,8 @@ from joblib import Memory
 from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
 from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_mmdinit._graph import Walk, neighbor_graph
 from sklearn_mmdinit._graph.neighbors import nearest_neighbors
@@ -125,6 +126,8 @@ def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
         (csr_array((60, 60)), ValueError, "graph has no edge"),
         (csr_array(np.eye(60)), ValueError, "graph has no edge"),
         (csr_array(np.eye(60, k=1) * 1j), ValueError, "must be real: got complex128"),
+        (np.full((60, 60), "1"), ValueError, "must be real: got <U1"),
+        (np.full((60, 60), "a", dtype=object), ValueError, "must be numbers: could not convert"),
         ("knn", TypeError, r"KNeighborsTransformer\(\): got str"),
         (KNeighborsTransformer, TypeError, "got the class KNeighborsTransformer"),
         (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
@@ -160,3 +163,35 @@ def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
     graph = neighbor_graph(X, graph=weights)
     np.testing.assert_array_equal(graph.toarray(), weights.toarray())
     np.testing.assert_array_equal(Walk.on(graph).ends([1], 1.0, np.random.default_rng(0)), [2])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, object])
+def test_a_dense_matrix_may_be_of_a_type_that_scipy_has_not(dtype):
+    weights = some_weights().toarray().round(1)
+    graph = neighbor_graph(X, graph=weights.astype(dtype))
+    assert_clean(graph)
+    expected = neighbor_graph(X, graph=weights.astype(dtype).astype(np.float64))
+    np.testing.assert_array_equal(graph.toarray(), expected.toarray())
+
+
+def test_a_transformer_cannot_change_the_rows():
+    rows = X.copy()
+    graph = neighbor_graph(
+        rows, graph=make_pipeline(StandardScaler(copy=False), KNeighborsTransformer())
+    )
+    np.testing.assert_array_equal(rows, X)
+    copied = neighbor_graph(X, graph=make_pipeline(StandardScaler(), KNeighborsTransformer()))
+    np.testing.assert_array_equal(graph.toarray(), copied.toarray())
+    doubled = FunctionTransformer(lambda rows: rows.__imul__(2.0))
+    with pytest.raises(ValueError, match="graph=Pipeline writes into the rows"):
+        neighbor_graph(rows, graph=make_pipeline(doubled, KNeighborsTransformer()))
+
+
+def test_what_a_transformer_draws_follows_from_the_seed():
+    transformer = make_pipeline(GaussianRandomProjection(2), KNeighborsTransformer())
+    first, again, other = (
+        neighbor_graph(X, graph=transformer, seed=seed).toarray() for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert transformer[0].random_state is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from sklearn_mmdinit._graph import shared
+from sklearn_mmdinit._graph import neighbor_graph, shared
 from sklearn_mmdinit._graph.shared import weighed_by_shared_neighbors
 
 
@@ -34,7 +34,7 @@ def test_a_power_of_zero_makes_all_edges_alike():
 def test_blocks_change_nothing(monkeypatch):
     graph = csr_array(random_graph().astype(float))
     whole = weighed_by_shared_neighbors(graph, 2.0)
-    monkeypatch.setattr(shared, "_PRODUCTS_AT_A_TIME", 300)
+    monkeypatch.setattr(shared, "_NEIGHBORS_AT_A_TIME", 30)
     assert (weighed_by_shared_neighbors(graph, 2.0) != whole).nnz == 0
 
 
@@ -56,3 +56,21 @@ def test_a_bridge_weighs_less_than_the_edges_of_the_groups_it_joins():
     weighed = weighed_by_shared_neighbors(csr_array(groups), 2.0).toarray()
     assert weighed[4, 5] == 1
     assert (weighed[:5, :5][groups[:5, :5] > 0] >= 16).all()
+
+
+def test_work_grows_with_the_edges_and_not_with_the_rows_that_share_a_neighbour(monkeypatch):
+    # Half of the rows are equal: their neighbours beyond the ring are the same for all of them.
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    X[:300] = 0
+    graph = neighbor_graph(X, n_neighbors=5)
+    looked_at = []
+
+    def watched(sizes):
+        looked_at.append(sizes.sum())
+        return blocks(sizes)
+
+    blocks = shared._blocks
+    monkeypatch.setattr(shared, "_blocks", watched)
+    weighed_by_shared_neighbors(graph, 2.0)
+    assert looked_at == [2 * 5 * graph.nnz]
+    assert graph.sum(axis=0).max() > 250

@@ -214,6 +214,12 @@ def test_whole_numbers():
             "batch_size is the DataLoader's own",
         ),
         (
+            (nn.Linear(6, 2), TensorDataset(torch.ones(4, 6))),
+            {"batch_size": "auto"},
+            TypeError,
+            "batch_size must be an instance of int",
+        ),
+        (
             (nn.Linear(6, 2), DataLoader([{"x": torch.ones(6)}] * 4, 2)),
             {},
             TypeError,

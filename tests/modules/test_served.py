@@ -7,7 +7,9 @@ import re
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from module_zoo import (
     Bare,
@@ -267,3 +269,46 @@ def test_a_module_with_nothing_to_perturb_is_refused():
     frozen = nn.Linear(6, 3).requires_grad_(False)
     with pytest.raises(ValueError, match="no parameters to perturb"):
         blueprint(frozen, rows())
+
+
+class Narrow(nn.Module):
+    """Computes its layers in half precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 2)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.last(self.first(x.flatten(1)).relu()).float()
+
+
+@pytest.mark.parametrize("sampler", ["gram", "direct"])
+def test_a_module_may_compute_in_half_precision(sampler):
+    X = images(n=64)
+    init = MMDInitializer(
+        module=seeded(Narrow), n_perturbations=64, max_iter=2, random_state=0, sampler=sampler
+    )
+    assert init.fit(X).why_functional_ == ""
+    assert np.isfinite(init.loss_curve_).all()
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 2))
+    plain[1], plain[3] = (getattr(seeded(Narrow), name) for name in ("first", "last"))
+    wide = clone(init).set_params(module=plain).fit(X)
+    np.testing.assert_allclose(init.loss_curve_, wide.loss_curve_, rtol=0.05)
+
+
+class Checkpointed(nn.Module):
+    """Computes a layer again for its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x, use_reentrant=False).relu())
+
+
+@pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
+def test_layers_that_are_computed_again_are_refused(sampler):
+    with pytest.raises(ValueError, match=r"its gradient fails with .*as torch.utils.checkpoint"):
+        blueprint(Checkpointed(), rows(), sampler)

@@ -152,3 +152,37 @@ def test_arrays_that_are_not_finite(path):
     _rewrite(path, arrays=arrays)
     with pytest.raises(ValueError, match=r"'linears.0.bias' holds NaN or infinity"):
         load_theta0(path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'a.safetensors' to"):
+        save_theta0(tmp_path / "none" / "a.safetensors", make_theta0())
+
+
+@pytest.mark.parametrize("kind", [list, lambda rows: np.array(rows, dtype=np.int64)])
+def test_arrays_are_kept_in_float32(kind, path):
+    arrays = {"linears.0.weight": kind([[1, 2], [3, 4]]), "linears.0.bias": kind([0, 1])}
+    theta0 = Theta0(Architecture(2, (), 2), arrays)
+    assert {array.dtype for array in theta0.arrays.values()} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(theta0.coefs[0], [[1, 3], [2, 4]])
+    save_theta0(path, theta0)
+    np.testing.assert_array_equal(load_theta0(path).coefs[0], theta0.coefs[0])
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (1e300, "array 'linears.0.bias' holds NaN or infinity"),
+        ("a", "array 'linears.0.bias' must hold numbers, got dtype <U1"),
+        (1j, "must hold numbers, got dtype complex128"),
+    ],
+)
+def test_what_float32_does_not_hold_is_no_theta0(value, match):
+    arrays = {"linears.0.weight": np.eye(2), "linears.0.bias": np.array([value, value])}
+    with pytest.raises(ValueError, match=match):
+        Theta0(Architecture(2, (), 2), arrays)
+
+
+def test_an_activation_that_there_is_not_is_named():
+    with pytest.raises(ValueError, match=r"unknown activation='swish'; .*'gelu', 'relu', 'tanh'"):
+        Architecture(2, (3,), 2, activation="swish")
