@@ -2,6 +2,7 @@
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pytest
@@ -318,7 +319,7 @@ class TooFew:
 
 
 def test_rows_with_too_few_neighbours_are_searched_exactly(monkeypatch):
-    stand_in = types.SimpleNamespace(NNDescent=TooFew)
+    stand_in = types.SimpleNamespace(NNDescent=TooFew, __spec__=ModuleSpec("pynndescent", None))
     monkeypatch.setitem(sys.modules, "pynndescent", stand_in)
     X = some_rows(0)
     found = nearest_neighbors(X, 5, n_components=None, algorithm="approximate")
