@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_feature_names
+from sklearn.utils.validation import validate_data
 
 from ._compute import array_of, check_float32, team
 from ._network import Architecture, ModuleArchitecture, Theta0, module_from_theta0, without_gain
@@ -74,7 +74,8 @@ class Subject:
     def rows(self, X: Any) -> np.ndarray:
         """Rows checked, in the shape that the network takes."""
         if self.named is not None:
-            _check_feature_names(self.named, X, reset=False)
+            # Names alone: the rest has errors that speak of theta0.
+            validate_data(self.named, X, reset=False, skip_check_array=True, ensure_2d=False)
         architecture, X = self.theta0.architecture, array_of(X)
         if isinstance(architecture, ModuleArchitecture):
             X = np.asarray(check_array(X, allow_nd=True))

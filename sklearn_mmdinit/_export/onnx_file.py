@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._network import write_whole
+from .._network import check_folder_of, write_whole
 
 __all__ = ["onnx_bytes", "write_onnx"]
 
@@ -55,8 +55,7 @@ def write_onnx(
     target = Path(path)
     if target.suffix != _SUFFIX or target.is_dir():
         raise ValueError(f"path must be that of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
+    check_folder_of(target)
     write_whole(target, onnx_bytes(module, example, classes))
 
 

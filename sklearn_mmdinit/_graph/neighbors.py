@@ -9,7 +9,7 @@ import numpy as np
 
 from .distinct import distinct_rows, share_neighbors
 from .projection import principal_components
-from .search import INSTALL, SEARCHES
+from .search import INSTALL, MISSING, SEARCHES
 
 __all__ = ["ALGORITHMS", "EXACT_BELOW", "check_search", "nearest_neighbors"]
 
@@ -123,7 +123,7 @@ def check_search(n_rows: int, n_neighbors: int, n_components: int | None, algori
             f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
         )
     if algorithm == "approximate" and find_spec("pynndescent") is None:
-        raise ImportError(f"algorithm='approximate' needs pynndescent: {INSTALL}")
+        raise ImportError(MISSING)
 
 
 def _algorithm_for(n: int) -> str:

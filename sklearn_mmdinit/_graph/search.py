@@ -10,9 +10,11 @@ from joblib import effective_n_jobs
 from sklearn.neighbors import NearestNeighbors
 from tqdm import tqdm
 
-__all__ = ["INSTALL", "SEARCHES", "Search", "approximate", "exact", "exact_neighbors"]
+__all__ = ["INSTALL", "MISSING", "SEARCHES", "Search", "approximate", "exact", "exact_neighbors"]
 
 INSTALL = "pip install 'sklearn_mmdinit[neighbors]'"
+
+MISSING = f"algorithm='approximate' needs pynndescent: {INSTALL}"
 
 _QUERIES = 4096  # rows whose neighbours are searched at a time: a step of the progress bar
 
@@ -84,7 +86,7 @@ def approximate(
         try:
             from pynndescent import NNDescent
         except ImportError as error:
-            raise ImportError(f"algorithm='approximate' needs pynndescent: {INSTALL}") from error
+            raise ImportError(MISSING) from error
         found, _ = NNDescent(
             points,
             n_neighbors=min(n_neighbors + 1 + _SPARE, len(points)),

@@ -77,7 +77,7 @@ def _reason_against_hooks(network: ModuleNetwork, X: torch.Tensor) -> str | None
         return f"the parameters {list(away)} act elsewhere than in the layers that are known"
     if reads := network.trace.reads:
         return f"{reads[0]} looks at values of a tensor, which mixes the copies"
-    with torch.no_grad(), layer_named(network.module) as called:
+    with torch.enable_grad(), layer_named(network.module) as called:
         # A copy without noise, beside one that has some, computes what it does alone.
         for alone in (0, 1):
             mask = torch.ones(2, dtype=torch.float32, device=X.device)
@@ -89,12 +89,10 @@ def _reason_against_hooks(network: ModuleNetwork, X: torch.Tensor) -> str | None
                 both = copied_logits(network, X, 2, 1.0, "direct", StepRandom(0, X.device), mask)
             except Exception as error:
                 return f"{called()} fails with {type(error).__name__}: {error}"
-            size = float(plain.abs().max()) + 1.0
-            if not float((both[alone] - plain[0]).abs().max()) < _ROUNDING * size:
+            size = float(plain.detach().abs().max()) + 1.0
+            if not float((both[alone] - plain[0]).detach().abs().max()) < _ROUNDING * size:
                 return "its rows depend on each other, or another axis than the first counts them"
-    with torch.enable_grad():
-        logits = copied_logits(network, X, 2, 1.0, "direct", StepRandom(0, X.device))
-    return _reason_against_gradient(network, logits)
+    return _reason_against_gradient(network, both)
 
 
 def _reason_against_gradient(network: ModuleNetwork, logits: torch.Tensor) -> str | None:

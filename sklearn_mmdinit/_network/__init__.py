@@ -21,7 +21,7 @@ from .module_state import (
 )
 from .tagged import tag, tag_is_lost, theta0_of
 from .theta0 import Theta0
-from .whole_file import write_whole
+from .whole_file import check_folder_of, write_whole
 
 __all__ = [
     "ACTIVATIONS",
@@ -33,6 +33,7 @@ __all__ = [
     "Theta0",
     "arrays_of",
     "as_arrays",
+    "check_folder_of",
     "digest_of",
     "has_gain",
     "load_theta0",

@@ -16,7 +16,7 @@ from .architecture import Architecture
 from .module_architecture import ModuleArchitecture
 from .module_state import start_module_
 from .theta0 import Theta0
-from .whole_file import write_whole
+from .whole_file import check_folder_of, write_whole
 
 __all__ = ["load_theta0", "save_theta0"]
 
@@ -50,12 +50,6 @@ def _as_theta0(source: Any) -> Theta0:
         "only a Theta0 or a fitted estimator with theta0_ can be saved, got "
         f"{type(source).__name__}; fit it first if it is an initializer"
     )
-
-
-def _single(array: Any) -> np.ndarray:
-    """An array as it is kept: numbers in float32, counters and masks in their own type."""
-    kept = np.asarray(array, order="C")
-    return kept.astype(np.float32, copy=False) if kept.dtype.kind == "f" else kept
 
 
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
@@ -100,11 +94,10 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     (4,)
     """
     target = _checked_path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
+    check_folder_of(target)
     theta0 = _as_theta0(source)
     # safetensors writes the memory as it lies: a transposed view would be scrambled.
-    arrays = {name: _single(array) for name, array in theta0.arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in theta0.arrays.items()}
     (key,) = (key for key, kind in _KEYS.items() if isinstance(theta0.architecture, kind))
     metadata = {key: theta0.architecture.to_json()}
     if theta0.gain:
@@ -159,7 +152,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     try:
         theta0 = Theta0(
             _KEYS[key].from_json(metadata[key]),
-            {name: _single(array) for name, array in arrays.items()},
+            arrays,
             tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]"))),
         )
     except (TypeError, ValueError) as error:

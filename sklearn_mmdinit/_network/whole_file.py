@@ -6,7 +6,13 @@ import os
 import uuid
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["check_folder_of", "write_whole"]
+
+
+def check_folder_of(target: Path) -> None:
+    """Raise a FileNotFoundError where there is no folder to write a file to."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
 
 
 def write_whole(target: Path, data: bytes) -> None:
