@@ -2,6 +2,7 @@
 
 from . import diagnostics, display, theory
 from ._coherence import Coherence
+from ._core.mlp import MLP
 from ._fine_tuning import WarmStart
 from ._images import OrientedGradients, RandomAffine
 from ._in_place import mmd_init_
@@ -15,6 +16,7 @@ from ._random_label_initializer import RandomLabelInitializer
 __version__ = "0.1.0"
 
 __all__ = [
+    "MLP",
     "Architecture",
     "Coherence",
     "MLPClassifier",

@@ -1,1 +1,1 @@
-"""What the estimators are made of."""
+"""What is computed, apart from the estimators that ask for it."""
