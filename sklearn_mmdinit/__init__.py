@@ -1,7 +1,6 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, display, theory
-from ._coherence import Coherence
 from ._core.mlp import MLP
 from ._fine_tuning import WarmStart
 from ._in_place import mmd_init_
@@ -11,6 +10,7 @@ from ._modules import register_layer
 from ._net_classifier import NetClassifier
 from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
 from ._random_label_initializer import RandomLabelInitializer
+from .coherence import Coherence
 from .transforms import OrientedGradients, RandomAffine
 
 __version__ = "0.1.0"

@@ -11,8 +11,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._auto import auto_gain, auto_values, rows_of_paper
-from ._coherence import coherence_of
-from ._embedding import fitted_embedding, settings_of, walk_on_embedded
 from ._mmd_objective import objective_of
 from ._mmd_parameters import check_numbers, check_parameters
 from ._module_parameters import check_module, chosen_samplers, input_shape, module_blueprint
@@ -31,6 +29,7 @@ from ._pretraining import (
     examples_checked,
     steps_at_a_time,
 )
+from .coherence import Walks, coherence_of, fit_embedding
 
 __all__ = ["MMDInitializer"]
 
@@ -313,10 +312,10 @@ class MMDInitializer(NestedParameters, BaseInitializer):
     def _begun(self, X: np.ndarray) -> tuple[Blueprint, PretrainingState]:
         blueprint, state = super()._begun(X)
         coherence = coherence_of(self.coherence, X)
-        state.embedding = fitted_embedding(coherence, X, state.seed)
-        state.embedding_settings = settings_of(getattr(coherence, "embedding", None))
+        if coherence is not None:
+            state.embedding = fit_embedding(coherence, X, state.seed)
         # A graph is known by its transformer's name, which another class may have by now.
-        self.__dict__.pop("_walks", None)
+        self._walks = Walks()
         return blueprint, state
 
     @property
@@ -329,8 +328,7 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         coherence = coherence_of(self.coherence, X)
         if coherence is None:
             return super()._batches(X, state)
-        self._walks: dict[str, Any] = getattr(self, "_walks", {})
-        walk = walk_on_embedded(coherence, state, X, self._walks, self.verbose)
+        walk = self._walks.of(coherence, state.embedding, X, self.verbose)
         size = min(coherence.batch_size, len(X))
         return WalkBatches(size, walk, coherence.walk_length, state.seed, coherence.augmentation)
 
@@ -344,7 +342,3 @@ class MMDInitializer(NestedParameters, BaseInitializer):
         self.samplers_ = chosen_samplers(blueprint, theta0, self.sampler, n_rows)
         self.why_functional_ = getattr(blueprint, "why_functional", "")
         return with_gain(theta0, self.gain_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The graph is as large as the data, and follows from them.
-        return {name: value for name, value in super().__getstate__().items() if name != "_walks"}
