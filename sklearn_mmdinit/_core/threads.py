@@ -1,6 +1,4 @@
-"""Threads that share a piece of work, and functions computed in parts: differentiable, in little
-memory, each part from end to end on one core.
-"""
+"""Threads that share a piece of work, and functions computed in parts, each on one core."""
 
 from __future__ import annotations
 
@@ -217,9 +215,7 @@ class _InParts(torch.autograd.Function):
         return (None, None, None, *first)
 
 
-def _add_(
-    totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]
-) -> None:
+def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
     """Add terms to sums."""
     for place, term in enumerate(terms):
         if term is not None:
