@@ -19,8 +19,8 @@ __all__ = [
     "Batches",
     "LoaderBatches",
     "RowBatches",
-    "Walks",
-    "check_augmentation",
+    "WalkEnds",
+    "augmented",
     "examples_of",
 ]
 
@@ -47,7 +47,7 @@ class Batches(Protocol):
 
 
 @dataclass(frozen=True)
-class Walks:
+class WalkEnds:
     """Walks from each row of a mini-batch, whose ends go with it.
 
     Parameters
@@ -73,7 +73,7 @@ class Walks:
         rows = X[np.concatenate([starts, ends])]
         if self.augmentation is None:
             return rows
-        return _changed(self.augmentation, rows, rows_generator(self.seed, step))
+        return augmented(self.augmentation, rows, rows_generator(self.seed, step))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RowBatches:
         Of the orders.
     examples : callable
         Makes tensors of rows.
-    walks : Walks, default=None
+    walk_ends : WalkEnds, default=None
         What doubles each mini-batch.
     """
 
@@ -98,7 +98,7 @@ class RowBatches:
     size: int
     seed: int
     examples: Callable[[np.ndarray], torch.Tensor]
-    walks: Walks | None = None
+    walk_ends: WalkEnds | None = None
 
     @property
     def steps_a_pass(self) -> int:
@@ -121,22 +121,17 @@ class RowBatches:
 
     def gathered(self, order: np.ndarray, first_step: int) -> torch.Tensor:
         """Mini-batches (n, B, ...) of the rows (n, size) of n steps."""
-        if self.walks is None:
+        if self.walk_ends is None:
             return self.examples(self.X[order])
         rows = [
-            self.walks.gathered(self.X, starts, first_step + offset)
+            self.walk_ends.gathered(self.X, starts, first_step + offset)
             for offset, starts in enumerate(order)
         ]
         return self.examples(np.stack(rows))
 
 
-def check_augmentation(augmentation: Augmentation, X: np.ndarray) -> None:
-    """Raise a ValueError if it does not give back rows like X (n, ...), all finite."""
-    _changed(augmentation, X.copy(), rows_generator(0, 0))
-
-
-def _changed(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The rows after the augmentation, checked."""
+def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The rows (n, ...) after the augmentation; a ValueError unless it returns rows like them."""
     changed = np.asarray(augmentation(rows, rng))
     if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
         raise ValueError(
