@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_memory
 
+from ._core.batches import augmented
 from ._core.estimators import DocumentedEstimator, check_finite, check_positive, is_auto
 from ._core.graph import (
     Walk,
@@ -32,7 +33,6 @@ from ._core.random import rows_generator
 __all__ = [
     "Coherence",
     "Walks",
-    "augmented",
     "brings_edges",
     "check_coherence",
     "coherence_of",
@@ -347,21 +347,3 @@ def _name(embedding: Any) -> str:
 
 def _made_by(embedding: Any) -> str:
     return f"what {_name(embedding)} made of X"
-
-
-def augmented(augmentation: Any, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The rows (n, ...) after the augmentation; a ValueError unless it returns rows like them."""
-    changed = np.asarray(augmentation(rows, rng))
-    if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
-        raise ValueError(
-            f"augmentation={augmentation!r} must return rows like those it is given, of shape "
-            f"{rows.shape} and type {rows.dtype}; got shape {changed.shape}, {changed.dtype}"
-        )
-    with np.errstate(over="ignore"):  # to infinity, as where rows become a mini-batch
-        kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
-    if not np.isfinite(kept).all():
-        raise ValueError(
-            f"augmentation={augmentation!r} returned NaN or infinity, or a value too large for "
-            "float32"
-        )
-    return changed

@@ -1,0 +1,2 @@
+def sklearn_mlp(*a, **k):
+    raise TypeError
