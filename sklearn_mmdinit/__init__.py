@@ -3,15 +3,14 @@
 from . import diagnostics, display, theory
 from ._coherence import Coherence
 from ._core.mlp import MLP
-from ._fine_tuning import WarmStart
 from ._images import OrientedGradients, RandomAffine
 from ._in_place import mmd_init_
-from ._mlp_classifier import MLPClassifier
 from ._mmd_initializer import MMDInitializer
 from ._modules import register_layer
-from ._net_classifier import NetClassifier
 from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
 from ._random_label_initializer import RandomLabelInitializer
+from .classifiers import MLPClassifier, NetClassifier
+from .warm_start import WarmStart
 
 __version__ = "0.1.0"
 
