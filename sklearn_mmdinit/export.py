@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .theta0 import Theta0, check_folder_of, write_whole
 
-__all__ = ["ToSklearn", "sklearn_mlp", "write_onnx"]
+__all__ = ["sklearn_mlp", "write_onnx"]
 
 # Activation here -> scikit-learn's name of it.
 _ACTIVATIONS = {"relu": "relu", "tanh": "tanh"}
@@ -112,44 +111,6 @@ def _initialized(classes: np.ndarray, n_features: int, own: dict[str, Any]) -> M
     begun.n_iter_, begun.t_, begun._no_improvement_count = 0, 0, 0
     begun.loss_, begun.best_loss_, begun.loss_curve_ = np.inf, np.inf, []
     return begun
-
-
-class ToSklearn:
-    """What has a theta0, and can give it to scikit-learn's MLPClassifier."""
-
-    theta0_: Theta0
-
-    def to_sklearn(self, classes: Any = None, **params: Any) -> MLPClassifier:
-        """Theta0 as a fitted MLPClassifier of scikit-learn's.
-
-        Its ``partial_fit`` goes on from theta0, and so does its ``fit`` with
-        ``warm_start=True``, where y holds each of the classes; the optimiser starts anew.
-        With batch normalisation, weights are those at its running statistics, folded into the
-        linear layers. For two classes its one output is the difference of the two logits.
-
-        Parameters
-        ----------
-        classes : array-like of shape (n_classes,), default=None
-            Labels of the task to come; None: 0, 1, ...
-        **params : object
-            Its parameters, such as ``warm_start`` or ``max_iter``; the network's own aside.
-
-        Returns
-        -------
-        fitted : sklearn.neural_network.MLPClassifier
-            One with float64 weights.
-
-        Raises
-        ------
-        ValueError
-            If scikit-learn has no such activation, which is so of "gelu", or the classes are
-            not as many as logits, or theta0 is of a module.
-        """
-        check_is_fitted(self, "theta0_")
-        n_classes = self.theta0_.architecture.n_classes
-        labels = np.arange(n_classes) if classes is None else np.unique(np.asarray(classes))
-        names = getattr(self, "feature_names_in_", None)
-        return sklearn_mlp(self.theta0_, labels, names, **params)
 
 
 # ONNX

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sklearn_mmdinit import Architecture
+from sklearn_mmdinit.theta0 import Architecture
 from sklearn_mmdinit.theory import (
     class_probability_lower_bound,
     jacobian_row_norm_moments,
@@ -27,7 +27,7 @@ STDS = {
     "spread": np.geomspace(0.01, 1.0, 25),
     "one dominates": np.concatenate([[1.0], np.full(60, 0.02)]),
     "some fixed": np.concatenate([np.zeros(5), np.ones(3)]),
-    "network": perturbation_std(Architecture(6, (5,), 3)),
+    "network": perturbation_std(Architecture.of_perceptron(6, (5,), 3)),
 }
 
 
@@ -115,7 +115,7 @@ def test_tail_bound_falls_with_the_radius_and_knows_no_units(form):
 
 
 def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biases():
-    architecture = Architecture(8, (2,), 3, batch_norm=True)
+    architecture = Architecture.of_perceptron(8, (2,), 3, batch_norm=True)
     std = perturbation_std(architecture, perturbation_scale=2.0)
     expected = [2 / math.sqrt(8)] * 16 + [2 / math.sqrt(2)] * 2  # first layer
     expected += [2 / math.sqrt(2)] * 6 + [2 / math.sqrt(3)] * 3  # logits
@@ -125,22 +125,22 @@ def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biase
 @pytest.mark.parametrize("sizes", [(), (7,), (5, 3, 9)])
 def test_perturbation_has_a_squared_norm_of_s2_times_twice_the_outputs(sizes):
     """Sum over a layer: n_out n_in / n_in + n_out / n_out, times s^2."""
-    architecture = Architecture(11, sizes, 4)
+    architecture = Architecture.of_perceptron(11, sizes, 4)
     std = perturbation_std(architecture)
-    expected = 0.5 * sum(width + 1 for width in architecture.widths[1:])
+    expected = 0.5 * sum(width + 1 for width in (*sizes, 4))
     np.testing.assert_allclose((std**2).sum(), expected)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
 def test_perturbation_std_refuses_a_scale_that_is_not_positive(scale):
     with pytest.raises(ValueError, match=r"perturbation_scale=.*positive finite"):
-        perturbation_std(Architecture(2, (), 2), scale)
+        perturbation_std(Architecture.of_perceptron(2, (), 2), scale)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1.0, 2.0], [0.1], "paper"), r"form='paper'.*\['sub_exponential', 'theorem'\]"),
+        (([1.0, 2.0], [0.1], "paper"), r"\['sub_exponential', 'theorem'\], got 'paper'"),
         ((1.0, [], "theorem"), r"shape \(0,\)"),
         ((1.0, [[1.0]], "theorem"), r"shape \(1, 1\)"),
         ((1.0, [-0.5, 1.0], "theorem"), "from -0.5 to 1.0"),
