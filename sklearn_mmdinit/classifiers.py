@@ -37,6 +37,7 @@ from ._fine_tuning.net import (
     OWNED,
     Net,
     Training,
+    check_callbacks,
     find_optimizer,
     has_batch_norm,
     is_word_of_skorch,
@@ -215,6 +216,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
 
     module: Any = None
     classes_: np.ndarray
+    input_shape_: tuple[int, ...]
     best_validation_loss_: float | None
 
     def __init__(
@@ -253,7 +255,8 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
 
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         self._refuse(name for name in keywords if not self._is_keyword(name))
-        vars(self).update(keywords)
+        for name, value in keywords.items():
+            setattr(self, name, value)
 
     def _refuse(self, names: Any) -> None:
         """Raise a TypeError that names the first name, and what stands in its place here."""
@@ -310,7 +313,9 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         check_positive(self, "max_iter", least=0)
         check_positive(self, "batch_size")
         check_finite(self, "learning_rate_init", zero=False)
-        check_scalar(self._words().get("verbose", 0), "verbose", Integral)
+        words = self._words()
+        check_scalar(words.get("verbose", 0), "verbose", Integral)
+        check_callbacks(words.get("callbacks"))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -409,7 +414,6 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
         """The start and the module that it is for: all that can be wrong before the long part."""
         start = resolve(self.warm_start_from, X_given)
-        start.check_feature_names(getattr(self, "feature_names_in_", None))
         source = self._source(start, seed)
         module = source.build()
         fresh = arrays_of(module)
@@ -419,7 +423,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 f"y has {len(self.classes_)} classes, but the module {architecture.module} returns "
                 f"{found} logits; the two must be the same"
             )
-        start.check(module, X)
+        start.check(module, X, getattr(self, "feature_names_in_", None))
         self._integers = X.dtype.kind in "iu" and takes_integers(module)
         return _Begun(start, source, module, Theta0(architecture, fresh))
 
@@ -751,22 +755,9 @@ class MLPClassifier(NetClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
-    net_ : skorch.NeuralNetClassifier
-        The net, which knows the classes by their index.
-    module_ : MLP
-        The network.
-    theta0_ : Theta0
-        Where training started.
-    initializer_ : estimator or None
-        The fitted initializer that theta0 came from, where one was passed.
-    history_, loss_curve_, validation_loss_curve_ : list
-        Skorch's record, the training loss and the validation loss of each epoch.
-    best_epoch_, best_validation_loss_ : int and float, or None
-        Epoch whose parameters are kept, from 0, and its validation loss.
-    n_iter_ : int
-        Epochs run.
+    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
+        And ``validation_loss_curve_``, ``best_epoch_``, ``best_validation_loss_``: as
+        :class:`NetClassifier` has them.
     coefs_, intercepts_ : list of ndarray
         Weights of shape (n_in, n_out) and biases (n_out,), a layer each.
     n_features_in_ : int
@@ -814,15 +805,11 @@ class MLPClassifier(NetClassifier):
     MLPClassifier(...)
     array([0, 1, 2])
 
-    Rows in a stream, sparse and with weights; and the result as scikit-learn's own classifier:
+    Rows in a stream; and the result as scikit-learn's own classifier:
 
-    >>> from scipy.sparse import csr_array
     >>> stream = MLPClassifier((16,), random_state=0)
-    >>> for start in (0, 1, 2):
-    ...     rows = slice(start, None, 3)
-    ...     _ = stream.partial_fit(
-    ...         csr_array(X[rows]), y[rows], classes=[0, 1, 2], sample_weight=X[rows, 0]
-    ...     )
+    >>> for rows in np.array_split(np.arange(150), 3):
+    ...     _ = stream.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
     >>> stream.n_iter_
     3
     >>> theirs = stream.to_sklearn()
@@ -875,26 +862,22 @@ class MLPClassifier(NetClassifier):
                 "of features (n_samples, n_features), <= 2; NetClassifier takes any shape"
             )
         found = start.source(self.n_features_in_)
-        if (start.theta0 and not start.theta0.architecture.is_perceptron) or (
-            found and found.module is not MLP
-        ):
-            module = (
-                start.theta0.architecture.module if start.theta0 else "an initializer's module="
-            )
-            raise ValueError(
-                f"{start.name} is of {module}, but MLPClassifier trains a multi-layer perceptron; "
-                "use NetClassifier"
-            )
         theirs = dict(found.keywords) if found else {}
+        if (found and found.module is not MLP) or (start.theta0 and not found):
+            raise ValueError(
+                f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
+                "perceptron; use NetClassifier(module=...)"
+            )
         given = self._given()
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         for name, value in (rows | given).items():
             if name in theirs and theirs[name] != value:
-                who = {"n_features": "X has", "n_classes": "y has"}.get(name)
+                whose = {"n_features": "X has", "n_classes": "y has"}.get(
+                    name, "this classifier has"
+                )
                 raise ValueError(
-                    f"{start.name} has {name}={theirs[name]!r}, but "
-                    f"{who or 'the classifier was given'} {name}={value!r}; the two must be the "
-                    "same"
+                    f"{start.name} has {name}={theirs[name]!r}, but {whose} {name}={value!r}; the "
+                    "two must be the same"
                 )
         check_choice("init", self.init, INITS)
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)

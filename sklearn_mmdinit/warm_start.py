@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -91,13 +93,10 @@ class Start:
         sizes = check_widths(parameters["hidden_layer_sizes"])
         return Source(MLP, {"n_features": n_features, "hidden_layer_sizes": sizes, **own}, seed)
 
-    def check(self, module: nn.Module, X: Any) -> None:
+    def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
         """Raise a ValueError where a module, in place started here, cannot be trained on X."""
-        if self.theta0 is not None:
-            start_(module, self.theta0)
-        elif self.initializer is not None:
-            source = self.source(int(np.prod(X.shape[1:])))
-            assert source is not None
+        if self.is_to_be_learned:
+            source = cast("Source", self.source(math.prod(X.shape[1:])))
             theirs = source.build()
             architecture = describe(source, theirs, X.shape[1:])
             try:
@@ -106,17 +105,16 @@ class Start:
                 raise ValueError(
                     f"{self.name} would learn what this module cannot start at: {error}"
                 ) from error
-
-    def check_feature_names(self, names: np.ndarray | None) -> None:
-        """Raise a ValueError where X has other columns than the initializer has learned from."""
-        learned = getattr(self.initializer, "feature_names_in_", None)
-        if self.theta0 is None or learned is None or names is None:
-            return
-        if list(learned) != list(names):
-            raise ValueError(
-                f"the initializer was fitted on the columns {list(learned)}, but X has "
-                f"{list(names)}; they must be the same, in the same order"
-            )
+        elif self.theta0 is not None:
+            start_(module, self.theta0)
+            learned = getattr(self.initializer, "feature_names_in_", None)
+            if learned is None or feature_names is None:
+                return
+            if list(learned) != list(feature_names):
+                raise ValueError(
+                    f"the initializer was fitted on the columns {list(learned)}, but X has "
+                    f"{list(feature_names)}; they must be the same, in the same order"
+                )
 
     def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
@@ -131,8 +129,7 @@ def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
     """All rows, for an initializer that is about to be fitted."""
     rows = [X, *X_unlabelled]
     any_sparse = any(map(issparse, rows))
-    tags = getattr(initializer, "__sklearn_tags__", None)
-    if any_sparse and not (tags is not None and tags().input_tags.sparse):
+    if any_sparse and not get_tags(initializer).input_tags.sparse:
         # Dense copies are a matter of memory, which the caller knows and we do not.
         raise ValueError(
             f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense rows "

@@ -32,6 +32,7 @@ __all__ = [
     "OWNED",
     "Net",
     "Training",
+    "check_callbacks",
     "find_optimizer",
     "has_batch_norm",
     "is_word_of_skorch",
@@ -95,6 +96,19 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
         f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
         f"torch.optim.Optimizer, got {optimizer!r}"
     )
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raise a ValueError that names the first item that is no callback, nor a named one."""
+    for item in callbacks or () if isinstance(callbacks, list | tuple | None) else [callbacks]:
+        pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+        kind = item[1] if pair else item
+        kind = kind if isinstance(kind, type) else type(kind)
+        if not issubclass(kind, (Callback, type(None)) if pair else Callback):
+            raise ValueError(
+                "callbacks must be a list of skorch callbacks, or pairs of a name and one (None: "
+                f"no callback of this name), got {item!r}"
+            )
 
 
 class _Stop(BaseException):
@@ -313,11 +327,8 @@ class Training:
                     )
 
     def _threads(self) -> AbstractContextManager[None]:
-        return (
-            worthwhile_threads(self._n_multiplications)
-            if self._n_multiplications
-            else nullcontext()
-        )
+        known = self._n_multiplications
+        return worthwhile_threads(known) if known else nullcontext()
 
     @contextmanager
     def _private_draws(self, device: torch.device) -> Iterator[None]:
