@@ -410,7 +410,7 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
     def _fit_loader(
         self, loader: DataLoader[Any], opened: Iterable[Any], first: np.ndarray
     ) -> Self:
-        """Fit on a DataLoader's mini-batches; its first iteration is opened, the first one known."""
+        """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
         config = self._begin(first)
         batches = LoaderBatches(loader, opened, len(first), self._profile.examples)

@@ -69,7 +69,7 @@ def tag(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
     --------
     >>> import numpy as np
     >>> from sklearn_mmdinit import Architecture, Theta0
-    >>> architecture = Architecture(n_features=2, hidden_layer_sizes=(), n_classes=2)
+    >>> architecture = Architecture.of_perceptron(2, (), 2)
     >>> shapes = architecture.array_shapes()
     >>> theta0 = Theta0(architecture, {name: np.ones(shapes[name]) for name in shapes})
     >>> X = tag(np.zeros((3, 2)), theta0)
