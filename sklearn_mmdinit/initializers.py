@@ -371,7 +371,8 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
         config = self._config(2, self._profile.architecture.n_classes)
         own, first = self._what_stays(config), self._begun_with
         for name in sorted(own.keys() | first.keys()):
-            now, before = own.get(name), first.get(name)
+            now: Any = own.get(name)
+            before: Any = first.get(name)
             if now is not before and not np.array_equal(now, before):
                 raise ValueError(
                     f"{name} is now {now!r}, but pre-training began with {before!r}; begin anew "
