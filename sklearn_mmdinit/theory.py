@@ -78,7 +78,7 @@ def perturbation_std(
 
     Examples
     --------
-    >>> from sklearn_mmdinit.theta0 import Architecture
+    >>> from sklearn_mmdinit import Architecture
     >>> from sklearn_mmdinit.theory import perturbation_std
     >>> std = perturbation_std(Architecture.of_perceptron(4, (2,), 2), perturbation_scale=1.0)
     >>> std.shape
@@ -144,7 +144,7 @@ def perturbation_norm_tail_bound(
 
     Examples
     --------
-    >>> from sklearn_mmdinit.theta0 import Architecture
+    >>> from sklearn_mmdinit import Architecture
     >>> from sklearn_mmdinit.theory import perturbation_norm_tail_bound, perturbation_std
     >>> std = perturbation_std(Architecture.of_perceptron(784, (392, 392, 392), 2))
     >>> radius = 1.1 * (std.size * std.max() ** 2) ** 0.5
