@@ -1,10 +1,36 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
+from . import diagnostics, display, losses, theory
+from ._core.layers import register_layer
 from ._core.mlp import MLP
+from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .in_place import mmd_init_
 from .initializers import MMDInitializer, RandomLabelInitializer
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine
+from .warm_start import WarmStart
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "MLP",
+    "Architecture",
+    "Coherence",
+    "MLPClassifier",
+    "MMDInitializer",
+    "NetClassifier",
+    "OrientedGradients",
+    "RandomAffine",
+    "RandomLabelInitializer",
+    "Theta0",
+    "WarmStart",
+    "diagnostics",
+    "display",
+    "load_theta0",
+    "losses",
+    "mmd_init_",
+    "register_layer",
+    "save_theta0",
+    "theory",
+]

@@ -162,8 +162,8 @@ def in_parts(
     pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
     if torch.is_grad_enabled() and pairs:
         kept = n_parts if n_kept is None else n_kept
-        learned, read = zip(*pairs, strict=True)
-        result: torch.Tensor = _InParts.apply(part, n_parts, kept, read, *learned)
+        learned, own = zip(*pairs, strict=True)
+        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, *learned)
         return result
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:

@@ -1,9 +1,12 @@
-"""scikit-learn's own MLPClassifier with our weights: the same function, and how it goes on."""
+"""Our weights in scikit-learn's MLPClassifier and in ONNX files: the same functions."""
 
+import importlib.util
+import json
 import pickle
 import warnings
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 import torch
@@ -12,8 +15,9 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.neural_network import MLPClassifier as Theirs
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, RandomLabelInitializer
-from sklearn_mmdinit._export import sklearn_mlp
+from nets import Conv, Pooled, Tokens, digit_images, token_rows
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, export
+from sklearn_mmdinit.export import sklearn_mlp
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +38,10 @@ def small(**params):
 # the same function
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 10])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
+@pytest.mark.parametrize(
+    ("n_classes", "activation", "batch_norm", "hidden"),
+    [(2, "relu", False, ()), (3, "tanh", True, (8,)), (10, "relu", True, (8, 6))],
+)
 def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
     y = labels(n_classes, str)
     clf = small(hidden_layer_sizes=hidden, activation=activation, batch_norm=batch_norm).fit(X, y)
@@ -63,7 +67,7 @@ def test_batch_normalisation_is_folded_at_its_running_statistics(X):
     """g (W h + b - m) / sqrt(v + eps) + c, against the module's own first layer in float64."""
     clf = small(batch_norm=True, hidden_layer_sizes=(8,)).fit(X, labels(3))
     module = clf.module_.double().eval()
-    norm, linear = module.norm_layers[0], module.linear_layers[0]
+    norm, linear = module.norms[0], module.linears[0]
     theirs = clf.to_sklearn()
     rows = np.random.default_rng(0).normal(size=(5, 64))
     pre = rows @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
@@ -133,7 +137,7 @@ def test_parameters_are_ours_or_the_callers(X):
     assert (theirs.batch_size, theirs.max_iter, theirs.solver) == (7, 1, "adam")
     assert (theirs.alpha, theirs.learning_rate_init, theirs.random_state) == (0.1, 0.3, 0)
     nesterov = {"optimizer__momentum": 0.9, "optimizer__nesterov": True}
-    theirs = small(optimizer="sgd", skorch_params=nesterov).fit(X, labels(2)).to_sklearn()
+    theirs = small(optimizer="sgd", **nesterov).fit(X, labels(2)).to_sklearn()
     assert (theirs.momentum, theirs.nesterovs_momentum) == (0.9, True)
 
 
@@ -172,10 +176,7 @@ def test_what_scikit_learn_does_not_have(X):
     y = labels(3)
     with pytest.raises(ValueError, match=r"no activation='gelu'; it can have \['relu', 'tanh'\]"):
         small(activation="gelu").fit(X, y).to_sklearn()
-    init = RandomLabelInitializer((4,), activation="gelu", max_iter=1).fit(X)
-    with pytest.raises(ValueError, match="no activation='gelu'"):
-        init.to_sklearn()
-    clf = small(skorch_params={"criterion": torch.nn.MultiMarginLoss}).fit(X, y)
+    clf = small(criterion=torch.nn.MultiMarginLoss).fit(X, y)
     with pytest.raises(ValueError, match=r"cross entropy.*MultiMarginLoss"):
         clf.to_sklearn()
 
@@ -203,10 +204,108 @@ def test_a_module_is_refused(X):
 
 def test_the_class_of_an_optimizer_is_as_good_as_its_name(X):
     y = labels(3)
-    momentum = {"skorch_params": {"optimizer__momentum": 0.5}}
+    momentum = {"optimizer__momentum": 0.5}
     by_name, by_class = (
         small(optimizer=optimizer, **momentum).fit(X, y).to_sklearn()
         for optimizer in ("sgd", torch.optim.SGD)
     )
     assert by_name.get_params() == by_class.get_params()
     assert by_class.solver == "sgd"
+
+
+# ONNX
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(
+    ("params", "kind"),
+    [({}, int), ({"activation": "gelu", "batch_norm": True}, str)],
+    ids=["plain", "batch norm"],
+)
+def test_an_export_has_equal_probabilities(params, kind, X, tmp_path, capfd):
+    X, y = X.astype(np.float32), labels(3)
+    clf = small(**params).fit(X, np.array(["one", "two", "three"])[y] if kind is str else y)
+    path = tmp_path / "clf.onnx"
+    clf.module_.train()  # what a caller may have left behind
+    clf.to_onnx(path)
+    assert clf.module_.training
+    run = session(path)
+    for n_rows in (1, 2, 100):
+        (proba,) = run.run(["probabilities"], {"X": X[:n_rows]})
+        np.testing.assert_allclose(proba, clf.predict_proba(X[:n_rows]), atol=1e-5)
+    assert run.get_inputs()[0].shape[1] == 64
+    metadata = run.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["classes"]) == clf.classes_.tolist()
+    assert list(tmp_path.iterdir()) == [path], "nothing else is left"
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+def test_nothing_is_written_on_failure(X, tmp_path, monkeypatch):
+    path = tmp_path / "clf.onnx"
+    path.write_bytes(b"before")
+    clf = small(hidden_layer_sizes=(), max_iter=1).fit(X, labels(3))
+    monkeypatch.setattr(export, "onnx_bytes", lambda *arguments: b"new")
+
+    def interrupted(descriptor):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export.os, "fsync", interrupted)
+        with pytest.raises(OSError, match="no space left"):
+            clf.to_onnx(path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+    clf.to_onnx(str(path))
+    assert path.read_bytes() == b"new"
+
+
+def test_bad_paths(X, tmp_path):
+    clf = small(max_iter=1).fit(X, labels(3))
+    for bad in ("clf.pt", tmp_path, str(tmp_path)):
+        with pytest.raises(ValueError, match=r"a file that ends in '\.onnx', got"):
+            clf.to_onnx(bad)
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ValueError, match=r"got .*folder\.onnx"):
+        clf.to_onnx(tmp_path / "folder.onnx")
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*missing' to write 'clf\.onnx' to"):
+        clf.to_onnx(tmp_path / "missing" / "clf.onnx")
+    with pytest.raises(NotFittedError):
+        small().to_onnx(tmp_path / "clf.onnx")
+
+
+def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
+    clf = small(max_iter=1).fit(X, labels(3))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "onnxscript" else find(name)
+    )
+    with pytest.raises(ImportError, match=r"needs onnxscript: pip install .*\[onnx\]"):
+        clf.to_onnx(tmp_path / "clf.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["images", "tokens"])
+def test_an_onnx_file_of_a_module(kind, tmp_path):
+    X, y = digit_images(60, 3) if kind == "images" else (token_rows(60), np.arange(60) % 3)
+    clf = NetClassifier(Conv if kind == "images" else Tokens, max_iter=1, random_state=0).fit(X, y)
+    clf.to_onnx(tmp_path / "clf.onnx")
+    (proba,) = session(tmp_path / "clf.onnx").run(None, {"X": X})
+    np.testing.assert_allclose(proba, clf.predict_proba(X), atol=1e-5)
+
+
+class Lengths(Pooled):
+    """Reads the number of rows as Python's, which the exporter takes for a constant."""
+
+    def forward(self, x):
+        return super().forward(x).expand(len(x), -1)
+
+
+def test_onnx_of_a_module_that_fixes_the_number_of_rows(X, tmp_path):
+    clf = NetClassifier(Lengths, max_iter=0).fit(X, labels(3))
+    with pytest.raises(ValueError, match=r"fixes the number of rows.*x\.shape\[0\]"):
+        clf.to_onnx(tmp_path / "clf.onnx")
+    assert not list(tmp_path.iterdir())
