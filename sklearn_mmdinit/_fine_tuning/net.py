@@ -99,16 +99,18 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Raise a ValueError that names the first item that is no callback, nor a named one."""
-    for item in callbacks or () if isinstance(callbacks, list | tuple | None) else [callbacks]:
+    """Raise a ValueError unless it is None or a list of callbacks, some of them named."""
+    right = callbacks is None or isinstance(callbacks, list | tuple)
+    for item in (callbacks or ()) if right else ():
         pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
-        kind = item[1] if pair else item
-        kind = kind if isinstance(kind, type) else type(kind)
-        if not issubclass(kind, (Callback, type(None)) if pair else Callback):
-            raise ValueError(
-                "callbacks must be a list of skorch callbacks, or pairs of a name and one (None: "
-                f"no callback of this name), got {item!r}"
-            )
+        callback = item[1] if pair else item
+        kind = callback if isinstance(callback, type) else type(callback)
+        right = right and (issubclass(kind, Callback) or (pair and callback is None))
+    if not right:
+        raise ValueError(
+            "callbacks must be None or a list of skorch callbacks, or pairs of a name and one "
+            f"(None: no callback of this name), got {callbacks!r}"
+        )
 
 
 class _Stop(BaseException):

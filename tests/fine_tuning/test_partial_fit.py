@@ -1,18 +1,19 @@
-"""partial_fit: exactly the epochs of fit, one at a time."""
+"""partial_fit: exactly the epochs of fit, one at a time; and what a failure leaves."""
 
 import pickle
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
+from torch import nn
 from torch.utils.data import DataLoader
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from nets import Conv, Counting, digit_images, fits
+from sklearn_mmdinit import MLPClassifier, NetClassifier
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +44,14 @@ class Noise(Callback):
 KINDS = {
     "plain": {},
     "batch norm": {"batch_norm": True},
-    "momentum": {"optimizer": "sgd", "skorch_params": {"optimizer__momentum": 0.9}},
+    "momentum": {"optimizer": "sgd", "optimizer__momentum": 0.9},
     "callback that draws": {"callbacks": [Noise()]},
-    "DataLoader": {"skorch_params": {"iterator_train": DataLoader}},
+    "DataLoader": {"iterator_train": DataLoader},
     "class weight": {"class_weight": {0: 3.0}},
     "unlabelled": {"unlabelled_label": 2},
     "initializer": {
         "hidden_layer_sizes": None,
-        "warm_start_from": MMDInitializer((5,), n_classes=3, n_perturbations=4, max_iter=1),
+        "warm_start_from": Counting((5,)),
     },
 }
 
@@ -118,20 +119,23 @@ def test_classes_may_be_missing_from_the_first_rows(data):
     clf.partial_fit(X[:1], y[:1], classes=[3, 2, 1, 0])
 
 
-def test_an_initializer_learns_from_the_first_rows_alone(data, monkeypatch):
+def test_an_initializer_learns_from_the_first_rows_alone(data):
     X, y = data
-    seen = []
-    fit = MMDInitializer.fit
-    monkeypatch.setattr(
-        MMDInitializer, "fit", lambda self, X, y=None: seen.append(len(X)) or fit(self, X, y)
-    )
-    clf = small(hidden_layer_sizes=None, unlabelled_label=2, warm_start_from=MMDInitializer((5,)))
-    clf.set_params(warm_start_from__n_perturbations=4, warm_start_from__max_iter=1)
+    fits.clear()
+    clf = small(hidden_layer_sizes=None, unlabelled_label=2, warm_start_from=Counting(n_classes=2))
     for rows in (slice(0, 40), slice(40, 91)):
         clf.partial_fit(X[rows], y[rows], classes=[0, 1])
-    assert seen == [40], "unlabelled ones among them"
-    alone = clone(clf.warm_start_from).set_params(random_state=clf.initializer_.random_state)
-    np.testing.assert_array_equal(alone.fit(X[:40]).coefs_[0], clf.theta0_.coefs[0])
+    assert fits == [40], "unlabelled ones among them"
+
+
+def test_of_a_module_with_dropout_and_batch_norm_too():
+    X, y = digit_images(90)
+    own = {"module__batch_norm": True, "random_state": 0, "validation_split": None}
+    whole = NetClassifier(Conv, max_iter=3, **own).fit(X, y)
+    parts = NetClassifier(Conv, **own)
+    for _ in range(3):
+        parts.partial_fit(X, y, classes=range(10))
+    assert_same(parts, whole)
 
 
 def test_bad_calls(data):
@@ -222,3 +226,21 @@ def test_an_interrupt_is_not_the_end_of_a_training(data, monkeypatch):
     np.testing.assert_array_equal(fresh.predict_proba(X), before)
     assert len(fresh.net_.history) == 0
     assert small(callbacks=[Stop()]).fit(X, y).n_iter_ == 1
+
+
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):
+    X, y = data
+    clf = small(warm_start_from=Counting((8, 6)).fit(X), activation="tanh").fit(X, y)
+    before = clf.predict_proba(X), sorted(vars(clf))
+    with pytest.raises(ValueError, match="n_classes=3, but y has n_classes=2"):
+        clf.fit(X, y > 0)
+    with pytest.raises(ValueError, match="50"):
+        clf.partial_fit(X[:, :50], y)
+    with pytest.raises(ValueError, match="no longer finite"):
+        clf.set_params(learning_rate_init=1e38, optimizer="sgd").fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), before[0])
+    assert (clf.classes_.tolist(), sorted(vars(clf))) == ([0, 1, 2], before[1])
+    fresh = NetClassifier(nn.Linear(64, 7))
+    with pytest.raises(ValueError, match="7 logits"):
+        fresh.fit(X, y)
+    assert vars(fresh).keys() == vars(NetClassifier()).keys()
