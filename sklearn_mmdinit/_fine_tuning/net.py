@@ -152,12 +152,17 @@ class Net(NeuralNetClassifier):
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
             return self._trainable(loss) if training else loss
-        with _one_by_one(self.criterion_):
-            losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
-        if losses.shape != weights.shape:
+        reduction, losses = getattr(self.criterion_, "reduction", None), None
+        if reduction == "mean":
+            self.criterion_.reduction = "none"
+            try:
+                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            finally:
+                self.criterion_.reduction = reduction
+        if losses is None or losses.shape != weights.shape:
             raise ValueError(
-                f"weights of rows need a criterion with a loss a row, but {self.criterion_} "
-                f"returns the shape {tuple(losses.shape)} for {len(weights)} rows"
+                "weights of rows need a criterion with reduction='mean', which can return a loss a "
+                f"row instead; got {self.criterion_} with reduction={reduction!r}"
             )
         weights = to_tensor(weights, device=self.device)
         if training:
@@ -174,22 +179,6 @@ class Net(NeuralNetClassifier):
                 "its outputs depend on requires a gradient; max_iter=0 leaves it where it starts"
             )
         return loss
-
-
-@contextmanager
-def _one_by_one(criterion: Any) -> Iterator[None]:
-    """Let a criterion return the loss of each row."""
-    reduction = getattr(criterion, "reduction", None)
-    if reduction != "mean":
-        raise ValueError(
-            "weights of rows need a criterion with reduction='mean', got "
-            f"{criterion} with reduction={reduction!r}"
-        )
-    criterion.reduction = "none"
-    try:
-        yield
-    finally:
-        criterion.reduction = reduction
 
 
 class BestEpoch(Callback):

@@ -184,9 +184,9 @@ def test_a_search_compares_theta0_with_fresh_weights(data, init):
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        (3.5, TypeError, r"a fitted initializer, a Theta0, .*got 3\.5"),
+        (3.5, TypeError, r"a fitted initializer, a Theta0 .*got 3\.5"),
         (MMDInitializer(module=Conv), NotFittedError, "MMDInitializer is not fitted yet"),
-        ({"head.weight": np.ones(2)}, TypeError, "a fitted initializer, a Theta0"),
+        ({"head.weight": np.ones(2)}, TypeError, "a fitted initializer, a Theta0 or"),
         ("weights.pt", ValueError, r"must have a name that ends in '\.safetensors'"),
         ("missing.safetensors", FileNotFoundError, "no file of theta0"),
     ],
