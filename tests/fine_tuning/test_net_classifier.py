@@ -4,9 +4,7 @@ import copy
 import pickle
 from itertools import pairwise
 
-import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.sparse import csr_array
@@ -142,50 +140,10 @@ def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_frozen_parameters_stay(data):
-    module = Conv(10)
-    module.conv.requires_grad_(False)
-    clf = NetClassifier(module, max_iter=2, random_state=0).fit(*data)
-    assert torch.equal(clf.module_.conv.weight, module.conv.weight)
-    assert not torch.equal(clf.module_.head.weight, module.head.weight)
-
-
 def test_a_module_of_doubles_is_trained_in_single_precision(data):
     clf = NetClassifier(Conv(10).double(), max_iter=1, random_state=0).fit(*data)
     assert clf.module_.head.weight.dtype == torch.float32
     assert clf.predict_proba(data[0]).dtype == np.float32
-
-
-class Keeping(Pooled):
-    """Keeps something beside its tensors."""
-
-    def get_extra_state(self):
-        return {"version": 1}
-
-    def set_extra_state(self, state):
-        pass
-
-
-def test_a_module_may_keep_other_things(flat):
-    clf = NetClassifier(Keeping, max_iter=2, random_state=0).fit(*flat)
-    assert clf.best_epoch_ is not None
-    assert np.isfinite(clf.predict_proba(flat[0])).all()
-
-
-def test_validation_rows_of_the_module_s_shape(data):
-    X, y = data
-    clf = small(validation_split=(X[100:], y[100:])).fit(X[:100], y[:100])
-    assert len(clf.validation_loss_curve_) == 2
-    with pytest.raises(ValueError, match=r"shape \(64,\), but NetClassifier .* \(1, 8, 8\)"):
-        small(validation_split=(X[100:].reshape(20, -1), y[100:])).fit(X[:100], y[:100])
-
-
-def test_names_of_columns_are_compared(flat):
-    X = pd.DataFrame(flat[0][:, :4], columns=list("abcd"))
-    clf = NetClassifier(Pooled, max_iter=1).fit(X, flat[1])
-    assert clf.feature_names_in_.tolist() == list("abcd")
-    with pytest.raises(ValueError, match="feature names"):
-        clf.predict(X[["b", "a", "c", "d"]])
 
 
 # the classes of y
@@ -243,12 +201,6 @@ def test_examples_of_another_shape_are_refused(shape, data):
         clf.partial_fit(np.zeros((3, *shape), np.float32), [0, 1, 2])
 
 
-def test_rows_of_another_width_are_refused(flat):
-    clf = NetClassifier(Pooled, max_iter=0).fit(*flat)
-    with pytest.raises(ValueError, match="X has 9 features, but NetClassifier is expecting 64"):
-        clf.predict(flat[0][:, :9])
-
-
 def test_it_may_be_fitted_again_on_another_shape(data):
     X, y = data
     clf = small().fit(X, y).set_params(module__side=16)
@@ -261,18 +213,6 @@ def test_a_module_that_does_not_take_x_is_named(flat, data):
         small().fit(*flat)
     with pytest.raises(ValueError, match="RuntimeError"):
         small(module__side=16).fit(*data)
-
-
-def test_bad_numbers_are_refused(data):
-    X, y = data
-    with pytest.raises(ValueError, match="NaN"):
-        small().fit(np.full_like(X, np.nan), y)
-    with pytest.raises(ValueError, match="too large for float32"):
-        small().fit(np.full(X.shape, 1e39), y)
-    with pytest.raises(ValueError, match="requires y"):
-        small().fit(X, None)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        small().fit(X, y[:-1])
 
 
 # bad modules and parameters
@@ -336,17 +276,6 @@ def test_it_is_cloned_and_pickled(module, data):
     assert_same_weights(cloned.fit(X, y), again)
 
 
-def test_parameters_of_the_class_are_parameters():
-    clf = NetClassifier(Conv, module__width=3, optimizer="sgd")
-    assert clf.get_params()["module__width"] == 3
-    clf.set_params(module__width=5, module__side=28, optimizer__momentum=0.5, max_iter=3)
-    assert clf.get_params()["module__side"] == 28
-    assert clf.get_params()["optimizer__momentum"] == 0.5
-    assert joblib.hash(clf) == joblib.hash(clone(clf))
-    assert joblib.hash(clf) != joblib.hash(clone(clf).set_params(module__width=6))
-    assert "module__width=5" in repr(clf)
-
-
 @pytest.mark.parametrize(("side", "n"), [(8, 4096), (64, 1024), (512, 16)])
 def test_rows_are_predicted_so_many_at_a_time_that_they_take_little_memory(side, n):
     X = np.zeros((4, 1, side, side), dtype=np.float32)
@@ -403,13 +332,6 @@ def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
     dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
     assert_same_weights(dense, sparse)
     assert nets[1].table.sparse, "the user's own stays as it is"
-
-
-def test_an_optimizer_of_sparse_gradients_has_them():
-    X, y = token_rows(40), np.arange(40) % 2
-    table = nn.EmbeddingBag(7, 2, sparse=True)
-    clf = small(table, optimizer=torch.optim.SparseAdam).fit(X, y)
-    assert not torch.equal(clf.module_.weight, table.weight)
 
 
 def test_training_has_gradients_wherever_it_is_called(flat):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
@@ -72,14 +71,6 @@ def test_as_many_calls_as_epochs_equal_fit(params, data):
         np.testing.assert_array_equal(clf.theta0_.arrays[name], array)
 
 
-def test_weights_belong_to_a_call(data):
-    weights = np.random.default_rng(0).uniform(0, 2, size=91)
-    clf = small()
-    for _ in range(3):
-        clf.partial_fit(*data, classes=[0, 1, 2], sample_weight=weights)
-    assert_same(clf, small().fit(*data, sample_weight=weights))
-
-
 def test_it_goes_on_from_fit(data):
     clf = small(max_iter=2).fit(*data)
     assert_same(clf.partial_fit(*data), small(max_iter=3).fit(*data))
@@ -98,17 +89,6 @@ def test_it_goes_on_from_the_best_epoch(data):
     assert 0 < np.abs(clf.coefs_[0] - before).max() < 0.1
     assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (9, 8, None)
     assert len(clf.loss_curve_) == 9
-
-
-def test_a_stream_of_batches_is_learned():
-    X, y = load_digits(return_X_y=True)
-    X, y = X / 16, np.array([f"digit {label}" for label in y])
-    clf = MLPClassifier((32,), learning_rate_init=5e-3, random_state=0)
-    for start in range(0, 1500, 50):
-        rows = slice(start, start + 50)
-        clf.partial_fit(X[rows], y[rows], np.unique(y) if start == 0 else None)
-    assert clf.n_iter_ == 30
-    assert clf.score(X[1500:], y[1500:]) > 0.7
 
 
 def test_classes_may_be_missing_from_the_first_rows(data):
@@ -155,17 +135,6 @@ def test_bad_calls(data):
         clf.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
         clf.partial_fit(X[:, 1:], y)
-
-
-def test_a_first_call_that_fails_leaves_it_unfitted(data):
-    X, y = data
-    clf = small(batch_norm=True)
-    with pytest.raises(ValueError, match="got 1 training rows"):
-        clf.partial_fit(X[:1], y[:1], classes=[0, 1, 2])
-    with pytest.raises(NotFittedError):
-        clf.predict(X)
-    clf.partial_fit(X, y, classes=[0, 1, 2])
-    assert clf.n_iter_ == 1
 
 
 @pytest.mark.parametrize("kind", ["plain", "batch norm", "momentum", "callback that draws"])

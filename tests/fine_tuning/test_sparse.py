@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.model_selection import cross_val_score
-from sklearn.utils import get_tags
 from torch.utils.data import DataLoader
 
 from nets import Counting, fits
@@ -72,16 +70,6 @@ def test_so_they_are_with_partial_fit_and_a_pair(data):
     assert_same(*streams, X)
 
 
-def test_a_fitted_initializer_does(data):
-    X, y = data
-    init = Counting((8,)).fit(X)
-    dense, sparse = (
-        small(warm_start_from=init, hidden_layer_sizes=None).fit(rows, y)
-        for rows in (X, sp.csr_array(X))
-    )
-    assert_same(dense, sparse, X)
-
-
 def test_an_unfitted_initializer_needs_dense_rows(data):
     X, y = data
     clf = small(warm_start_from=MMDInitializer((8,), n_classes=3))
@@ -135,13 +123,6 @@ def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
     shapes.clear()
     clf.predict_proba(sp.csr_array(X))
     assert [shape[0] for shape in shapes] == [12] * 8 + [4]
-
-
-def test_tags_and_folds(data):
-    X, y = data
-    assert get_tags(small()).input_tags.sparse
-    scores = [cross_val_score(small(), rows, y, cv=2) for rows in (X, sp.csr_matrix(X))]
-    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """skorch nets of a user's own, started at theta0."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -108,32 +106,6 @@ def test_each_fit_starts_again_and_partial_fit_goes_on(module, data, init):
         np.testing.assert_array_equal(seen_by(net)[-1], before)
 
 
-class WithoutDropout(Callback):
-    def on_train_begin(self, net, **kwargs):
-        net.module_.drop.p = 0.0
-
-
-def test_what_is_trained_is_what_was_started(data, init):
-    """One step of SGD from theta0, by hand."""
-    callbacks = [WarmStart(init), WithoutDropout()]
-    net = net_of(callbacks=callbacks, optimizer=torch.optim.SGD, lr=0.1, batch_size=60)
-    net.fit(*data)
-    module = init.to_module()
-    module.drop.p = 0.0
-    X, y = map(torch.tensor, data)
-    nn.functional.cross_entropy(module.train()(X), y).backward()
-    expected = module.head.weight - 0.1 * module.head.weight.grad
-    np.testing.assert_allclose(weight_of(net), expected.detach().numpy(), atol=1e-6)
-
-
-def test_the_first_partial_fit_starts_at_theta0(data, init):
-    net = net_of(callbacks=[WarmStart(init), Starts()])
-    net.partial_fit(*data).partial_fit(*data)
-    first, second = seen_by(net)
-    np.testing.assert_array_equal(first, init.theta0_.arrays["head.weight"])
-    assert not np.array_equal(second, first)
-
-
 def test_a_net_that_goes_on_by_itself_is_left_alone(data, init):
     net = net_of(callbacks=[WarmStart(init), Starts()], warm_start=True)
     net.fit(*data)
@@ -148,13 +120,6 @@ def test_parameters_of_callbacks_do_not_start_it_again(data, init):
     net = net_of(callbacks=[WarmStart(init), Starts()]).fit(*data)
     before = weight_of(net)
     net.set_params(callbacks__WarmStart__theta0=init)  # skorch makes all callbacks anew
-    net.partial_fit(*data)
-    np.testing.assert_array_equal(seen_by(net)[-1], before)
-
-
-def test_a_pickled_net_goes_on(data, init):
-    net = pickle.loads(pickle.dumps(net_of(callbacks=[WarmStart(init), Starts()]).fit(*data)))
-    before = weight_of(net)
     net.partial_fit(*data)
     np.testing.assert_array_equal(seen_by(net)[-1], before)
 

@@ -69,18 +69,6 @@ def test_the_loss_is_that_of_the_labelled_rows_alone(split, data):
     np.testing.assert_array_equal(clf.predict_proba(X), alone.predict_proba(X))
 
 
-def test_an_initializer_learns_from_all_rows(data, seen):
-    X, _, few, _ = data
-    clf = small(warm_start_from=tiny(), unlabelled_label=-1).fit(X, few)
-    assert seen == [90]
-    assert_learned_from(clf, X)
-
-
-def test_off_by_default(data):
-    X, _, few, _ = data
-    assert small().fit(X, few).classes_.tolist() == [-1, 0, 1, 2]
-
-
 def test_where_all_rows_have_a_label_it_is_said(data):
     X, y, few, further = data
     with pytest.warns(UserWarning, match="y has no rows with unlabelled_label=-1"):
@@ -101,15 +89,6 @@ def test_labels_may_be_strings(dtype, data):
     assert clf.classes_.tolist() == ["a", "b", "c"]
     numbers = small(unlabelled_label=-1).fit(X, few)
     np.testing.assert_array_equal(clf.coefs_[0], numbers.coefs_[0])
-
-
-def test_weights_are_those_of_the_labelled_rows(data):
-    X, _, few, _ = data
-    weights = np.random.default_rng(0).uniform(size=90)
-    a = small(unlabelled_label=-1, class_weight="balanced").fit(X, few, sample_weight=weights)
-    known = few >= 0
-    b = small(class_weight="balanced").fit(X[known], few[known], sample_weight=weights[known])
-    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
 
 
 def test_a_pair_may_have_some_too(data):
@@ -218,12 +197,6 @@ def requested(**params):
     return small(warm_start_from=tiny(), **params).set_fit_request(X_unlabelled=True)
 
 
-def test_they_are_routed_to_every_fold(data, seen, routing):
-    X, y, _, further = data
-    cross_validate(requested(), X, y, cv=3, params={"X_unlabelled": further}, error_score="raise")
-    assert seen == [60 + 60] * 3
-
-
 def test_a_tuple_is_never_divided_among_folds(data, seen, routing):
     X, y, _, _ = data
     other = X[::-1].copy()  # as many rows as X
@@ -245,13 +218,6 @@ def test_searches_and_weights(data, seen, routing):
     search.fit(X, y, X_unlabelled=(further,), sample_weight=np.ones(90))
     assert seen == [45 + 60] * 4 + [90 + 60]
     assert_learned_from(search.best_estimator_, np.vstack([X, further]))
-
-
-def test_a_pipeline_hands_them_on_as_they_are(data, routing):
-    X, y, _, further = data
-    pipeline = make_pipeline(StandardScaler(), requested()).fit(X, y, X_unlabelled=further)
-    scaled = pipeline[0].transform(X)
-    assert_learned_from(pipeline[-1], np.vstack([scaled, further]))
 
 
 @pytest.mark.parametrize("wrap", [lambda further: further, lambda further: (further,)])

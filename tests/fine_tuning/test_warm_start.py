@@ -9,7 +9,6 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -24,15 +23,12 @@ from nets import (
     Conv,
     Counting,
     Pooled,
-    Tokens,
     assert_same_arrays,
     digit_images,
     fits,
-    token_rows,
 )
 from sklearn_mmdinit import (
     MLP,
-    Coherence,
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
@@ -158,13 +154,6 @@ def test_an_unfitted_initializer_of_a_module(module, images, of_images):
     assert clf.module is module
 
 
-def test_tokens_are_learned_from():
-    X = token_rows(40)
-    clf = NetClassifier(Tokens, warm_start_from=of_module(Tokens), max_iter=1, random_state=0)
-    clf.fit(X, X[:, 0] % 3)
-    assert_same_arrays(clf.theta0_, of_module(Tokens).fit(X).theta0_)
-
-
 def test_the_built_in_network_is_a_module_like_any_other(data, fitted):
     """What MLPClassifier does, NetClassifier does with an MLP; module=None is the start's own."""
     expected = MLPClassifier(warm_start_from=fitted, max_iter=3, random_state=0).fit(*data)
@@ -208,12 +197,6 @@ def test_cross_validation_of_a_fitted_initializer_never_fits_it(data, fitted):
     grid = {"warm_start_from": [None, FrozenEstimator(fitted), fitted.theta0_]}
     GridSearchCV(MLPClassifier(max_iter=1), grid, cv=2).fit(*data)
     assert fits == []
-
-
-def test_cross_validation_of_an_unfitted_initializer_fits_it_on_each_fold(data):
-    clf = MLPClassifier(warm_start_from=Counting(), max_iter=1)
-    cross_val_score(clf, *data, cv=3)
-    assert fits == [100, 100, 100]
 
 
 def test_clone_keeps_the_fitted_object_itself(fitted):
@@ -261,16 +244,6 @@ def test_an_ensemble_that_seeds_its_members_starts_all_of_them_from_theta0(data,
     for member in members:
         assert_same_arrays(member.theta0_, fitted.theta0_)
     assert len({member.random_state for member in members}) == 3
-
-
-def test_seeds_of_its_parts_are_not_set_on_the_callers(data):
-    coherence = Coherence(n_neighbors=5, batch_size=20, embedding=PCA(3, random_state=1))
-    init = MMDInitializer((4,), n_classes=3, coherence=coherence, n_perturbations=4, max_iter=1)
-    clf = MLPClassifier(warm_start_from=init.fit(data[0]), max_iter=1)
-    clf.set_params(warm_start_from__coherence__embedding__random_state=5)
-    assert clf.warm_start_from.theta0_ is init.theta0_
-    assert clf.warm_start_from.coherence.embedding.random_state == 5
-    assert coherence.embedding.random_state == 1
 
 
 def test_set_params_of_what_is_no_initializer_or_frozen(fitted):
@@ -327,12 +300,6 @@ def test_further_rows_of_a_module_are_routed(images):
         params = {"X_unlabelled": (X[:20],)}
         found = cross_validate(pipe, X, y, cv=3, params=params, error_score="raise")
     assert np.isfinite(found["test_score"]).all()
-
-
-def test_none_ignores_what_x_carries(data, fitted):
-    clf = MLPClassifier((5, 4), activation="tanh", warm_start_from=None, max_iter=0)
-    clf.fit(fitted.transform(data[0]), data[1])
-    assert differ(clf.theta0_, fitted.theta0_)
 
 
 @pytest.mark.parametrize("start", ["auto", "pipeline"])

@@ -6,8 +6,6 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
-from sklearn.utils.class_weight import compute_class_weight
-from skorch.callbacks import EpochScoring
 from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
@@ -138,14 +136,6 @@ def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
     assert a.classes_.tolist() == [0, 1, 2]
 
 
-def test_balanced_is_scikit_learns(data):
-    X, y = data
-    y = np.where(y == 2, 0, y)
-    of_classes = compute_class_weight("balanced", classes=np.unique(y), y=y)
-    a = small(class_weight="balanced").fit(X, y)
-    assert_same(a, small(class_weight=dict(enumerate(of_classes))).fit(X, y))
-
-
 def test_balanced_classes_have_the_same_weight_in_total(data, weights):
     y = data[1]
     of_rows = class_weights("balanced", np.arange(3), y, weights)[y] * weights
@@ -160,25 +150,11 @@ def test_balanced_classes_have_the_same_weight_in_total(data, weights):
 # skorch
 
 
-def test_a_score_of_skorchs_sees_plain_labels(data, weights):
-    scores = [EpochScoring("accuracy", name="acc", on_train=on_train) for on_train in (False, True)]
-    clf = small(callbacks=[("valid", scores[0]), ("train", scores[1])])
-    clf.fit(*data, sample_weight=weights)
-    assert 0 <= clf.history_[-1, "acc"] <= 1
-
-
 def test_weights_reach_a_dataloader_too(data, weights):
     in_order = {"iterator_train__shuffle": False}
     own = small(**in_order).fit(*data, sample_weight=weights)
     foreign = small(**in_order, iterator_train=DataLoader)
     assert_same(own, foreign.fit(*data, sample_weight=weights), atol=1e-6)
-
-
-def test_weights_go_with_a_criterions_own(data, weights):
-    X, y = data
-    clf = small(criterion__label_smoothing=0.1).fit(X, y, sample_weight=weights)
-    assert not np.allclose(clf.coefs_[0], small().fit(X, y, sample_weight=weights).coefs_[0])
-    assert clf.net_.criterion_.reduction == "mean", "put back"
 
 
 class OfABatch(torch.nn.Module):
@@ -235,9 +211,3 @@ def test_bad_sample_weights(bad, message, data):
 def test_bad_class_weights(bad, message, data):
     with pytest.raises(ValueError, match=message):
         small(class_weight=bad).fit(*data)
-
-
-def test_a_fold_may_lack_a_class_that_has_a_weight(data):
-    X, y = data
-    two = y < 2
-    small(class_weight={0: 1, 1: 2, 2: 3}).fit(X[two], y[two])
