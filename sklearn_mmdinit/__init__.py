@@ -1,5 +1,7 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
+from . import diagnostics, display, losses, theory
+from ._core.layers import register_layer
 from ._core.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
@@ -10,3 +12,25 @@ from .transforms import OrientedGradients, RandomAffine
 from .warm_start import WarmStart
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "MLP",
+    "Architecture",
+    "Coherence",
+    "MLPClassifier",
+    "MMDInitializer",
+    "NetClassifier",
+    "OrientedGradients",
+    "RandomAffine",
+    "RandomLabelInitializer",
+    "Theta0",
+    "WarmStart",
+    "diagnostics",
+    "display",
+    "load_theta0",
+    "losses",
+    "mmd_init_",
+    "register_layer",
+    "save_theta0",
+    "theory",
+]

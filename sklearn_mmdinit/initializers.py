@@ -371,7 +371,8 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
         config = self._config(2, self._profile.architecture.n_classes)
         own, first = self._what_stays(config), self._begun_with
         for name in sorted(own.keys() | first.keys()):
-            now, before = own.get(name), first.get(name)
+            now: Any = own.get(name)
+            before: Any = first.get(name)
             if now is not before and not np.array_equal(now, before):
                 raise ValueError(
                     f"{name} is now {now!r}, but pre-training began with {before!r}; begin anew "
@@ -410,7 +411,7 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
     def _fit_loader(
         self, loader: DataLoader[Any], opened: Iterable[Any], first: np.ndarray
     ) -> Self:
-        """Fit on a DataLoader's mini-batches; its first iteration is opened, the first one known."""
+        """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
         config = self._begin(first)
         batches = LoaderBatches(loader, opened, len(first), self._profile.examples)

@@ -24,12 +24,12 @@ _LEFT = 0.02
 
 @dataclass(frozen=True)
 class CoherenceConfig:
-    """The fourth term.
+    r"""The fourth term.
 
     Parameters
     ----------
     weight : float
-        The weight :math:`\\mu` of the term.
+        The weight :math:`\mu` of the term.
     separation : float
         The weight of unrelated pairs in it.
     walk_length : float

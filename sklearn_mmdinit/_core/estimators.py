@@ -108,7 +108,8 @@ def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers from a number or a sequence; raise unless they are positive."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
     if sizes.ndim == 1 and all(
-        isinstance(size, Integral) and not isinstance(size, bool) and size > 0 for size in sizes
+        isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0
+        for size in sizes
     ):
         return tuple(int(size) for size in sizes)
     raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")

@@ -69,9 +69,8 @@ def tag(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
     --------
     >>> import numpy as np
     >>> from sklearn_mmdinit import Architecture, Theta0
-    >>> architecture = Architecture(n_features=2, hidden_layer_sizes=(), n_classes=2)
-    >>> shapes = architecture.array_shapes()
-    >>> theta0 = Theta0(architecture, {name: np.ones(shapes[name]) for name in shapes})
+    >>> arrays = {"linears.0.weight": np.ones((2, 2)), "linears.0.bias": np.zeros(2)}
+    >>> theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
     >>> X = tag(np.zeros((3, 2)), theta0)
     >>> theta0_of(X) is theta0
     True

@@ -132,6 +132,7 @@ def in_parts(
     n_parts: int,
     tensors: Sequence[torch.Tensor],
     n_kept: int | None = None,
+    leaves: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
     """The parts of a result one after the other, computed by the team where there is one.
 
@@ -142,10 +143,13 @@ def in_parts(
     n_parts : int
         Number of parts.
     tensors : sequence of Tensor
-        All that the result can be differentiated by.
+        All that the result can be differentiated by: leaves, such as parameters, which parts read
+        as they are; and then what parts have in common and is computed before them.
     n_kept : int, default=None
         The graphs of so many parts are kept for their gradient, the others are computed once more;
         None: all are kept.
+    leaves : sequence of Tensor, default=()
+        What parts read in place of the last `tensors`, of the same values.
 
     Returns
     -------
@@ -154,10 +158,12 @@ def in_parts(
     """
     if n_parts == 1:
         return part(0)
-    learned = [tensor for tensor in tensors if tensor.requires_grad]
-    if torch.is_grad_enabled() and learned:
+    read = [*tensors[: len(tensors) - len(leaves)], *leaves]
+    pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
+    if torch.is_grad_enabled() and pairs:
         kept = n_parts if n_kept is None else n_kept
-        result: torch.Tensor = _InParts.apply(part, n_parts, kept, *learned)
+        learned, own = zip(*pairs, strict=True)
+        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, *learned)
         return result
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:
@@ -175,6 +181,7 @@ class _InParts(torch.autograd.Function):
         part: Callable[[int], torch.Tensor],
         n_parts: int,
         n_kept: int,
+        leaves: Sequence[torch.Tensor],
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
         def stretch(start: int, stop: int) -> list[torch.Tensor]:
@@ -187,32 +194,32 @@ class _InParts(torch.autograd.Function):
         ctx.part, ctx.n_kept = part, n_kept
         ctx.results = list(chain(*share(n_parts, stretch)))
         ctx.sizes = [len(result) for result in ctx.results]
-        ctx.save_for_backward(*tensors)  # which notices if they were changed in between
+        ctx.save_for_backward(*leaves)  # which notices if they were changed in between
         whole = torch.cat([result.detach() for result in ctx.results])
         ctx.results[n_kept:] = []
         return whole
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        tensors = ctx.saved_tensors
+        leaves = ctx.saved_tensors
         gradients = grad_outputs[0].split(ctx.sizes)
 
         def stretch(start: int, stop: int) -> list[torch.Tensor | None]:
-            totals: list[torch.Tensor | None] = [None] * len(tensors)
+            totals: list[torch.Tensor | None] = [None] * len(leaves)
             for i in range(start, stop):
                 if i < ctx.n_kept:
                     result = ctx.results[i]
                 else:
                     with torch.enable_grad():
                         result = ctx.part(i)
-                own = torch.autograd.grad(result, tensors, gradients[i], allow_unused=True)
+                own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
                 _add_(totals, own)
             return totals
 
         first, *others = share(len(ctx.sizes), stretch)
         for other in others:
             _add_(first, other)
-        return (None, None, None, *first)
+        return (None, None, None, None, *first)
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
@@ -220,8 +227,8 @@ def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None
     for place, term in enumerate(terms):
         if term is not None:
             total = totals[place]
-            # Not in place: two parameters may have the very same tensor as their gradient.
-            totals[place] = term if total is None else total + term
+            # A copy first: two parameters may have the very same tensor as their gradient.
+            totals[place] = term.clone() if total is None else total.add_(term)
 
 
 class Buffers:

@@ -18,9 +18,16 @@ from ..norms import batch_norms, normalised, statistics_of
 from ..random import StepRandom
 from ..threads import Buffers
 from ..trace import Trace, sees
-from .gram import gram_is_cheaper, gram_linear, gram_noise
+from .gram import gram_around, gram_is_cheaper, gram_linear, gram_noise
 
-__all__ = ["Draw", "PerturbedLayer", "copies_drawn", "draws_by_gram", "perturbed_layers"]
+__all__ = [
+    "Draw",
+    "PerturbedLayer",
+    "copies_drawn",
+    "draws_by_gram",
+    "gram_stds",
+    "perturbed_layers",
+]
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,9 @@ class Draw:
         Which part of all copies this is: parts have no memory in common.
     mask : Tensor of shape (K,), default=None
         Factors of the copies' perturbations.
+    common : mapping of str to (Tensor, Tensor), default={}
+        Of linear layers that see the examples themselves and are drawn by gram, by name: what
+        all copies of all parts have in common, outputs at theta0 and the factor of the noise.
     """
 
     rows: torch.Tensor
@@ -86,6 +96,7 @@ class Draw:
     random: StepRandom
     part: int = 0
     mask: torch.Tensor | None = None
+    common: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     eps: dict[int, torch.Tensor] = field(default_factory=dict)
     by_gram: set[str] = field(default_factory=set)
 
@@ -146,19 +157,24 @@ def _noisy(
         raise RuntimeError(
             f"the layer {perturbed.name!r} does not see one row or more for each example"
         )
+
+    def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        return buffers.take((perturbed.name, role, draw.part), shape, like)
+
+    if first and perturbed.name in draw.common:
+        gram_stds(perturbed, draw)
+        mean, L = draw.common[perturbed.name]
+        out = gram_around(mean, L, K, draw.random, empty)
+        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
+    if not first and _is_fused(layer, perturbed, H, draw, reused, sampler):
+        rows = H.reshape(K, -1, H.shape[-1])
+        stds = gram_stds(perturbed, draw)
+        out = gram_linear(rows, layer.weight, layer.bias, stds, draw.random, empty)
+        # No view where there need be none: an activation in place would copy it.
+        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
     # Where all copies have their inputs in common, the layer itself runs once for all.
     own_rows = H[: len(H) // K] if first else H
     n = 1 if first else K
-    linear = type(layer).forward is nn.Linear.forward
-    n_rows = len(own_rows) // n
-    if linear:
-        n_rows *= own_rows[0, ..., 0].numel()
-        gram = draws_by_gram(layer, kind, sampler, n_rows, reused=reused, first=first)
-        plain = H.dtype == layer.weight.dtype == torch.float32 and draw.mask is None
-        if gram and plain and not torch.is_autocast_enabled(H.device.type):
-            out = _fused(layer, perturbed, own_rows.reshape(n, n_rows, -1), draw, buffers)
-            # No view where there need be none: an activation in place would copy it.
-            return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
     own_rows = _Read.apply(own_rows)
     output = own_output(layer, own_rows)
     if len(output) != len(own_rows):
@@ -180,36 +196,39 @@ def _noisy(
     return added.flatten(0, 1)
 
 
-def _gram_stds(perturbed: PerturbedLayer, draw: Draw) -> tuple[float, float]:
-    """Standard deviations of weight and bias; an error where the layer was drawn before."""
-    if perturbed.name in draw.by_gram:
+def _is_fused(
+    layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, draw: Draw, reused: bool, sampler: str
+) -> bool:
+    """Whether outputs and noise of a layer on inputs (K B, ...) come of one product."""
+    if type(layer).forward is not nn.Linear.forward or draw.mask is not None:
+        return False
+    if not H.dtype == layer.weight.dtype == torch.float32:
+        return False
+    if torch.is_autocast_enabled(H.device.type):
+        return False
+    n_rows = H[..., 0].numel() // draw.n_copies
+    return draws_by_gram(layer, perturbed.kind, sampler, n_rows, reused=reused, first=False)
+
+
+def gram_stds(perturbed: PerturbedLayer, draw: Draw | None = None) -> tuple[float, float]:
+    """Standard deviations of weight and bias; an error where a pass has drawn the layer before."""
+    if draw is not None and perturbed.name in draw.by_gram:
         raise RuntimeError(
             f"the layer {perturbed.name!r} is called more often than in the first pass"
         )
-    draw.by_gram.add(perturbed.name)
+    if draw is not None:
+        draw.by_gram.add(perturbed.name)
     weight, bias = (perturbed.stds.get(name, 0.0) for name in ("weight", "bias"))
     assert not isinstance(weight, torch.Tensor)
     assert not isinstance(bias, torch.Tensor)
     return weight, bias
 
 
-def _fused(
-    layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, draw: Draw, buffers: Buffers
-) -> torch.Tensor:
-    """Outputs (K R, n_out) of a linear layer by gram, on inputs (K, R, n_in) or (1, R, n_in)."""
-
-    def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        return buffers.take((perturbed.name, role, draw.part), shape, like)
-
-    stds = _gram_stds(perturbed, draw)
-    return gram_linear(H, layer.weight, layer.bias, stds, draw.n_copies, draw.random, empty)
-
-
 def _by_gram(
     layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, shape: tuple[int, ...], draw: Draw
 ) -> torch.Tensor:
     """Noise by gram of a layer on inputs (K, B, ...) or (1, B, ...), in the shape of its output."""
-    kind, stds = perturbed.kind, _gram_stds(perturbed, draw)
+    kind, stds = perturbed.kind, gram_stds(perturbed, draw)
     assert kind.patches is not None
     if H.dtype in (torch.float16, torch.bfloat16):
         H = H.float()  # factors in less break down

@@ -27,6 +27,7 @@ from ..random import StepRandom
 
 __all__ = [
     "Empty",
+    "gram_around",
     "gram_is_cheaper",
     "gram_linear",
     "gram_noise",
@@ -125,21 +126,54 @@ def inverse_factor(L: torch.Tensor, independent: torch.Tensor | None) -> torch.T
 Empty = Callable[[str, tuple[int, ...], torch.Tensor], torch.Tensor]
 
 
+def gram_around(
+    mean: torch.Tensor, L: torch.Tensor, n_copies: int, random: StepRandom, empty: Empty
+) -> torch.Tensor:
+    """Outputs (K R, n_out) of K copies that have their inputs, and so mean and factor, in common.
+
+    `mean` (R, n_out) are the outputs at theta0, L (R, R) is of :func:`noise_factor`.
+    """
+    out: torch.Tensor = _GramAround.apply(mean, L, n_copies, random, empty)
+    return out
+
+
 def gram_linear(
     H: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     stds: tuple[float, float],
-    n_copies: int,
     random: StepRandom,
     empty: Empty,
 ) -> torch.Tensor:
-    """Outputs (K R, n_out) of K copies of a linear layer, of inputs H (K, R, n_in) or (1, R, n_in).
+    """Outputs (K R, n_out) of K copies of a linear layer on inputs H (K, R, n_in).
 
     The noise is added where the outputs are: one memory for both, in a core's cache.
     """
-    out: torch.Tensor = _GramLinear.apply(H, weight, bias, stds, n_copies, random, empty)
+    out: torch.Tensor = _GramLinear.apply(H, weight, bias, stds, random, empty)
     return out
+
+
+class _GramAround(torch.autograd.Function):
+    """m + L Z."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        mean: torch.Tensor,
+        L: torch.Tensor,
+        n_copies: int,
+        random: StepRandom,
+        empty: Empty,
+    ) -> torch.Tensor:
+        ctx.shape = (n_copies, *mean.shape)
+        Z = random.normal(out=empty("normals", ctx.shape, mean))
+        out = empty("outputs", (n_copies * len(mean), mean.shape[1]), mean)
+        torch.baddbmm(mean, L.expand(n_copies, -1, -1), Z, out=out.view(ctx.shape))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return grad_outputs[0].reshape(ctx.shape).sum(0), None, None, None, None
 
 
 class _GramLinear(torch.autograd.Function):
@@ -152,26 +186,19 @@ class _GramLinear(torch.autograd.Function):
         weight: torch.Tensor,
         bias: torch.Tensor | None,
         stds: tuple[float, float],
-        n_copies: int,
         random: StepRandom,
         empty: Empty,
     ) -> torch.Tensor:
-        (n, n_rows, _), n_out = H.shape, len(weight)
+        (K, n_rows, _), n_out = H.shape, len(weight)
         L, independent = noise_factor(H, *stds)
-        Z = random.normal(out=empty("normals", (n_copies, n_rows, n_out), H))
-        out = empty("outputs", (n_copies * n_rows, n_out), H)
-        copies = out.view(n_copies, n_rows, n_out)
-        if n == n_copies:
-            # One product by W for all copies.
-            torch.mm(H.flatten(0, 1), weight.T, out=out)
-            copies.baddbmm_(L, Z)
-            if bias is not None:
-                out.add_(bias)
-        else:
-            mean = torch.nn.functional.linear(H[0], weight, bias)
-            torch.baddbmm(mean, L.expand(n_copies, -1, -1), Z, out=copies)
-        learns_H = ctx.needs_input_grad[0]
-        inverse = inverse_factor(L, independent) if learns_H and n == n_copies else None
+        Z = random.normal(out=empty("normals", (K, n_rows, n_out), H))
+        out = empty("outputs", (K * n_rows, n_out), H)
+        # One product by W for all copies.
+        torch.mm(H.flatten(0, 1), weight.T, out=out)
+        out.view(Z.shape).baddbmm_(L, Z)
+        if bias is not None:
+            out.add_(bias)
+        inverse = inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
         ctx.save_for_backward(H, weight, Z, inverse)
         ctx.weight_std = stds[0]
         return out
@@ -180,19 +207,14 @@ class _GramLinear(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         H, weight, Z, inverse = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
-        if len(H) < len(Z):
-            G = G.view(Z.shape).sum(0)
-        flat = H.flatten(0, 1)
         grad_H = None
-        if ctx.needs_input_grad[0]:
-            grad_H = (G @ weight).view(H.shape)
-            if inverse is not None:
-                # G E with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
-                inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
-                grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
-        grad_weight = G.T @ flat if ctx.needs_input_grad[1] else None
+        if inverse is not None:
+            # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
+            inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
+            grad_H = (G @ weight).view(H.shape).baddbmm_(inner, H, alpha=ctx.weight_std**2)
+        grad_weight = G.T @ H.flatten(0, 1) if ctx.needs_input_grad[1] else None
         grad_bias = G.sum(0) if ctx.needs_input_grad[2] else None
-        return grad_H, grad_weight, grad_bias, None, None, None, None
+        return grad_H, grad_weight, grad_bias, None, None, None
 
 
 def gram_noise(

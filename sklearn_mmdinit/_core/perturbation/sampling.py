@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 from torch.func import functional_call, vmap
 
 from ..hooks import embeddings_named, layer_named, unfused, untracked
@@ -15,7 +16,8 @@ from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
 from ..threads import in_parts
-from .copies import Draw, copies_drawn, draws_by_gram, perturbed_layers
+from .copies import Draw, copies_drawn, draws_by_gram, gram_stds, perturbed_layers
+from .gram import noise_factor
 
 __all__ = ["SAMPLERS", "chosen_samplers", "perturbed_logits", "reason_for_functional"]
 
@@ -78,25 +80,48 @@ def perturbed_logits(
     bounds = [n_copies * i // n_parts for i in range(n_parts + 1)]
     sizes = [stop - start for start, stop in pairwise(bounds)]
     randoms = random.split(n_parts)
-    states = [own.generator.get_state() for own in randoms]
+    again = n_kept < n_parts
+    states = [own.generator.get_state() for own in randoms if again]
     # One copy of the rows for all parts, but where a module works in place on its input.
     most = None if functional or network.trace.writes else _repeated(X, max(sizes))
 
     drawn: AbstractContextManager[Any] = nullcontext()
+    before = {} if most is None else _in_common(network, X, scale, sampler)
+    means = [mean for mean, _ in before.values()]
+    leaves = means if n_parts == 1 else [m.detach().requires_grad_(m.requires_grad) for m in means]
+    common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
     if not functional:
         drawn = copies_drawn(network.module, network.trace, scale, sampler, network.buffers)
     with drawn as copied, embeddings_named(network.module):
 
         def part(number: int) -> torch.Tensor:
             own, size = randoms[number], sizes[number]
-            own.generator.set_state(states[number])  # the second time it draws the same
+            if again:
+                own.generator.set_state(states[number])  # the second time it draws the same
             if functional:
                 return _functional_logits(network, X, size, scale, own)
             rows = _repeated(X, size) if most is None else most[: size * len(X)]
-            logits: torch.Tensor = copied(Draw(rows, size, own, number))
+            logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
             return logits.view(size, len(X), -1)
 
-        return in_parts(part, n_parts, list(network.parameters()), n_kept)
+        return in_parts(part, n_parts, [*network.parameters(), *means], n_kept, leaves)
+
+
+def _in_common(
+    network: Network, X: torch.Tensor, scale: float, sampler: str
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Outputs at theta0 and factor of the noise of linear layers that see the examples, by gram."""
+    trace, found = network.trace, {}
+    chosen = chosen_samplers(network, sampler, len(X))
+    laws = {own.name: own for own in perturbed_layers(network.module, scale).values()}
+    for call in trace.calls:
+        layer: Any = network.module.get_submodule(call.layer)
+        plain = type(layer).forward is nn.Linear.forward and X.dtype == torch.float32
+        if call.first and plain and chosen.get(call.layer) == "gram":
+            rows = X.reshape(-1, layer.in_features)
+            L, _ = noise_factor(rows[None], *gram_stds(laws[call.layer]))
+            found[call.layer] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
+    return found
 
 
 def _repeated(X: torch.Tensor, n_copies: int) -> torch.Tensor:
