@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -563,8 +564,8 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 "how many rows each class will have; pass a dict of weights"
             )
         X, y = self._validated(X, y, reset=first)
-        known = None if first else self.classes_
-        self.classes_ = labels.given_classes(classes, known, self.unlabelled_label)
+        _check_partial_fit_first_call(self, classes)
+        labels.check_classes(self.classes_, self.unlabelled_label)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
         if first:

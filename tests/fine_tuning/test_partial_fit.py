@@ -131,7 +131,7 @@ def test_bad_calls(data):
     with pytest.raises(ValueError, match="class_weight='balanced' is not for partial_fit"):
         small(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
     clf = small().partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match=r"\[0, 1\] is not the same as .*\[0, 1, 2\]"):
+    with pytest.raises(ValueError, match=r"\[0, 1\]` is not the same as .*\[0, 1, 2\]"):
         clf.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
         clf.partial_fit(X[:, 1:], y)
