@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -21,13 +22,12 @@ from torch.optim import SGD
 from ._core.estimators import (
     DocumentedEstimator,
     all_or_nothing,
-    check_choice,
     check_finite,
     check_positive,
     check_widths,
     examples_checked,
 )
-from ._core.mlp import ACTIVATIONS, INITS, MLP
+from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
 from ._core.trace import describe_with_logits, takes_integers
@@ -106,22 +106,17 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         Where training starts:
 
         - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; from fresh weights when X is any other array; an error where X
-          can be seen to have had a theta0 and to have lost it.
+          is an initializer; else from fresh weights. An X that has lost its theta0 is an error.
         - "pipeline": as "auto", but an X without theta0 is an error.
         - None: from fresh weights.
         - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
           so inside each fold of a cross-validation. Its parameters can be searched as
           ``warm_start_from__<name>``.
-        - a fitted initializer: from its theta0. It stays fitted when this classifier is
-          cloned, and when an ensemble sets its ``random_state``. Setting another one of its
-          parameters puts an unfitted copy in its place, and ``clone`` of the initializer itself
-          un-fits it. As a value of a parameter grid write ``FrozenEstimator(initializer)``, for
-          scikit-learn un-fits the estimators that stand in a grid.
-        - a fitted initializer in a :class:`sklearn.frozen.FrozenEstimator`, a Theta0, or the path
-          of a ``.safetensors`` file: as it is.
-
-        A theta0 has to be of the module's own class, with arrays of the same shapes.
+        - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
+          theta0, of the module's own class and shapes. The initializer stays fitted when this
+          classifier is cloned; setting a parameter of its, other than ``random_state`` and
+          ``verbose``, puts an unfitted copy in its place. In a parameter grid write
+          ``FrozenEstimator(initializer)``: scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
@@ -132,19 +127,18 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     max_iter : int, default=10
         Epochs. With 0 the network stays where it starts.
     validation_split : float, splitter, tuple or None, default=1/6
-        Rows that choose the best epoch: a random fraction, stratified where possible; the
-        first split of a scikit-learn splitter; a tuple (X_val, y_val), which the earlier
-        steps of a Pipeline do not transform; or None, which keeps the last epoch. Only rows
-        that have a label and a weight are drawn from or given to a splitter.
+        Rows that choose the best epoch: a random fraction, stratified where possible, or the
+        first split of a scikit-learn splitter, of the rows that have a label and a weight; a
+        tuple (X_val, y_val), which the earlier steps of a Pipeline do not transform; or None,
+        which keeps the last epoch.
     class_weight : None, "balanced" or dict, default=None
         Weight of each class in the training and validation loss, by which the weights of its
         rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
         the same, by the rows given to ``fit``.
     unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: they are in no loss and in no score, but
-        an initializer that is fitted here learns from them too. None: all rows have one. To a
-        metric of its own, such as ``scoring="accuracy"``, they are rows of another class, and
-        so they are to an estimator that encodes labels first, such as VotingClassifier.
+        Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
+        an initializer that is fitted here learns from them too. To ``scoring="accuracy"`` and to
+        VotingClassifier, which encodes labels first, they are rows of another class.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA where there is one.
     random_state : int, RandomState instance or None, default=None
@@ -570,8 +564,8 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 "how many rows each class will have; pass a dict of weights"
             )
         X, y = self._validated(X, y, reset=first)
-        known = None if first else self.classes_
-        self.classes_ = labels.given_classes(classes, known, self.unlabelled_label)
+        _check_partial_fit_first_call(self, classes)
+        labels.check_classes(self.classes_, self.unlabelled_label)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
         if first:
@@ -701,6 +695,12 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         if self.best_validation_loss_ is None:
             return None
         return [epoch["valid_loss"] for epoch in history]
+
+
+def _checked_bool(batch_norm: Any) -> bool:
+    if isinstance(batch_norm, bool | np.bool_):
+        return bool(batch_norm)
+    raise ValueError(f"batch_norm must be True, False or None, got {batch_norm!r}")
 
 
 class MLPClassifier(NetClassifier):
@@ -868,7 +868,12 @@ class MLPClassifier(NetClassifier):
                 f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
                 "perceptron; use NetClassifier(module=...)"
             )
-        given = self._given()
+        kinds = {"hidden_layer_sizes": check_widths, "activation": str, "batch_norm": _checked_bool}
+        given = {
+            name: kind(getattr(self, name))
+            for name, kind in kinds.items()
+            if getattr(self, name) is not None
+        }
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         for name, value in (rows | given).items():
             if name in theirs and theirs[name] != value:
@@ -879,26 +884,12 @@ class MLPClassifier(NetClassifier):
                     f"{start.name} has {name}={theirs[name]!r}, but {whose} {name}={value!r}; the "
                     "two must be the same"
                 )
-        check_choice("init", self.init, INITS)
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
-
-    def _given(self) -> dict[str, Any]:
-        """What the classifier itself says of its perceptron, as plain values of Python's."""
-        given: dict[str, Any] = {}
-        if self.hidden_layer_sizes is not None:
-            given["hidden_layer_sizes"] = check_widths(self.hidden_layer_sizes)
-        if self.activation is not None:
-            check_choice("activation", self.activation, ACTIVATIONS)
-            given["activation"] = str(self.activation)
-        if self.batch_norm is not None:
-            if not isinstance(self.batch_norm, bool | np.bool_):
-                raise ValueError(f"batch_norm must be True, False or None, got {self.batch_norm!r}")
-            given["batch_norm"] = bool(self.batch_norm)
-        return given
 
     def _weights(self) -> Theta0:
         """The present weights."""
-        return Theta0(self.theta0_.architecture, arrays_of(uncompiled(self.module_)))
+        arrays = arrays_of(uncompiled(self.module_))
+        return Theta0(self.theta0_.architecture, arrays)
 
     @property
     def coefs_(self) -> list[np.ndarray]:

@@ -99,16 +99,18 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Raise a ValueError that names the first item that is no callback, nor a named one."""
-    for item in callbacks or () if isinstance(callbacks, list | tuple | None) else [callbacks]:
+    """Raise a ValueError unless it is None or a list of callbacks, some of them named."""
+    right = callbacks is None or isinstance(callbacks, list | tuple)
+    for item in (callbacks or ()) if right else ():
         pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
-        kind = item[1] if pair else item
-        kind = kind if isinstance(kind, type) else type(kind)
-        if not issubclass(kind, (Callback, type(None)) if pair else Callback):
-            raise ValueError(
-                "callbacks must be a list of skorch callbacks, or pairs of a name and one (None: "
-                f"no callback of this name), got {item!r}"
-            )
+        callback = item[1] if pair else item
+        kind = callback if isinstance(callback, type) else type(callback)
+        right = right and (issubclass(kind, Callback) or (pair and callback is None))
+    if not right:
+        raise ValueError(
+            "callbacks must be None or a list of skorch callbacks, or pairs of a name and one "
+            f"(None: no callback of this name), got {callbacks!r}"
+        )
 
 
 class _Stop(BaseException):
@@ -150,12 +152,17 @@ class Net(NeuralNetClassifier):
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
             return self._trainable(loss) if training else loss
-        with _one_by_one(self.criterion_):
-            losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
-        if losses.shape != weights.shape:
+        reduction, losses = getattr(self.criterion_, "reduction", None), None
+        if reduction == "mean":
+            self.criterion_.reduction = "none"
+            try:
+                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            finally:
+                self.criterion_.reduction = reduction
+        if losses is None or losses.shape != weights.shape:
             raise ValueError(
-                f"weights of rows need a criterion with a loss a row, but {self.criterion_} "
-                f"returns the shape {tuple(losses.shape)} for {len(weights)} rows"
+                "weights of rows need a criterion with reduction='mean', which can return a loss a "
+                f"row instead; got {self.criterion_} with reduction={reduction!r}"
             )
         weights = to_tensor(weights, device=self.device)
         if training:
@@ -172,22 +179,6 @@ class Net(NeuralNetClassifier):
                 "its outputs depend on requires a gradient; max_iter=0 leaves it where it starts"
             )
         return loss
-
-
-@contextmanager
-def _one_by_one(criterion: Any) -> Iterator[None]:
-    """Let a criterion return the loss of each row."""
-    reduction = getattr(criterion, "reduction", None)
-    if reduction != "mean":
-        raise ValueError(
-            "weights of rows need a criterion with reduction='mean', got "
-            f"{criterion} with reduction={reduction!r}"
-        )
-    criterion.reduction = "none"
-    try:
-        yield
-    finally:
-        criterion.reduction = reduction
 
 
 class BestEpoch(Callback):
