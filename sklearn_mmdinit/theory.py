@@ -344,8 +344,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
 
     Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
     weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
-    2015). Here is how near. The squared norm is a sum of :math:`n_{in}` independent terms :math:`w^2 b`,
-    :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
+    2015). Here is how near. The squared norm is a sum of :math:`n_{in}` independent terms
+    :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
     :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that
 
     .. math:: E\|J^{(k)}\|^2 = n_{in} \sigma^2 / 2, \qquad
