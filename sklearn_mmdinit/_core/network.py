@@ -14,16 +14,19 @@ from torch import nn
 
 from ..theta0 import Architecture
 from .hooks import (
+    Statistics,
+    batch_norms,
     embeddings_named,
+    normalised,
     own_output,
     replaced,
+    statistics_of,
     step_by_step,
     unfused,
     untracked,
 )
 from .layers import is_perturbed, layer_type_of
 from .mlp import MLP
-from .norms import Statistics, batch_norms, normalised, statistics_of
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
