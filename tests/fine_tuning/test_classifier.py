@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier, NetClassifier, load_theta0, save_theta0
 from sklearn_mmdinit._fine_tuning.batches import Orders, Rows, batches
-from sklearn_mmdinit._fine_tuning.rows import split_rows
+from sklearn_mmdinit._fine_tuning.labels import split_rows
 
 
 @pytest.fixture(scope="module")

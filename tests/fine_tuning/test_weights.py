@@ -9,7 +9,7 @@ from sklearn.model_selection import PredefinedSplit
 from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._fine_tuning.rows import class_weights
+from sklearn_mmdinit._fine_tuning.labels import class_weights
 
 
 @pytest.fixture(scope="module")
