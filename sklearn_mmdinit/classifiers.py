@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self
@@ -31,7 +31,7 @@ from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
 from ._core.trace import describe_with_logits, takes_integers
-from ._fine_tuning import rows as labels
+from ._fine_tuning import labels
 from ._fine_tuning.batches import Rows
 from ._fine_tuning.net import (
     OWNED,
@@ -40,7 +40,7 @@ from ._fine_tuning.net import (
     check_callbacks,
     find_optimizer,
     has_batch_norm,
-    is_word_of_skorch,
+    is_skorch_param,
     net_options,
 )
 from .export import sklearn_mlp, write_onnx
@@ -245,7 +245,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     # parameters
 
     def _is_keyword(self, name: str) -> bool:
-        return name.startswith(PREFIX) or is_word_of_skorch(name)
+        return name.startswith(PREFIX) or is_skorch_param(name)
 
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         self._refuse(name for name in keywords if not self._is_keyword(name))
@@ -299,17 +299,17 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _words(self) -> dict[str, Any]:
+    def _skorch_params(self) -> dict[str, Any]:
         """What is handed on to skorch under its own names."""
-        return {name: value for name, value in vars(self).items() if is_word_of_skorch(name)}
+        return {name: value for name, value in vars(self).items() if is_skorch_param(name)}
 
     def _check_parameters(self) -> None:
         check_positive(self, "max_iter", least=0)
         check_positive(self, "batch_size")
         check_finite(self, "learning_rate_init", zero=False)
-        words = self._words()
-        check_scalar(words.get("verbose", 0), "verbose", Integral)
-        check_callbacks(words.get("callbacks"))
+        skorch_params = self._skorch_params()
+        check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
+        check_callbacks(skorch_params.get("callbacks"))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -336,14 +336,14 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 accept_sparse="csr",
                 **checks,
             )
-        X, *labels = checked if len(arrays) > 1 else (checked,)
-        if reset:
+        X, *y = checked if len(arrays) > 1 else (checked,)
+        if not reset:
+            X = self._as_inputs(X)
+        else:
             self.input_shape_ = tuple(X.shape[1:])
             # Only the module tells whether it takes whole numbers as such.
             X = X if X.dtype.kind in "iu" else as_float32(X)
-        else:
-            X = self._as_inputs(X)
-        return (X, *labels) if labels else X
+        return (X, *y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Rows as the module takes them: whole numbers as int64, or float32."""
@@ -425,13 +425,13 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
     ) -> Training:
         """A net where training starts, once an initializer has learned from all rows."""
-        start, words = begun.start, self._words()
+        start, skorch_params = begun.start, self._skorch_params()
         if start.is_to_be_learned:
             start = start.learned(X, further, None if self.random_state is None else seeds[3])
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
         options = net_options(
-            words,
+            skorch_params,
             self.optimizer,
             torch_device(self.device),
             self.batch_size,
@@ -445,7 +445,9 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
             lr=self.learning_rate_init,
             **options,
         )
-        return Training(net, begun.module, seeds[1], foreign=bool(words.keys() - {"verbose"}))
+        return Training(
+            net, begun.module, seeds[1], foreign=bool(skorch_params.keys() - {"verbose"})
+        )
 
     def _keep(self, training: Training) -> Self:
         """Fitted attributes."""
@@ -853,7 +855,7 @@ class MLPClassifier(NetClassifier):
         self._set_keywords(keywords)
 
     def _is_keyword(self, name: str) -> bool:
-        return is_word_of_skorch(name)
+        return is_skorch_param(name)
 
     def _source(self, start: Start, seed: int) -> Source:
         if len(self.input_shape_) != 1:
@@ -868,21 +870,20 @@ class MLPClassifier(NetClassifier):
                 f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
                 "perceptron; use NetClassifier(module=...)"
             )
-        kinds = {"hidden_layer_sizes": check_widths, "activation": str, "batch_norm": _checked_bool}
-        given = {
-            name: kind(getattr(self, name))
-            for name, kind in kinds.items()
-            if getattr(self, name) is not None
+        plain: dict[str, Callable[[Any], Any]] = {
+            "hidden_layer_sizes": check_widths,
+            "activation": str,
+            "batch_norm": _checked_bool,
         }
+        own = vars(self)
+        given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         for name, value in (rows | given).items():
             if name in theirs and theirs[name] != value:
-                whose = {"n_features": "X has", "n_classes": "y has"}.get(
-                    name, "this classifier has"
-                )
+                who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 raise ValueError(
-                    f"{start.name} has {name}={theirs[name]!r}, but {whose} {name}={value!r}; the "
-                    "two must be the same"
+                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}; "
+                    "the two must be the same"
                 )
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
 
@@ -943,9 +944,9 @@ class MLPClassifier(NetClassifier):
         }
         if find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
-            words = self._words()
-            ours |= {"solver": "sgd", "momentum": words.get("optimizer__momentum", 0.0)}
-            ours |= {"nesterovs_momentum": words.get("optimizer__nesterov", False)}
+            given = self._skorch_params()
+            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
+            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
         names = getattr(self, "feature_names_in_", None)
         fitted = sklearn_mlp(self._weights(), self.classes_, names, **(ours | params))
         fitted.loss_curve_ = self.loss_curve_

@@ -145,13 +145,6 @@ def test_bad_arguments(X):
         MMDInitializer().to_sklearn()
 
 
-def test_a_module_is_refused(X):
-    net = torch.nn.Sequential(torch.nn.Linear(64, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-    fitted = MMDInitializer(module=net, n_perturbations=4, max_iter=1).fit(X)
-    with pytest.raises(ValueError, match=r"this theta0 is of the module .*Sequential"):
-        fitted.to_sklearn()
-
-
 # ONNX
 
 

@@ -1,4 +1,4 @@
-"""The skorch net behind a classifier: its words, its best epoch, a training that can be undone.
+"""The skorch net behind a classifier: its parameters, best epoch, trainings that can be undone.
 
 On 50 to 400 labelled rows a step of the network takes a few milliseconds, so that what
 stands around it decides the speed: batches are slices of tensors, the optimiser is PyTorch's
@@ -35,7 +35,7 @@ __all__ = [
     "check_callbacks",
     "find_optimizer",
     "has_batch_norm",
-    "is_word_of_skorch",
+    "is_skorch_param",
     "net_options",
 ]
 
@@ -49,7 +49,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Words of skorch's that follow from a parameter of a classifier, and from which.
+# Parameters of skorch's that follow from a parameter of a classifier, and from which.
 OWNED = {
     "callbacks__best_epoch": "validation_split",
     "classes": "y",
@@ -58,7 +58,7 @@ OWNED = {
     "train_split": "validation_split",
     "warm_start": "warm_start_from",
 }
-_WORDS = {
+_NAMES = {
     name
     for kind in (NeuralNet, NeuralNetClassifier)
     for name in inspect.signature(kind).parameters
@@ -81,9 +81,9 @@ _EVALUATION_NUMBERS = 1 << 22
 _TINY = torch.finfo(torch.float32).tiny
 
 
-def is_word_of_skorch(name: str) -> bool:
+def is_skorch_param(name: str) -> bool:
     """Whether a classifier hands a parameter on to skorch under the same name."""
-    return name not in OWNED and (name in _WORDS or name.startswith(_PREFIXES))
+    return name not in OWNED and (name in _NAMES or name.startswith(_PREFIXES))
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -224,7 +224,7 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
 
 
 def net_options(
-    words: Mapping[str, Any],
+    skorch_params: Mapping[str, Any],
     optimizer: Any,
     device: torch.device,
     batch_size: int,
@@ -232,8 +232,8 @@ def net_options(
     seed: int,
     joins_last: bool,
 ) -> dict[str, Any]:
-    """What a net of Rows is made with beside its module; `words` are the caller's for skorch."""
-    params = {"verbose": 0, **words}
+    """What a net of Rows is made with beside its module; `skorch_params` are the caller's own."""
+    params = {"verbose": 0, **skorch_params}
     params["optimizer"] = find_optimizer(optimizer)
     fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
     if fused and not params.keys() & _FUSED_EXCLUDES:

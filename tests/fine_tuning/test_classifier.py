@@ -1,8 +1,5 @@
 """MLPClassifier: the training that it promises, and its answers to bad input."""
 
-import copy
-import pickle
-
 import joblib
 import numpy as np
 import pandas as pd
@@ -12,7 +9,6 @@ import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier, NetClassifier, load_theta0, save_theta0
 from sklearn_mmdinit._fine_tuning.batches import Orders, Rows, batches
-from sklearn_mmdinit._fine_tuning.rows import split_rows
+from sklearn_mmdinit._fine_tuning.labels import split_rows
 
 
 @pytest.fixture(scope="module")
@@ -353,23 +349,6 @@ def test_callbacks_run_on_copies(data):
     assert clone(clf).callbacks[0][1] is not mine
 
 
-def test_forms_of_callbacks(data):
-    forms = [Recorder, ["named", Recorder()], ("best_epoch_2", Recorder), ("none", None)]
-    clf = small(callbacks=forms, max_iter=2).fit(*data)
-    ours = dict(clf.net_.callbacks_)
-    assert [ours[name].epochs_ for name in ("Recorder", "named", "best_epoch_2")] == [2, 2, 2]
-    with pytest.raises(ValueError, match=r"callbacks must be .* skorch callbacks.*, 3\]"):
-        small(callbacks=[Recorder(), 3]).fit(*data)
-
-
-def test_pickle(data):
-    clf = small(max_iter=2).fit(*data)
-    for copied in (pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf)):
-        np.testing.assert_array_equal(copied.predict_proba(data[0]), clf.predict_proba(data[0]))
-        assert copied.loss_curve_ == clf.loss_curve_
-    assert len(pickle.dumps(clf)) < data[0].nbytes, "the data do not travel with the model"
-
-
 # bad input
 
 BAD_X = {
@@ -427,15 +406,6 @@ def test_bad_parameters_are_named(name, value, data):
     clf = small(**{name: value})  # the constructor only assigns
     with pytest.raises((ValueError, TypeError), match=name):
         clf.fit(*data)
-
-
-def test_weights_that_do_not_stay_finite(data):
-    X, y = data
-    clf = small(learning_rate_init=1e30, optimizer="sgd", validation_split=None)
-    with pytest.raises(ValueError, match=r"no longer finite.*lower learning_rate_init=1e\+30"):
-        clf.fit(X, y)
-    with pytest.raises(NotFittedError):
-        clf.predict(X)
 
 
 def test_values_of_a_grid_over_arrays_are_as_good(data, tmp_path):

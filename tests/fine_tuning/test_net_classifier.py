@@ -140,12 +140,6 @@ def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_a_module_of_doubles_is_trained_in_single_precision(data):
-    clf = NetClassifier(Conv(10).double(), max_iter=1, random_state=0).fit(*data)
-    assert clf.module_.head.weight.dtype == torch.float32
-    assert clf.predict_proba(data[0]).dtype == np.float32
-
-
 # the classes of y
 
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.model_selection import cross_validate
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
@@ -130,17 +130,6 @@ def test_clones_keep_what_was_learned(data, init):
     found = cross_validate(net, *data, cv=2, return_estimator=True, error_score="raise")
     for one in found["estimator"]:
         np.testing.assert_array_equal(weight_of(one), init.theta0_.arrays["head.weight"])
-
-
-def test_a_search_compares_theta0_with_fresh_weights(data, init):
-    net = net_of(callbacks=[("start", WarmStart(None))], max_epochs=0)
-    grid = {"callbacks__start__theta0": [None, init.theta0_]}
-    search = GridSearchCV(net, grid, cv=2, refit=False, error_score="raise").fit(*data)
-    assert len(search.cv_results_["params"]) == 2
-    fresh = net.fit(*data)
-    assert not np.array_equal(weight_of(fresh), init.theta0_.arrays["head.weight"])
-    started = clone(net).set_params(**search.cv_results_["params"][1]).fit(*data)
-    np.testing.assert_array_equal(weight_of(started), init.theta0_.arrays["head.weight"])
 
 
 # what cannot be a start

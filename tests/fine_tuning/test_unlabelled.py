@@ -91,13 +91,6 @@ def test_labels_may_be_strings(dtype, data):
     np.testing.assert_array_equal(clf.coefs_[0], numbers.coefs_[0])
 
 
-def test_a_pair_may_have_some_too(data):
-    X, _, few, _ = data
-    a = small(unlabelled_label=-1, validation_split=(X[:30], few[:30])).fit(X, few)
-    b = small(unlabelled_label=-1, validation_split=(X[:30:3], few[:30:3])).fit(X, few)
-    assert a.validation_loss_curve_ == b.validation_loss_curve_
-
-
 def test_the_score_leaves_them_out(data):
     X, _, few, _ = data
     clf = small(unlabelled_label=-1, max_iter=5).fit(X, few)
@@ -205,19 +198,6 @@ def test_a_tuple_is_never_divided_among_folds(data, seen, routing):
         params = {"X_unlabelled": given}
         cross_validate(requested(), X, y, cv=3, params=params, error_score="raise")
         assert seen == [60 + n_further] * 3
-
-
-def test_searches_and_weights(data, seen, routing):
-    X, y, _, further = data
-    search = GridSearchCV(
-        requested().set_fit_request(sample_weight=True).set_score_request(sample_weight=False),
-        {"warm_start_from__scale": [0.1, 0.2]},
-        cv=2,
-        error_score="raise",
-    )
-    search.fit(X, y, X_unlabelled=(further,), sample_weight=np.ones(90))
-    assert seen == [45 + 60] * 4 + [90 + 60]
-    assert_learned_from(search.best_estimator_, np.vstack([X, further]))
 
 
 @pytest.mark.parametrize("wrap", [lambda further: further, lambda further: (further,)])

@@ -126,14 +126,6 @@ def test_fresh_weights(data):
     assert differ(start_of(data, None, init="he"), theta0)
 
 
-def test_training_moves_the_weights_and_not_theta0(data, fitted):
-    before = {name: array.copy() for name, array in fitted.theta0_.arrays.items()}
-    clf = MLPClassifier(warm_start_from=fitted, max_iter=3, random_state=0).fit(*data)
-    assert not np.array_equal(clf.coefs_[0], clf.theta0_.coefs[0])
-    for name, array in before.items():
-        np.testing.assert_array_equal(fitted.theta0_.arrays[name], array)
-
-
 def test_an_unfitted_initializer_is_fitted_on_a_clone(data):
     initializer = Counting()
     clf = MLPClassifier(warm_start_from=initializer, max_iter=0, random_state=0).fit(*data)
@@ -281,13 +273,6 @@ def test_a_pipeline_hands_theta0_on(start, with_memory, data, tmp_path):
         assert_same_arrays(pipeline[-1].theta0_, pipeline[1].theta0_)
     assert len(fits) == (1 if with_memory else 4)
     assert pipeline.predict(data[0]).shape == data[1].shape
-
-
-def test_of_a_module_too(images, of_images):
-    shift = FunctionTransformer(lambda X: X * 1.0)
-    pipeline = make_pipeline(shift, of_module(), NetClassifier(Conv, max_iter=1)).fit(*images)
-    assert_same_arrays(pipeline[-1].theta0_, of_images.theta0_)
-    assert pipeline.predict(images[0]).shape == (60,)
 
 
 def test_further_rows_of_a_module_are_routed(images):

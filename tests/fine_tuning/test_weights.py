@@ -6,10 +6,9 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
-from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._fine_tuning.rows import class_weights
+from sklearn_mmdinit._fine_tuning.labels import class_weights
 
 
 @pytest.fixture(scope="module")
@@ -148,13 +147,6 @@ def test_balanced_classes_have_the_same_weight_in_total(data, weights):
 
 
 # skorch
-
-
-def test_weights_reach_a_dataloader_too(data, weights):
-    in_order = {"iterator_train__shuffle": False}
-    own = small(**in_order).fit(*data, sample_weight=weights)
-    foreign = small(**in_order, iterator_train=DataLoader)
-    assert_same(own, foreign.fit(*data, sample_weight=weights), atol=1e-6)
 
 
 class OfABatch(torch.nn.Module):
