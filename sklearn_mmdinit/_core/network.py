@@ -76,8 +76,9 @@ class Network:
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
-        if not self.in_threads:
-            return nullcontext()  # PyTorch's own
+        if not self.in_threads or self.why_functional:
+            # PyTorch's own: a module has one set of parameters at a time, those of one thread.
+            return nullcontext()
         positions = {call.layer: call.n_positions for call in self.trace.calls}
         products = (
             n * sum(p.numel() for p in self.module.get_submodule(name).parameters(recurse=False))
