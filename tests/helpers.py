@@ -38,7 +38,7 @@ class DoubleRandom(StepRandom):
         return out.normal_(generator=self.generator)
 
     def split(self, n_parts):
-        while 1 < n_parts and len(self._parts) < n_parts:
+        while n_parts > 1 and len(self._parts) < n_parts:
             self._parts.append(DoubleRandom(self.seed))
         return super().split(n_parts)
 

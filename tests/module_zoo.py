@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from helpers import DoubleRandom, seeded
+from helpers import DoubleRandom
 from sklearn_mmdinit._core.perturbation import perturbed_logits
 from sklearn_mmdinit._core.profile import look_at
 from sklearn_mmdinit._core.source import Source
@@ -184,6 +184,18 @@ class Routed(nn.Module):
 
     def forward(self, x):
         return self.body["router"](x)
+
+
+class Narrow(nn.Module):
+    """Computes its layers in half precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 2)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.last(self.first(x.flatten(1)).relu()).float()
 
 
 def profile_of(module, X, sampler="auto", hidden_layer=None):

@@ -11,7 +11,17 @@ from scipy import integrate
 from torch import nn
 
 from helpers import as_a_team_of, finite_differences, mlp, normal, seeded, uniform_simplex
-from module_zoo import Convs, Twice, Words, double_network, images, network_of, rows, tokens
+from module_zoo import (
+    Convs,
+    SequenceFirst,
+    Twice,
+    Words,
+    double_network,
+    images,
+    network_of,
+    rows,
+    tokens,
+)
 from protocol.networks import MODULES
 from sklearn_mmdinit._core.config import CoherenceConfig, Config
 from sklearn_mmdinit._core.layers import bias_std, weight_std
@@ -417,21 +427,10 @@ class Placed(nn.Module):
         return self.head((self.layer(x.view(len(x), 3, 2)) + places).tanh().mean(1))
 
 
-class Turned(nn.Module):
-    """Examples along the second axis inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer, self.head = nn.Linear(2, 4), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.head(self.layer(x.view(len(x), 3, 2).transpose(0, 1)).tanh().mean(0))
-
-
 def test_examples_are_found_on_any_axis():
     network, batch = double_network(seeded(Placed), rows(5))
     assert network.jacobian_norms(batch).shape == (5, 3, 2)
-    network, batch = double_network(seeded(Turned), rows(5))
+    network, batch = double_network(seeded(SequenceFirst), rows(5, 8))
     alone = torch.cat([network.jacobian_norms(batch[b : b + 1]) for b in range(5)])
     torch.testing.assert_close(network.jacobian_norms(batch), alone)
 
