@@ -179,8 +179,10 @@ class Network:
         }
         n_rows, d = logits.shape
         # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-        if self.in_threads:
-            # Layers of PyTorch's own can be differentiated for all classes at once.
+        grouped = any(isinstance(part, nn.GroupNorm) for part in self.module.modules())
+        if self.in_threads and not grouped:
+            # Layers of PyTorch's own can be differentiated for all classes at once; but a GroupNorm,
+            # of which it takes the shapes of many slopes for those of one.
             classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
             each = classes[:, None].expand(d, n_rows, d)
             return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
