@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 import threading
-import warnings
 
 import joblib
 import numpy as np
@@ -13,16 +12,12 @@ import torch
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
-from skorch import NeuralNetClassifier
+from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded
-from module_zoo import Bare, Halved, Narrow, Routed, Words, digit_images, images, rows, tokens
+from module_zoo import Bare, Halved, Routed, Words, digit_images, images, rows, tokens
 from protocol.networks import MODULES, ConvNet, ResidualNet, flat_perceptron
 from sklearn_mmdinit import (
     MLP,
@@ -30,14 +25,12 @@ from sklearn_mmdinit import (
     Coherence,
     MMDInitializer,
     NetClassifier,
-    RandomLabelInitializer,
     Theta0,
     load_theta0,
     mmd_init_,
     save_theta0,
 )
 from sklearn_mmdinit._core.hooks import pretraining_mode, step_by_step, unfused
-from sklearn_mmdinit._core.source import Source
 from sklearn_mmdinit._core.trace import chain_of, trace
 from sklearn_mmdinit.diagnostics import coherence_kernel, prediction_samples
 
@@ -165,17 +158,6 @@ def test_what_works_in_place_on_its_input_learns_what_others_do(make, coherence)
     assert found[0].score(X) == found[1].score(X)
 
 
-@pytest.mark.parametrize("sampler", ["gram", "direct"])
-def test_a_module_that_computes_in_half_precision_learns_what_others_do(sampler):
-    params = {"n_perturbations": 64, "batch_size": 32, "window": 100, "sampler": sampler}
-    init = small(seeded(Narrow), **params).fit(images(n=64))
-    assert init.why_functional_ == ""
-    narrow = seeded(Narrow)
-    plain = nn.Sequential(nn.Flatten(), narrow.first, nn.ReLU(), narrow.last)
-    wide = clone(init).set_params(module=plain).fit(images(n=64))
-    np.testing.assert_allclose(init.loss_curve_, wide.loss_curve_, rtol=0.05)
-
-
 def test_weights_in_half_precision_are_learned_in_single():
     X = rows(16)
     net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)).bfloat16()
@@ -183,23 +165,6 @@ def test_weights_in_half_precision_are_learned_in_single():
 
 
 # Coherence and gain
-
-
-def test_coherence_helps_tasks_with_few_labels(digits):
-    X, y = digits
-    params = {"coherence": Coherence(batch_size=64, n_neighbors=5), "module__n_classes": 10}
-    params |= {"uniformity_weight": 0.0, "degeneracy_weight": 0.0, "detachment_weight": 0.0}
-    few = [int(np.flatnonzero(y == label)[i]) for label in range(10) for i in range(2)]
-    scores = []
-    for max_iter in (0, 40):
-        init = small(max_iter=max_iter, learning_rate_init=4e-3, output="hidden", **params)
-        pipeline = make_pipeline(init.fit(X), Normalizer(), LogisticRegression(C=100.0))
-        pipeline[-1].fit(pipeline[:-1].transform(X[few]), y[few])
-        scores.append(pipeline[-1].score(pipeline[:-1].transform(X), y))
-    assert scores[1] > scores[0] + 0.05
-    C, same = coherence_kernel(init, X), y[:, None] == y
-    assert C[same].mean() > C[~same].mean() + 0.2
-    assert set(init.history_[0]) == {"step", "loss", "coherence"}
 
 
 def test_the_number_of_classes_of_the_module_decides_the_closed_form(X):
@@ -400,24 +365,6 @@ def test_what_a_class_is_called_with_is_copied():
     assert not shift.any()
     own = init.to_module().backbone, init.to_module().backbone, backbone
     assert len({id(part) for part in own}) == 3
-
-
-def test_calls_of_a_class_are_alike_among_threads():
-    alone = Source(ConvNet, {"n_classes": 3}, seed=5).build().state_dict()
-    before, found = torch.random.get_rng_state(), {}
-
-    def build(name):
-        found[name] = Source(ConvNet, {"n_classes": 3}, seed=5).build().state_dict()
-
-    others = [threading.Thread(target=build, args=(i,)) for i in range(4)]
-    for thread in others:
-        thread.start()
-    for thread in others:
-        thread.join()
-    assert len(found) == 4
-    for state in found.values():
-        assert all(torch.equal(value, alone[name]) for name, value in state.items())
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
@@ -809,28 +756,6 @@ def test_infinities_that_are_not_learned_go_with_theta0(path):
     arrays = dict(found.arrays, mask=np.full((4, 4), np.nan, np.float32))
     with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
         Theta0(found.architecture, arrays)
-
-
-@pytest.mark.parametrize("kind", ["module", "perceptron", "random labels"])
-def test_skorch_builds_from_it_every_time(kind, init, digits):
-    X, y = digits[0][:64], digits[1][:64] % 2
-    if kind != "module":
-        X = X.reshape(64, -1)
-        make = {"perceptron": MMDInitializer, "random labels": RandomLabelInitializer}[kind]
-        init = make((5,), max_iter=1, random_state=0).fit(X)
-    params = {"max_epochs": 2, "lr": 0.05, "verbose": 0, "train_split": None, "batch_size": 16}
-    net = NeuralNetClassifier(init.to_module, criterion=nn.CrossEntropyLoss, **params)
-    # Its fit begins anew, and so at theta0.
-    for started in (
-        clone(net).initialize(),
-        net.fit(X, y).set_params(max_epochs=0).fit(X, y),
-    ):
-        for name, value in started.module_.state_dict().items():
-            np.testing.assert_array_equal(value.numpy(), init.theta0_.arrays[name], err_msg=name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        scores = cross_val_score(net.set_params(max_epochs=2), X, y.astype(np.int64), cv=2)
-    assert scores.shape == (2,)
 
 
 # In place

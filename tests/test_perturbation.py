@@ -565,39 +565,6 @@ def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatc
     assert_close(own, slopes_of(whole, expected), rtol=1e-4, atol=1e-5)
 
 
-def test_samplers_agree_in_law_in_parts(monkeypatch):
-    limited(monkeypatch, 30_000)
-    network, X = network_of(*PERCEPTRONS["relu"])
-    with torch.no_grad():
-        functional, gram = (sample(network, X, 6000, s, seed=9) for s in ("functional", "gram"))
-    assert min(n_parts for n_parts, _ in network.plans.values()) > 1
-    assert_same_law(gram, functional)
-
-
-def test_what_fits_is_computed_once(monkeypatch):
-    calls, found, numbers = [], [], None
-    for n_kept in (9, 7, 4, 1, 0):
-        network, batch = network_of(seeded(lambda: ConvNet(3)), images())
-        if numbers is None:
-            limited(monkeypatch, 1)  # a part is a copy
-            positions = {call.layer: call.n_positions for call in network.trace.calls}
-            chosen = chosen_samplers(network, "auto", len(batch))
-            numbers = 3 * len(batch) * network.trace.n_numbers + sum(
-                (len(batch) * positions[name]) ** 2
-                if how == "gram"
-                else sum(p.numel() for p in network.module.get_submodule(name).parameters())
-                for name, how in chosen.items()
-            )
-        limited(monkeypatch, 1, kept=n_kept * numbers)
-        network, batch = network_of(seeded(lambda: ConvNet(3)), images())
-        network.module.register_forward_hook(lambda module, args, output: calls.append(args[0]))
-        calls.clear()
-        found.append(slopes_of(network, sample(network, batch, 7, "auto")))
-        assert [len(rows) for rows in calls] == [len(batch)] * (7 + max(7 - n_kept, 0))
-    for own in found[1:]:
-        assert_close(own, found[0], rtol=1e-4, atol=1e-5)
-
-
 def test_rows_at_a_time_do_not_grow_with_the_number_of_copies(monkeypatch):
     limited(monkeypatch, 60_000, kept=0)
     network, batch = network_of(seeded(lambda: ConvNet(3)), images())
@@ -694,14 +661,6 @@ def test_nothing_stays_in_the_module_even_after_an_error(sampler):
         assert all(value is before[name] for name, value in vars(part).items())
     assert network.module.norm1.running_mean is not None
     assert torch.backends.mha.get_fastpath_enabled() == fused
-
-
-def test_draws_are_a_function_of_seed_and_step():
-    network, batch = of_zoo("convnet")
-    first, again, other = (draw(network, batch, 3, "auto", seed) for seed in (5, 5, 6))
-    assert torch.equal(first, again)
-    assert not torch.allclose(first, other)
-    assert not network.module.drop.training, "dropout is off"
 
 
 @pytest.mark.parametrize("n_copies", [1, 3])
@@ -908,19 +867,7 @@ class Viewing(nn.Module):
         return self.head(self.conv(x).relu().view(len(x), -1))
 
 
-class Deep(nn.Module):
-    """Has weights of images and of volumes; these have no such order."""
-
-    def __init__(self):
-        super().__init__()
-        self.flat, self.deep = nn.Conv2d(1, 2, 3), nn.Conv3d(1, 3, 3, padding=1)
-        self.head = nn.Linear(3 * 2 * 36, 2)
-
-    def forward(self, x):
-        return self.head(self.deep(self.flat(x).relu().unsqueeze(1)).flatten(1))
-
-
-@pytest.mark.parametrize("make", [ConvNet, ResidualNet, Viewing, Deep, flat_perceptron])
+@pytest.mark.parametrize("make", [ConvNet, ResidualNet, Viewing, flat_perceptron])
 def test_the_order_is_one_that_the_module_can_be_computed_in(make):
     module = seeded(make)
     strides = [p.stride() for p in module.parameters()]
