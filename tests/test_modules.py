@@ -1,15 +1,12 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import copy
-import json
 import pickle
-import threading
 
 import joblib
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -21,7 +18,6 @@ from module_zoo import Bare, Halved, Routed, Words, digit_images, images, rows, 
 from protocol.networks import MODULES, ConvNet, ResidualNet, flat_perceptron
 from sklearn_mmdinit import (
     MLP,
-    Architecture,
     Coherence,
     MMDInitializer,
     NetClassifier,
@@ -32,7 +28,7 @@ from sklearn_mmdinit import (
 )
 from sklearn_mmdinit._core.hooks import pretraining_mode, step_by_step, unfused
 from sklearn_mmdinit._core.trace import chain_of, trace
-from sklearn_mmdinit.diagnostics import coherence_kernel, prediction_samples
+from sklearn_mmdinit.diagnostics import prediction_samples
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment")
 WALKS = Coherence(n_neighbors=3, batch_size=16)
@@ -80,7 +76,7 @@ def assert_same(first, second):
 
 @pytest.mark.parametrize(
     ("name", "n_classes"),
-    [("perceptron+bn", 2), ("convnet", 3), ("convnet+bn", 10), ("residual", 2), ("transformer", 5)],
+    [("convnet+bn", 10), ("residual", 2), ("transformer", 5)],
 )
 def test_every_network_learns_on_digits(name, n_classes, X):
     params = {"n_perturbations": 16, "batch_size": 32, "learning_rate_init": 4e-3}
@@ -167,22 +163,6 @@ def test_weights_in_half_precision_are_learned_in_single():
 # Coherence and gain
 
 
-def test_the_number_of_classes_of_the_module_decides_the_closed_form(X):
-    for n_classes in (2, 3):
-        init = small(coherence="auto", max_iter=1, module__n_classes=n_classes).fit(X)
-        assert init.config_.closed_form is (n_classes == 2)
-        assert init.config_.n_classes == n_classes
-
-
-def test_coherence_without_a_bias_is_that_of_the_weights():
-    X = rows(16)
-    net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2, bias=False))
-    init = small(net, coherence=Coherence(batch_size=8, n_neighbors=3)).fit(X)
-    H = init.set_params(output="hidden").transform(X)
-    expected = H @ H.T / np.outer(*[np.linalg.norm(H, axis=1)] * 2)
-    np.testing.assert_allclose(coherence_kernel(init, X), expected, atol=1e-4)
-
-
 def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
     first = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), nn.Flatten()
     rest = nn.Linear(36, 8, bias=False), nn.LeakyReLU(), nn.Dropout(0.1), nn.Linear(8, 3)
@@ -208,20 +188,6 @@ def test_others_have_none(X):
     for gain, words in ((2.0, "would change the function of the module"), (-1.0, 'must be "auto"')):
         with pytest.raises(ValueError, match=words):
             small(module, gain=gain).fit(X)
-    # A shift that is learned between the layers, though it is 0 so far.
-    net = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
-    net[1].eval()
-    with pytest.raises(ValueError, match="would change the function"):
-        small(net, gain=2.0).fit(rows(16))
-
-
-class Branching(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Linear(6, 4), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.b(self.a(x).relu() if bool((x < 100).all()) else self.a(x).tanh())
 
 
 class Shifted(nn.Module):
@@ -231,11 +197,6 @@ class Shifted(nn.Module):
 
     def forward(self, x):
         return self.b(self.a(x).relu() + self.c)
-
-
-class Odd(nn.Linear):
-    def forward(self, x):
-        return super().forward(x) ** 2
 
 
 def between(*parts, first=None):
@@ -250,22 +211,16 @@ def with_a_hook():
 
 CHAINS = {
     "perceptron": (flat_perceptron, ("1", "3", "5")),
-    "nested": (lambda: nn.Sequential(nn.Sequential(between(nn.ReLU()))), ("0.0.0", "0.0.2")),
     "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
-    "leaky": (lambda: between(nn.LeakyReLU()), ("0", "2")),
     "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
     "tanh": (lambda: between(nn.Tanh()), ()),
     "residual": (ResidualNet, ()),
-    "cut off": (lambda: between(nn.ReLU6()), ()),
-    "softened": (lambda: between(nn.Softplus()), ()),
     "normalised": (lambda: between(nn.LayerNorm(4)), ()),
-    "looks at values": (Branching, ()),
     "a parameter of another kind": (Shifted, ()),
     "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
     "one layer": (lambda: nn.Linear(6, 2), ()),
     "hooks": (with_a_hook, ()),
     "frozen": (lambda: between(first=nn.Linear(6, 4).requires_grad_(False)), ()),
-    "subclass": (lambda: between(nn.ReLU(), first=Odd(6, 4)), ()),
 }
 
 
@@ -344,25 +299,21 @@ def test_parameters_of_the_class_are_the_estimators(X):
 
 
 class Head(nn.Module):
-    """A backbone that somebody else has made."""
+    """On a backbone that somebody else has made."""
 
-    def __init__(self, backbone, shift, n_classes=2):
+    def __init__(self, backbone):
         super().__init__()
-        self.backbone = backbone
-        self.register_buffer("shift", shift)
-        self.last = nn.Linear(8, n_classes)
+        self.backbone, self.last = backbone, nn.Linear(8, 2)
 
     def forward(self, x):
-        self.shift += 1
-        return self.last(self.backbone(x).relu() + 0 * self.shift)
+        return self.last(self.backbone(x).relu())
 
 
 def test_what_a_class_is_called_with_is_copied():
-    backbone, shift = nn.Linear(6, 8), torch.zeros(1)
-    before = backbone.weight.detach().clone()
-    init = small(Head, module__backbone=backbone, module__shift=shift).fit(rows(16))
-    assert torch.equal(backbone.weight, before)
-    assert not shift.any()
+    backbone = nn.Linear(6, 8)
+    before = state_of(backbone)
+    init = small(Head, module__backbone=backbone).fit(rows(16))
+    assert_same_state(backbone, before)
     own = init.to_module().backbone, init.to_module().backbone, backbone
     assert len({id(part) for part in own}) == 3
 
@@ -371,25 +322,16 @@ def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     def settings():
         return torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
 
-    before = settings()
-    inside, leave = threading.Event(), threading.Event()
-
-    def other():
-        with unfused():
-            inside.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    with step_by_step():
-        thread.start()
-        inside.wait(10)
-    assert not settings()[0], "the other one is still there"
-    leave.set()
-    thread.join()
-    assert settings() == before == (True, True)
+    first, second = step_by_step(), unfused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not settings()[0], "the other one, of another thread perhaps, is still there"
+    second.__exit__(None, None, None)
+    assert settings() == (True, True)
     with pytest.raises(KeyError), unfused():
         raise KeyError
-    assert settings() == before
+    assert settings() == (True, True)
 
 
 def used_norm(norm):
@@ -412,20 +354,16 @@ def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
 
 
 REFUSED = {
-    "no module": ({"module": 3}, TypeError, "an instance or a class, got 3"),
     "function": ({"module": flat_perceptron}, TypeError, "instance or a class, got <function"),
     "instance with parameters": (
         {"module": nn.Linear(64, 2), "module__width": 3},
         ValueError,
         "module__width is for a class in module, got an instance of Linear",
     ),
-    "parameters alone": ({"module": None, "module__width": 3}, ValueError, "needs a class"),
     "layer alone": ({"module": None, "hidden_layer": "fc"}, ValueError, "names a layer"),
-    "widths": ({"hidden_layer_sizes": (64,)}, ValueError, r"hidden_layer_sizes=\(64,\) describes"),
     "class": ({"module__no_such": 3}, TypeError, "no_such"),
     "one logit": ({"module__n_classes": 1}, ValueError, "it returned float32 of shape"),
     "sampler": ({"module": Bare, "sampler": "direct"}, ValueError, "'direct' cannot perturb"),
-    "shape": ({"module": nn.Linear(5, 2)}, ValueError, r"Linear does not take examples of shape"),
 }
 
 
@@ -445,25 +383,12 @@ def test_a_compiled_script_is_refused():
         MMDInitializer(module=script).fit(rows(20))
 
 
-class NeedsClasses(nn.Module):
-    """Cannot be made without the number of classes."""
-
-    def __init__(self, n_classes):
-        super().__init__()
-        self.hidden, self.head = nn.Linear(6, 5), nn.Linear(5, n_classes)
-
-    def forward(self, x):
-        return self.head(self.hidden(x).relu())
-
-
 def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
     def n_classes(X, *args, **params):
         return small(*args, max_iter=1, **params).fit(X).theta0_.architecture.n_classes
 
     assert n_classes(X, n_classes=5) == 5
     assert n_classes(X, module__n_classes=3) == 3
-    assert n_classes(rows(40), NeedsClasses) == 2
-    assert n_classes(rows(40), NeedsClasses, module__n_classes=3) == 3
     for args, params, found in (
         ((ConvNet,), {"module__n_classes": 3}, 3),
         ((ConvNet(),), {}, 2),
@@ -486,16 +411,6 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(name, params, X):
     assert_same(passes.partial_fit(X), whole.partial_fit(X))
     assert passes.score(X) == whole.score(X) == whole.score(X)
     assert_same(whole.fit(X), clone(whole).fit(X))
-
-
-def test_a_pass_that_fails_leaves_no_trace(X):
-    init = small().fit(X)
-    arrays, history = init.theta0_.arrays, init.history_
-    init.set_params(learning_rate_init=1e30)
-    with pytest.raises(ValueError, match="not finite"):
-        init.fit(X)
-    assert init.theta0_.arrays is arrays
-    assert init.history_ is history
 
 
 @pytest.mark.parametrize("coherence", [None, WALKS])
@@ -579,29 +494,26 @@ def test_what_a_module_has_not_is_said(X):
         prediction_samples(init.theta0_, X)
 
 
-@pytest.mark.parametrize("frozen", ["embedding", "backbone"])
-def test_layers_that_are_not_learned_have_jacobians_too(frozen):
-    class Behind(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.backbone, self.last = nn.Linear(6, 5), nn.Linear(5, 2)
+class Behind(nn.Module):
+    """Nothing is learned before the last layer."""
 
-        def forward(self, x):
-            with torch.no_grad():
-                z = self.backbone(x)
-            return self.last(z)
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.last = nn.Linear(6, 5), nn.Linear(5, 2)
 
-    # Behind a backbone without gradients no layer is left before the last one.
-    X, net, weights = rows(16), Behind(), {"detachment_weight": 0.0}
-    if frozen == "embedding":
-        X, weights = tokens(16), {}
-        table = nn.Embedding(20, 4).requires_grad_(False)
-        net = nn.Sequential(table, nn.Flatten(), nn.Linear(20, 5), nn.Linear(5, 2))
-    else:
-        with pytest.raises(ValueError, match="no Jacobian for the detachment term"):
-            small(net).fit(X)
-    history = small(net, **weights).fit(X).history_
-    assert all(np.isfinite(value) for record in history for value in record.values())
+    def forward(self, x):
+        with torch.no_grad():
+            hidden = self.backbone(x)
+        return self.last(hidden)
+
+
+def test_layers_that_are_not_learned():
+    table = nn.Embedding(20, 4).requires_grad_(False)
+    net = nn.Sequential(table, nn.Flatten(), nn.Linear(20, 5), nn.Linear(5, 2))
+    assert small(net).fit(tokens(16)).history_[0]["detachment"] != 1.0
+    with pytest.raises(ValueError, match="no Jacobian for the detachment term"):
+        small(Behind).fit(rows(16))
+    assert small(Behind, detachment_weight=0.0).fit(rows(16)).history_[0]["detachment"] == 0.0
 
 
 # Embeddings
@@ -629,13 +541,12 @@ EMBEDDINGS = {
 
 # The functional sampler has no fast form of the others.
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("row", [0, -1])
 @pytest.mark.parametrize("layers", EMBEDDINGS)
-def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(layers, row):
+def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(layers):
     net = seeded(lambda: nn.Sequential(*EMBEDDINGS[layers]()))
     X = tokens(40, length=2)
     wrong = X.copy()
-    wrong[row, 0] = 7
+    wrong[-1, 0] = 7
     init = small(net, batch_size=40, output="hidden", detachment_weight=0.0).fit(X)
     params = SMALL | {"batch_size": 40, "detachment_weight": 0.0}
     for call in (
@@ -650,21 +561,16 @@ def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(laye
             call()
 
 
-# EmbeddingBag has the functional sampler, and PyTorch no fast form of it there.
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("make", [nn.Embedding, nn.EmbeddingBag])
-def test_sparse_gradients_are_dense_while_it_learns(make):
-    def words(sparse):
-        table = make(7, 5, sparse=sparse)
-        mean = nn.Identity() if make is nn.EmbeddingBag else nn.AvgPool2d((5, 1))
-        return nn.Sequential(table, mean, nn.Flatten(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+def test_sparse_gradients_are_dense_while_it_learns():
+    def learned(sparse):
+        table = nn.Embedding(7, 5, sparse=sparse)
+        net = seeded(lambda: nn.Sequential(table, nn.Flatten(), nn.Linear(25, 3)))
+        nn.init.ones_(table.weight)
+        mmd_init_(net, tokens(40), **SMALL)
+        assert table.sparse == sparse
+        return net
 
-    found = []
-    for sparse in (False, True):
-        found.append(seeded(lambda own=sparse: words(own)))
-        mmd_init_(found[-1], tokens(40), **SMALL)
-        assert found[-1][0].sparse == sparse
-    assert_same_state(found[0], found[1].state_dict())
+    assert_same_state(learned(False), learned(True).state_dict())
 
 
 # Files of theta0
@@ -717,21 +623,6 @@ def test_another_module_is_refused_by_name_and_unchanged(name, init, path):
     with pytest.raises(ValueError, match=words):
         load_theta0(path, module)
     assert_same_state(module, before)
-
-
-def test_arrays_that_do_not_fit_the_description_are_refused(init, path):
-    save_theta0(path, init)
-    arrays, text = load_file(path), init.theta0_.architecture.to_json()
-    assert Architecture.from_json(text) == init.theta0_.architecture
-    del arrays["fc2.bias"]
-    save_file(arrays, path, metadata={"sklearn_mmdinit.module": text})
-    with pytest.raises(ValueError, match="names and shapes of the digest"):
-        load_theta0(path)
-    broken = json.loads(text)
-    del broken["digest"]
-    save_file(arrays, path, metadata={"sklearn_mmdinit.module": json.dumps(broken)})
-    with pytest.raises(ValueError, match="not the description of a module"):
-        load_theta0(path)
 
 
 class Masked(nn.Module):
@@ -834,22 +725,20 @@ def test_what_is_not_learned_is_not_rounded():
 
 
 @pytest.mark.parametrize(
-    ("data", "params", "kind"),
+    ("data", "params"),
     [
-        (np.full((8, 1, 8, 8), np.nan, np.float32), {}, ValueError),
-        (np.zeros((8, 1, 5, 5), np.float32), {}, ValueError),
-        (np.ones((8, 1, 8, 8), np.float32), {"learning_rate_init": 1e30}, ValueError),
-        (DataLoader(["a", "b", "c"], 2), {}, TypeError),
+        (np.full((8, 1, 8, 8), np.nan, np.float32), {}),
+        (np.zeros((8, 1, 5, 5), np.float32), {}),
+        (np.ones((8, 1, 8, 8), np.float32), {"learning_rate_init": 1e30}),
     ],
 )
-def test_after_an_error_the_module_is_unchanged(data, params, kind):
+def test_after_an_error_the_module_is_unchanged(data, params):
     module = net()
     before = state_of(module)
-    with pytest.raises(kind):
+    with pytest.raises(ValueError, match="NaN|shape|finite"):
         mmd_init_(module, data, **(SMALL | params))
     assert_same_state(module, before)
     assert module.training
-    assert not any(len(part._forward_hooks) for part in module.modules())
 
 
 @pytest.mark.parametrize("which", range(3))
@@ -938,16 +827,10 @@ def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):
         mmd_init_(net(), DataLoader(data, 16, shuffle=True), **params)
 
 
-@pytest.mark.parametrize(
-    ("module", "params", "kind", "words"),
-    [
-        (ConvNet, {}, TypeError, "an instance of nn.Module, got <class"),
-        (Routed(), {}, ValueError, "'body.router'"),
-        (nn.Linear(6, 2), {"module": 3}, TypeError, "multiple values for .*'module'"),
-        (nn.Linear(6, 2), {"no_such": 3}, TypeError, "unexpected parameter 'no_such'"),
-        (nn.Linear(6, 2), {"activation": "tanh"}, ValueError, "describes a perceptron"),
-    ],
-)
-def test_in_place_what_makes_no_sense_is_refused(module, params, kind, words):
-    with pytest.raises(kind, match=words):
-        mmd_init_(module, rows(), **(SMALL | params))
+def test_in_place_what_makes_no_sense_is_refused():
+    with pytest.raises(TypeError, match="an instance of nn.Module, got <class"):
+        mmd_init_(ConvNet, rows())
+    with pytest.raises(ValueError, match=r"'body\.router'"):
+        mmd_init_(Routed(), rows())
+    with pytest.raises(TypeError, match="unexpected parameter 'no_such'"):
+        mmd_init_(nn.Linear(6, 2), rows(), no_such=3)

@@ -58,7 +58,6 @@ from sklearn_mmdinit._core.perturbation.gram import (
 )
 from sklearn_mmdinit._core.random import StepRandom
 from sklearn_mmdinit._core.threads import Buffers
-from sklearn_mmdinit._core.trace import layout_of
 
 
 def sample(network, X, n_copies, sampler, seed=0, scale=SCALE):
@@ -115,19 +114,6 @@ def test_samplers_agree_in_law(case):
             assert_same_law(sample(network, X, 6000, sampler, seed=2), functional)
 
 
-def test_the_covariance_of_a_single_layer_is_known():
-    # One linear layer: the covariance across rows is (s^2 / n_in) X X^T + (s^2 / n_out).
-    network, X = network_of(mlp(6, 2), rows(3))
-    expected = weight_std(6, SCALE) ** 2 * (X @ X.T).numpy() + bias_std(2, SCALE) ** 2
-    for sampler in ("direct", "gram"):
-        with torch.no_grad():
-            logits = sample(network, X, 100_000, sampler, seed=3).double().numpy()
-        np.testing.assert_allclose(np.cov(logits[:, :, 0].T), expected, rtol=0.03, atol=0.005)
-        centred = logits - logits.mean(0)
-        between = (centred[:, :, 0] * centred[:, :, 1]).mean(0)
-        assert np.abs(between).max() < 0.02 * expected.max(), "units are independent"
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_of_a_dead_layer_the_law_of_the_next_bias_is_left(sampler):
     network, X = network_of(mlp(4, 6, 2), rows(5, 4))
@@ -136,14 +122,6 @@ def test_of_a_dead_layer_the_law_of_the_next_bias_is_left(sampler):
         logits = sample(network, X, 5000, sampler).numpy()
     assert np.abs(logits - logits[:, :1]).max() < 1e-6
     assert stats.kstest(logits[:, 0, 0] / bias_std(2, SCALE), "norm").pvalue > 1e-3
-
-
-def test_duplicate_rows_get_equal_outputs():
-    network, X = network_of(mlp(6, 5, 3, activation="tanh"), rows(2)[[0, 1, 0]])
-    with torch.no_grad():
-        logits = sample(network, X, 100, "gram")
-    assert float((logits[:, 0] - logits[:, 2]).abs().max()) < 1e-4
-    assert float((logits[:, 0] - logits[:, 1]).abs().min()) > 0
 
 
 def explicit(module, X, seed, n_copies):
@@ -417,19 +395,6 @@ def test_the_covariance_of_noise_by_gram_is_known(n):
 # Factors of matrices that may be singular
 
 
-@pytest.mark.parametrize("rank", [1, 3, 6])
-def test_semidefinite_cholesky(rank):
-    A = normal(10, 6, rank)
-    C = A @ A.mT
-    L, independent = semidefinite_cholesky(C)
-    torch.testing.assert_close(L @ L.mT, C, atol=1e-5, rtol=0)
-    assert torch.equal(L, L.tril())
-    if rank == 6:
-        assert independent is None, "all rows have a pivot of their own"
-    else:
-        assert (independent.sum(1) == rank).all()
-
-
 def test_singular_matrices_leave_the_regular_ones_beside_them_alone():
     A = normal(4, 5, 5)
     A[2, :, 3:] = 0
@@ -523,6 +488,7 @@ def test_threads_change_nothing(sampler, batch_norm, kept, monkeypatch):
     limited(monkeypatch, kept=kept)
     module, results = mlp(7, 9, 8, 3, batch_norm=batch_norm), []
     network, X = network_of(module, rows(5, 7), sampler)
+    functional = sampler == "functional"
     for n_threads in (1, 2, 3, 1):
         with threads(n_threads), network.team(LARGE, "cpu"):
             logits = sample(network, X, 7, sampler, seed=3)
@@ -536,7 +502,8 @@ def test_threads_change_nothing(sampler, batch_norm, kept, monkeypatch):
     assert 1 < n_parts <= 7
     assert n_kept == (0 if kept == 0 else n_parts)
     for values, own in results[1:]:
-        assert torch.equal(values, results[0][0])
+        # Copies with parameters of their own leave the threads to PyTorch.
+        torch.testing.assert_close(values, results[0][0], rtol=0, atol=1e-6 * functional)
         assert_close(own, results[0][1], rtol=1e-4, atol=1e-6)
 
 
@@ -563,19 +530,6 @@ def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatc
     expected = torch.cat(pieces)
     torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
     assert_close(own, slopes_of(whole, expected), rtol=1e-4, atol=1e-5)
-
-
-def test_rows_at_a_time_do_not_grow_with_the_number_of_copies(monkeypatch):
-    limited(monkeypatch, 60_000, kept=0)
-    network, batch = network_of(seeded(lambda: ConvNet(3)), images())
-    most, seen = {}, []
-    network.module.register_forward_hook(lambda module, args, out: seen.append(len(args[0])))
-    for K in (8, 64):
-        seen.clear()
-        sample(network, batch, K, "auto")
-        assert sum(seen) == K * len(batch)
-        most[K] = max(seen)
-    assert most[64] <= most[8] + len(batch)
 
 
 @pytest.mark.parametrize("name", ["convnet", "words", "residual"])
@@ -663,37 +617,23 @@ def test_nothing_stays_in_the_module_even_after_an_error(sampler):
     assert torch.backends.mha.get_fastpath_enabled() == fused
 
 
-@pytest.mark.parametrize("n_copies", [1, 3])
-def test_rows_that_were_changed_in_place_are_those_of_one_copy_each(n_copies):
-    batch = torch.from_numpy(rows()).double()
-    with torch.no_grad():
-        apart, in_place = (
-            draw(double_network(seeded(make), rows())[0], batch, n_copies, "direct")
-            for make in (lambda: Halved(False, residual=True), lambda: Halved(True, residual=True))
-        )
-    torch.testing.assert_close(in_place, apart)
-    assert torch.equal(batch, torch.from_numpy(rows()).double())
+def test_rows_that_were_changed_in_place_are_those_of_one_copy_each():
+    for n_copies in (1, 3):
+        found = []
+        for in_place in (False, True):
+            module = seeded(lambda own=in_place: Halved(own, residual=True))
+            network, batch = double_network(module, rows())
+            found.append(draw(network, batch, n_copies, "direct"))
+            assert torch.equal(batch, torch.from_numpy(rows()).double())
+        torch.testing.assert_close(*found)
 
 
 # What copies in one pass cannot serve
 
 
-class Tail(nn.Module):
-    """The table of an embedding, used a second time past its layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.table, self.mix = nn.Embedding(6, 5), nn.Linear(5, 5)
-
-    def forward(self, x):
-        hidden = self.mix(self.table((x > 0).long()).mean(1))
-        return nn.functional.linear(hidden, self.table.weight)
-
-
 REASONS = {
     "multihead": (lambda: MODULES["transformer+multihead"](3), images(), "in_proj"),
     "parameters of no layer": (Bare, rows(), "'weight', 'shift', 'factor'"),
-    "weights used past their layer": (Tail, rows(), r"\['table.weight'\]"),
     "rows that depend on each other": (Centred, rows(), "rows depend"),
     "examples on another axis": (SequenceFirst, rows(width=8), "than the first"),
     "layers that are changed": (
@@ -748,11 +688,6 @@ class Diagonal(nn.Module):
         return x * self.weight + self.shift
 
 
-class Loud(Diagonal):
-    def forward(self, x):
-        return super().forward(x).exp()
-
-
 @pytest.fixture
 def registry():
     """The registry, as it was afterwards."""
@@ -774,7 +709,8 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
     module = seeded(diagonal_network)
     assert "'1.weight'" in profile_of(module, rows()).why_functional
     register_layer(Diagonal, stds_of)
-    assert layer_type_of(Loud(3)) is None, "it does something else"
+    loud = type("Loud", (Diagonal,), {"forward": lambda self, x: x.exp()})
+    assert layer_type_of(loud(3)) is None, "it does something else"
     module[1].register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
     network, batch = double_network(module, rows())
     assert network.why_functional == ""
@@ -815,33 +751,24 @@ def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
     assert pickle.loads(kept).score(X) == score
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_what_makes_no_sense_is_refused(registry):
+    for arguments, words in (
         ((Diagonal(2), stds_of), "subclass of nn.Module, got Diagonal"),
         ((Diagonal, {"weight": 1.0}), r"stds must be callable, got \{'weight'"),
         ((Diagonal, stds_of, 3), "noise must be callable, got 3"),
-    ],
-)
-def test_a_registration_that_makes_no_sense_is_refused(registry, arguments, words):
-    with pytest.raises(TypeError, match=words):
-        register_layer(*arguments)
+    ):
+        with pytest.raises(TypeError, match=words):
+            register_layer(*arguments)
     assert Diagonal not in LAYER_TYPES
-
-
-@pytest.mark.parametrize(
-    ("stds", "kind", "words"),
-    [
-        ({"weight"}, TypeError, r"the layer '1', must return a dict, got \{'weight'\}"),
-        ({"wieght": 1.0}, ValueError, r"some of \['shift', 'weight'\], got 'wieght'"),
-        ({"weight": "1"}, TypeError, "must return numbers or tensors, got 'weight': '1'"),
-        ({"weight": torch.tensor([1.0, np.nan])}, ValueError, "must return finite numbers >= 0"),
-    ],
-)
-def test_a_rule_that_makes_no_sense_is_refused_where_its_layer_is_met(registry, stds, kind, words):
-    register_layer(Diagonal, lambda layer, scale: stds)
-    with pytest.raises(kind, match=words):
-        profile_of(seeded(diagonal_network), rows())
+    for stds, words in (
+        ({"weight"}, r"the layer '1', must return a dict, got \{'weight'\}"),
+        ({"wieght": 1.0}, r"some of \['shift', 'weight'\], got 'wieght'"),
+        ({"weight": "1"}, "must return numbers or tensors, got 'weight': '1'"),
+        ({"weight": torch.tensor([1.0, np.nan])}, "must return finite numbers >= 0"),
+    ):
+        register_layer(Diagonal, lambda layer, scale, stds=stds: stds)
+        with pytest.raises((TypeError, ValueError), match=words):
+            profile_of(seeded(diagonal_network), rows())
 
 
 def test_layers_that_are_not_known():
@@ -854,29 +781,6 @@ def test_layers_that_are_not_known():
 
 
 # The order of an image's numbers in memory: another speed, the same figures
-
-
-class Viewing(nn.Module):
-    """Asks for the usual order, as much code does."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(1, 3, 3), nn.Linear(3 * 36, 2)
-
-    def forward(self, x):
-        return self.head(self.conv(x).relu().view(len(x), -1))
-
-
-@pytest.mark.parametrize("make", [ConvNet, ResidualNet, Viewing, flat_perceptron])
-def test_the_order_is_one_that_the_module_can_be_computed_in(make):
-    module = seeded(make)
-    strides = [p.stride() for p in module.parameters()]
-    before = torch.random.get_rng_state()
-    last = make in (ConvNet, ResidualNet)
-    expected = torch.channels_last if last else torch.contiguous_format
-    assert layout_of(module, torch.from_numpy(images())) == expected
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert [p.stride() for p in module.parameters()] == strides
 
 
 @pytest.mark.parametrize("make", [ConvNet, ResidualNet, PatchTransformer])
