@@ -15,13 +15,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded
 from module_zoo import Bare, Halved, Routed, Words, digit_images, images, rows, tokens
-from protocol.networks import MODULES, ConvNet, ResidualNet, flat_perceptron
+from protocol.networks import MODULES, ConvNet, flat_perceptron
 from sklearn_mmdinit import (
     MLP,
     Coherence,
     MMDInitializer,
     NetClassifier,
-    Theta0,
     load_theta0,
     mmd_init_,
     save_theta0,
@@ -180,14 +179,8 @@ def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
     assert coherent.gain_[0] == coherent.gain_[1] != 1
     with pytest.raises(ValueError, match="one for each of the 2 hidden"):
         small(module, gain=(1.0, 2.0, 3.0)).fit(X)
-
-
-def test_others_have_none(X):
-    module = network("convnet+bn")
-    assert small(module, coherence=WALKS, max_iter=1).fit(X).gain_ == ()
-    for gain, words in ((2.0, "would change the function of the module"), (-1.0, 'must be "auto"')):
-        with pytest.raises(ValueError, match=words):
-            small(module, gain=gain).fit(X)
+    with pytest.raises(ValueError, match="would change the function of the module"):
+        small(network("convnet+bn"), gain=2.0).fit(X)
 
 
 class Shifted(nn.Module):
@@ -214,8 +207,6 @@ CHAINS = {
     "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
     "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
     "tanh": (lambda: between(nn.Tanh()), ()),
-    "residual": (ResidualNet, ()),
-    "normalised": (lambda: between(nn.LayerNorm(4)), ()),
     "a parameter of another kind": (Shifted, ()),
     "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
     "one layer": (lambda: nn.Linear(6, 2), ()),
@@ -376,13 +367,6 @@ def test_what_makes_no_sense_is_refused(name, X):
         MMDInitializer(**{"module": ConvNet, "max_iter": 1, **params}).fit(flat)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_compiled_script_is_refused():
-    script = torch.jit.trace(nn.Linear(6, 3), torch.zeros(2, 6))
-    with pytest.raises(ValueError, match="module must be written in Python, got the TorchScript"):
-        MMDInitializer(module=script).fit(rows(20))
-
-
 def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
     def n_classes(X, *args, **params):
         return small(*args, max_iter=1, **params).fit(X).theta0_.architecture.n_classes
@@ -393,7 +377,7 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
         ((ConvNet,), {"module__n_classes": 3}, 3),
         ((ConvNet(),), {}, 2),
     ):
-        with pytest.raises(ValueError, match=f"n_classes=4, but the module .* returns {found} log"):
+        with pytest.raises(ValueError, match=f"returns {found} logits"):
             small(*args, n_classes=4, **params).fit(X)
 
 
@@ -597,6 +581,7 @@ def test_round_trip_is_exact(init, path):
         assert (loaded.arrays[name].dtype, loaded.arrays[name].shape) == (array.dtype, array.shape)
         np.testing.assert_array_equal(loaded.arrays[name], array)
         np.testing.assert_array_equal(module.state_dict()[name].numpy(), array)
+        assert array.flags.c_contiguous
     assert not module.training
     assert loaded.arrays["norm1.running_var"].dtype == np.float32
     assert loaded.arrays["norm1.num_batches_tracked"].dtype == np.int64
@@ -606,47 +591,18 @@ class Other(ConvNet):
     """Another class with the same arrays."""
 
 
-REFUSED_FILES = {
-    "class": (lambda: Other(2, 3, batch_norm=True), r"ConvNet, not of \S*\.Other"),
-    "kind": (lambda: ResidualNet(2, 3), r"ConvNet, not of protocol.networks.ResidualNet"),
-    "shape": (lambda: ConvNet(2, 4, batch_norm=True), r"'conv1.bias' has shape \(3,\)"),
-    "less": (lambda: ConvNet(2, 3), "an array 'norm1.bias', which the module .* has not"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED_FILES)
-def test_another_module_is_refused_by_name_and_unchanged(name, init, path):
-    make, words = REFUSED_FILES[name]
+def test_another_module_is_refused_by_name_and_unchanged(init, path):
     save_theta0(path, init)
-    module = seeded(make)
-    before = state_of(module)
-    with pytest.raises(ValueError, match=words):
-        load_theta0(path, module)
-    assert_same_state(module, before)
-
-
-class Masked(nn.Module):
-    """Keeps a mask of -inf, as causal attention does, and one that is a parameter."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(6, 4), nn.Linear(4, 3)
-        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
-        self.still = nn.Parameter(torch.tensor([0.0] * 5 + [-torch.inf]), requires_grad=False)
-
-    def forward(self, x):
-        scores = self.body(x * self.still.exp()).unsqueeze(1) + self.mask
-        return self.head(scores.softmax(-1)[:, -1])
-
-
-def test_infinities_that_are_not_learned_go_with_theta0(path):
-    init = small(Masked).fit(rows(32))
-    save_theta0(path, init)
-    found = load_theta0(path)
-    np.testing.assert_array_equal(found.arrays["mask"], init.to_module().mask)
-    arrays = dict(found.arrays, mask=np.full((4, 4), np.nan, np.float32))
-    with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
-        Theta0(found.architecture, arrays)
+    for make, words in (
+        (lambda: Other(2, 3, batch_norm=True), r"ConvNet, not of \S*\.Other"),
+        (lambda: ConvNet(2, 4, batch_norm=True), r"'conv1.bias' has shape \(3,\)"),
+        (lambda: ConvNet(2, 3), "an array 'norm1.bias', which the module .* has not"),
+    ):
+        module = make()
+        before = state_of(module)
+        with pytest.raises(ValueError, match=words):
+            load_theta0(path, module)
+        assert_same_state(module, before)
 
 
 # In place
@@ -686,19 +642,6 @@ def test_what_is_not_learned_is_as_before(X, double):
     assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= changed
 
 
-@pytest.mark.parametrize("coherence", [None, WALKS])
-def test_statistics_of_a_frozen_normalisation_stay(coherence, X):
-    module = net()
-    module.norm1.eval().requires_grad_(False)
-    before = state_of(module)
-    mmd_init_(module, X, batch_size=16, coherence=coherence, **SMALL)
-    after = module.state_dict()
-    changed = {name for name in after if not torch.equal(after[name], before[name])}
-    assert not any(name.startswith("norm1.") for name in changed)
-    assert {"conv1.weight", "norm2.running_mean", "norm2.running_var"} <= changed
-    assert (module.training, module.norm1.training) == (True, False)
-
-
 class Precise(nn.Module):
     """In double precision, with numbers that float32 has not."""
 
@@ -735,7 +678,7 @@ def test_what_is_not_learned_is_not_rounded():
 def test_after_an_error_the_module_is_unchanged(data, params):
     module = net()
     before = state_of(module)
-    with pytest.raises(ValueError, match="NaN|shape|finite"):
+    with pytest.raises(ValueError, match=r"NaN|shape|finite"):
         mmd_init_(module, data, **(SMALL | params))
     assert_same_state(module, before)
     assert module.training
@@ -809,7 +752,7 @@ def test_data_that_make_no_sense_are_named(X, coherence):
     for value in (np.nan, 1e39):
         wrong = X.astype(np.float64)
         wrong[40, 0, 2, 2] = value
-        words = "NaN or infinity, .* in mini-batch 2" if coherence is None else "NaN|infinity"
+        words = r"NaN or infinity, .* in mini-batch 2" if coherence is None else "NaN|infinity"
         with pytest.raises(ValueError, match=words):
             mmd_init_(net(), DataLoader(torch.from_numpy(wrong), 16), **params)
     with pytest.raises(ValueError, match="batch_size is the DataLoader's own"):
@@ -828,9 +771,7 @@ def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):
 
 
 def test_in_place_what_makes_no_sense_is_refused():
-    with pytest.raises(TypeError, match="an instance of nn.Module, got <class"):
+    with pytest.raises(TypeError, match=r"an instance of nn.Module, got <class"):
         mmd_init_(ConvNet, rows())
     with pytest.raises(ValueError, match=r"'body\.router'"):
         mmd_init_(Routed(), rows())
-    with pytest.raises(TypeError, match="unexpected parameter 'no_such'"):
-        mmd_init_(nn.Linear(6, 2), rows(), no_such=3)

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from helpers import LARGE, DoubleRandom, finite_differences, mlp, normal, seeded, threads
+from helpers import LARGE, DoubleRandom, mlp, normal, seeded, threads
 from module_zoo import (
     SCALE,
     Bare,
@@ -181,18 +181,6 @@ def test_gradients_by_gram_are_right_on_average(case):
     # Conditional expectation: the variance over all parameters cannot be larger, up to the
     # error of two estimates.
     assert float(gram.var(0).sum()) < 2 * float(direct.var(0).sum())
-
-
-def test_gradient_of_direct_by_finite_differences():
-    network, X = double_network(mlp(4, 5, 2, activation="tanh"), rows(3, 4))
-    parameters = list(network.parameters())
-
-    def loss():
-        return draw(network, X, 3, "direct").softmax(-1)[..., 0].square().sum()
-
-    own = torch.autograd.grad(loss(), parameters)
-    expected = finite_differences(loss, parameters)
-    assert_close([g.flatten() for g in own], expected, rtol=1e-6, atol=1e-8)
 
 
 # The law of any module's copies
@@ -781,20 +769,6 @@ def test_layers_that_are_not_known():
 
 
 # The order of an image's numbers in memory: another speed, the same figures
-
-
-@pytest.mark.parametrize("make", [ConvNet, ResidualNet, PatchTransformer])
-def test_figures_are_the_same_in_both_orders(make, monkeypatch):
-    inits, X = [], images(n=64)
-    for layout in (torch.channels_last, torch.contiguous_format):
-        monkeypatch.setattr(profile, "layout_of", lambda module, examples, own=layout: own)
-        params = {"n_perturbations": 6, "max_iter": 2, "random_state": 0, "sampler": "direct"}
-        inits.append(MMDInitializer(module=seeded(make), **params).fit(X))
-    np.testing.assert_allclose(*[init.loss_curve_ for init in inits], rtol=1e-4)
-    for init in inits:  # theta0 and modules are in the usual order
-        assert all(array.flags.c_contiguous for array in init.theta0_.arrays.values())
-        assert all(p.is_contiguous() for p in init.to_module().parameters())
-        assert pickle.loads(pickle.dumps(init)).score(X) == init.score(X)
 
 
 @pytest.mark.parametrize("sampler", ["direct", "gram"])
