@@ -17,24 +17,8 @@ from joblib._dask import DaskDistributedBackend  # what backend="dask" stands fo
 
 from engines.engine import Call, Engine, EngineLostError, EngineUnavailableError, work
 
-__all__ = ["Dask"]
-
 # For a scheduler to answer, and for its first worker.
 SECONDS_TO_CONNECT = 30
-
-
-def _failure(error: BaseException) -> EngineLostError:
-    """What to say of an error around a call."""
-    cause = error.__cause__ or error
-    hint = ""
-    if isinstance(cause, ImportError):
-        hint = (
-            "; the scheduler and the workers need the package and, on PYTHONPATH, the folder "
-            "benchmarks"
-        )
-    failure = EngineLostError(f"the dask cluster cannot make a call: {cause}{hint}")
-    failure.__cause__ = error
-    return failure
 
 
 class _Backend(DaskDistributedBackend):  # type: ignore[misc]
@@ -49,7 +33,14 @@ class _Backend(DaskDistributedBackend):  # type: ignore[misc]
 
         def answer(done: Any) -> None:
             if error := done.exception():
-                callback(_failure(error))
+                cause = error.__cause__ or error
+                hint = ""
+                if isinstance(cause, ImportError):
+                    hint = (
+                        "; the scheduler and the workers need the package and, on PYTHONPATH, the "
+                        "folder benchmarks"
+                    )
+                callback(EngineLostError(f"the dask cluster cannot make a call: {cause}{hint}"))
 
         # joblib's own calls back with results alone. After an error around a call (workers that
         # die of it one after the other, a module they do not find) it would wait for ever.
@@ -58,15 +49,7 @@ class _Backend(DaskDistributedBackend):  # type: ignore[misc]
 
 
 class Dask(Engine):
-    """Workers of a dask cluster.
-
-    Parameters
-    ----------
-    address : str or None
-        The scheduler's. None: a cluster of this machine's own, which ends with the engine.
-    n_jobs : int
-        Workers of that one.
-    """
+    """Workers at a dask scheduler's address, or as many as ``n_jobs`` of a cluster of our own."""
 
     in_process = False
 
@@ -83,55 +66,38 @@ class Dask(Engine):
             target: Any = self.address
             if target is None:
                 # Any free port: without an address it takes 8787, which may be another cluster's.
-                target = stack.enter_context(
-                    LocalCluster(
-                        n_workers=self.n_jobs,
-                        threads_per_worker=1,
-                        dashboard_address="127.0.0.1:0",
-                    )
+                own = LocalCluster(
+                    n_workers=self.n_jobs, threads_per_worker=1, dashboard_address="127.0.0.1:0"
                 )
+                target = stack.enter_context(own)
             try:
-                self.client = stack.enter_context(
-                    Client(target, set_as_default=False, timeout=SECONDS_TO_CONNECT)
-                )
-            except (OSError, ValueError) as error:
-                raise EngineUnavailableError(
-                    f"no dask scheduler answers at {self.address}: {error}"
-                ) from error
-            try:
+                client = Client(target, set_as_default=False, timeout=SECONDS_TO_CONNECT)
+                self.client = stack.enter_context(client)
                 # All of a cluster of our own; of another one whoever is there.
                 wanted = self.n_jobs if self.address is None else 1
                 self.client.wait_for_workers(wanted, timeout=SECONDS_TO_CONNECT)
-            except TimeoutError as error:
+            except (OSError, ValueError) as error:  # a TimeoutError is an OSError
+                what = "has no workers" if hasattr(self, "client") else "does not answer"
                 raise EngineUnavailableError(
-                    f"the dask scheduler at {self.address} has no workers"
+                    f"the dask scheduler at {self.address} {what}: {error}"
                 ) from error
             self._machines()
-            self._keep_copies(stack)
+            # Every two seconds dask's memory manager takes away the copies of shared data that no
+            # waiting call needs at that instant; the next call would send for them again.
+            if self.client.amm.running():
+                self.client.amm.stop()
+                stack.callback(self._manage_memory_again)
             self._open = stack.pop_all()
         return self
+
+    def _manage_memory_again(self) -> None:
+        if self.client.status == "running":  # a scheduler that is lost manages nothing
+            self.client.amm.start()
 
     def __exit__(self, *exception: object) -> None:
         # Before the workers go, which would else complain that data are lost.
         self._shared.clear()
         self._open.close()
-
-    def _keep_copies(self, stack: ExitStack) -> None:
-        """Let every worker keep what is shared, until the stack is left.
-
-        Every two seconds dask's memory manager takes away the copies that no waiting call needs at
-        that instant. The next call would send for the data again, and with the worker that has
-        the last copy they would be lost.
-        """
-        manager = self.client.amm
-        if manager.running():
-            manager.stop()
-
-            def start() -> None:
-                if self.client.status == "running":  # a scheduler that is lost manages nothing
-                    manager.start()
-
-            stack.callback(start)
 
     def _machines(self) -> dict[str, list[str]]:
         """The addresses of the workers on each machine."""
@@ -150,9 +116,8 @@ class Dask(Engine):
     def _share(self, value: Any) -> Any:
         """A future of something that each worker then holds.
 
-        joblib scatters the large arguments of every call anew, to one worker, from where the
-        others have to fetch them, and with which they are lost. So this is done once, to all
-        workers; one that comes later, in the place of one that died, fetches it from another.
+        joblib would scatter the large arguments of every call anew, to one worker, with which
+        they are lost. A worker that comes later fetches it from another.
         """
         if id(value) not in self._shared:
             (future,) = self.client.scatter([value], broadcast=True, hash=False)
@@ -166,7 +131,7 @@ class Dask(Engine):
             return 1, "2 * n_jobs", {}
         machines = self._machines()
         # As many threads everywhere: their number changes results at rounding level.
-        fewest = min((len(workers) for workers in machines.values()), default=1)
+        fewest = min(map(len, machines.values()), default=1)
         n_threads = torch.get_num_threads() if self.address is None else fewest
         # One worker of each machine, and no more calls at a time than there are machines. Where
         # such a worker dies, its call may go to any other.
@@ -197,7 +162,7 @@ class Dask(Engine):
                     batch_size=1 if whole_machine else "auto",
                 )
             done = parallel(delayed)
-        except (OSError, TimeoutError, CancelledError) as error:
+        except (OSError, CancelledError) as error:
             raise EngineLostError(f"the dask cluster is lost: {error}") from error
         try:
             yield from done
@@ -210,9 +175,5 @@ class Dask(Engine):
     def describe(self) -> dict[str, Any]:
         machines = self._machines()
         workers = sum(map(len, machines.values()))
-        return {
-            "name": "dask",
-            "version": distributed.__version__,
-            "machines": len(machines),
-            "workers": workers,
-        }
+        version = distributed.__version__
+        return {"name": "dask", "version": version, "machines": len(machines), "workers": workers}

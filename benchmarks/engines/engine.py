@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -11,8 +13,6 @@ from typing import Any
 import joblib
 
 from engines.threads import threads
-
-__all__ = ["Call", "Engine", "EngineLostError", "EngineUnavailableError", "one_by_one", "work"]
 
 
 class EngineUnavailableError(RuntimeError):
@@ -27,13 +27,8 @@ class EngineLostError(RuntimeError):
 class Call:
     """What one cell is computed from: ``function(*args, *shared)``.
 
-    Parameters
-    ----------
-    args : tuple
-        Of this call alone; they travel with it.
-    shared : tuple
-        Objects that many calls have in common, by identity. An engine brings each of them to
-        each of its workers once and not once for each call.
+    An engine brings each object of ``shared``, which many calls have in common by identity, to
+    each of its workers once and not once for each call.
     """
 
     args: tuple[Any, ...]
@@ -53,11 +48,10 @@ def work(
     args: tuple[Any, ...],
     *shared: Any,
 ) -> Any:
-    """One call in a worker of a cluster.
+    """One call in a worker of a cluster, with so many threads.
 
-    What a worker's threads are by default differs from engine to engine, so they are set for
-    each call. What the call itself hands to joblib stays here: dask's and ray's own workers
-    would send a ``cross_val_score`` without ``n_jobs``, data and all, back to the cluster.
+    What the call itself hands to joblib stays here: dask's and ray's own workers would send a
+    ``cross_val_score`` without ``n_jobs``, data and all, back to the cluster.
     """
     with threads(n_threads), joblib.parallel_config(backend="sequential"):
         opened = shared if open_shared is None else map(open_shared, shared)
@@ -83,24 +77,86 @@ class Engine(AbstractContextManager["Engine"]):
         *,
         whole_machine: bool = False,
     ) -> Iterator[Any]:
-        """What the function returns for each call, in the order in which they end.
+        """What a function of an importable module returns for each call, in the order they end.
 
-        Parameters
-        ----------
-        function : callable
-            Found under its name in a module that workers can import.
-        calls : iterable of Call
-        whole_machine : bool, default=False
-            Whether a call uses all the cores of its machine, as a pre-training does. Otherwise
-            it has one thread, and there are as many calls at a time as there are cores.
-
-        Raises
-        ------
-        EngineLostError
-            If the cluster is lost on the way. The call that raises an error of its own, raises
-            that one.
+        A call has one thread, and there are as many at a time as there are cores; or it has all
+        the cores of its machine, as a pre-training does. It raises its own errors, and an
+        EngineLostError if the cluster is lost on the way.
         """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What results say of where they come from, as JSON can hold it."""
+
+
+class Loky(Engine):
+    """Processes of joblib's own on this machine, each with one thread; of one, this process."""
+
+    in_process = True
+
+    def __init__(self, n_jobs: int) -> None:
+        self.n_jobs = n_jobs
+
+    def __exit__(self, *exception: object) -> None:
+        """Leave joblib's processes: it ends them itself, and other calls may use them."""
+
+    def results(
+        self,
+        function: Callable[..., Any],
+        calls: Iterable[Call],
+        *,
+        whole_machine: bool = False,
+    ) -> Iterator[Any]:
+        if whole_machine:  # which is this one
+            yield from one_by_one(function, calls)
+            return
+        # One thread a worker: also what makes a result the same for every number of jobs above
+        # one. What is shared needs no care: joblib maps large arrays into every worker's memory.
+        with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+            # Unordered: a result must be kept when it is ready, not when its turn comes.
+            parallel = joblib.Parallel(self.n_jobs, return_as="generator_unordered")
+        yield from parallel(joblib.delayed(function)(*call.args, *call.shared) for call in calls)
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "loky", "jobs": self.n_jobs}
+
+
+# Where the engines of other packages are, which are extras of the same names.
+CLUSTERS = {"dask": ("engines.dask_cluster", "Dask"), "ray": ("engines.ray_cluster", "Ray")}
+ENGINES = ("loky", *CLUSTERS)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add where the cells are to be computed."""
+    parser.add_argument(
+        "--backend",
+        choices=ENGINES,
+        default="loky",
+        help="loky: processes on this machine; dask, ray: a cluster; default: loky",
+    )
+    parser.add_argument(
+        "--address",
+        help="of the scheduler of a running cluster, such as tcp://HOST:8786 (dask) or HOST:6379 "
+        "(ray); default: a cluster of this machine's own, with one worker for each of --jobs",
+    )
+
+
+def engine_of(name: str, address: str | None, jobs: int) -> Engine:
+    """The engine of a name, not yet entered; ``jobs``, as joblib counts, where no address is."""
+    n_jobs = joblib.effective_n_jobs(jobs)
+    if name not in CLUSTERS:
+        if address is not None:
+            raise ValueError(
+                f"--address {address}: {name} has this machine's processes alone; an address is "
+                f"for --backend {' or '.join(CLUSTERS)}"
+            )
+        return Loky(n_jobs)
+    module, cluster = CLUSTERS[name]
+    try:
+        made: Engine = getattr(importlib.import_module(module), cluster)(address, n_jobs)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"--backend {name} needs the package {error.name}, which is not installed: "
+            f"pip install 'sklearn-mmdinit[{name}]'"
+        ) from error
+    return made

@@ -23,8 +23,6 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray.util.joblib.ray_backend import RayBackend
 
-__all__ = ["Ray"]
-
 SECONDS_TO_CONNECT = 30.0
 SECONDS_BETWEEN_LOOKS = 2.0
 LOOKS_IN_VAIN = 5
@@ -66,15 +64,8 @@ class _Backend(RayBackend):  # type: ignore[misc]
 
 
 class Ray(Engine):
-    """Workers of a ray cluster.
-
-    Parameters
-    ----------
-    address : str or None
-        Of its head, as its own machines see it; this process has to run on one of them. None: a
-        cluster of this machine's own, which ends with the engine.
-    n_jobs : int
-        Workers of that one.
+    """Workers of a ray cluster whose head is at an address, this process being on one of its
+    machines; or as many as ``n_jobs`` of a cluster of our own.
     """
 
     def __init__(self, address: str | None, n_jobs: int) -> None:
