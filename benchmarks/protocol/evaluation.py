@@ -115,7 +115,7 @@ class Bench:
         processes of this machine), each with one thread. A score goes into the log as soon as its
         call returns; what is there already is not computed again.
         """
-        engine = engine or Loky(joblib.effective_n_jobs(self.options.jobs))
+        engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
         log = log or Log(self.options.output / "scores.jsonl")
         y_train, seed = self.dataset.y_train, self.options.seed
         y = np.concatenate([y_train, self.dataset.y_test])

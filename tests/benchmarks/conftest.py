@@ -6,13 +6,10 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from data import idx_sources
-from data.idx_files import IdxFile, encode_idx
-from data.image_sets import FASHION_MNIST, MNIST
+from data import datasets
+from data.idx import FASHION_MNIST, MNIST, IdxFile, encode_idx
 from idx_stand_in import raises
 
-# A script for a process of its own, which needs the extra ray.
-collect_ignore = ["ray_script.py"]
 
 
 def _stand_in(images, seed, monkeypatch):
@@ -43,8 +40,8 @@ def fashion_files(monkeypatch):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """An empty data home, on a machine without OpenML, npm and packages of data."""
-    monkeypatch.setattr(idx_sources, "fetch_openml", raises(URLError("no such host")))
-    monkeypatch.setattr(idx_sources.shutil, "which", lambda name: None)
+    monkeypatch.setattr(datasets, "fetch_openml", raises(URLError("no such host")))
+    monkeypatch.setattr(datasets.shutil, "which", lambda name: None)
     for name in FASHION_MNIST.system_folders:
         monkeypatch.setitem(FASHION_MNIST.system_folders, name, str(tmp_path / "debian"))
     return tmp_path / "home"

@@ -4,8 +4,7 @@ import gzip
 
 import numpy as np
 
-from data.idx_files import decode_idx
-from data.image_sets import MNIST
+from data.idx import MNIST, decode_idx
 
 
 def raises(error):
