@@ -1,0 +1,237 @@
+"""Means, spreads and paired differences of accuracies: pure functions of DataFrames.
+
+Scores come in wide, from :func:`by_task`: a row an (N, run, task), a column a method, accuracies in
+percent; missing where a method was not measured. Every std has the divisor n - 1, every interval is
+Student's at 95%. Pairs of one run share the learned theta0, so with one run an interval speaks of
+tasks and draws and not of another theta0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+__all__ = [
+    "Estimates",
+    "Gains",
+    "Ordering",
+    "accuracy_over_runs",
+    "all_pairs",
+    "by_task",
+    "complete",
+    "gains",
+    "gains_over_n",
+    "mean_by",
+    "orderings",
+    "std_over_runs",
+    "task_std_over_runs",
+    "tried_settings",
+    "within_batches",
+    "within_runs",
+]
+
+CONFIDENCE = 0.95
+CLOSE = 2.0
+N = "n_labels"
+
+
+class Estimates(NamedTuple):
+    """Means with the std of what they are means of, and of how many; frames of one shape."""
+
+    mean: pd.DataFrame
+    std: pd.DataFrame
+    n: pd.DataFrame
+
+
+class Gains(NamedTuple):
+    """Means of paired differences in points, their 95% intervals, and the numbers of pairs."""
+
+    mean: pd.DataFrame
+    low: pd.DataFrame
+    high: pd.DataFrame
+    n_pairs: pd.DataFrame
+
+
+def by_task(scores: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies by (N, run, task) and method, the methods in the order in which they come."""
+    methods = scores["method"].unique()
+    wide = scores.pivot(index=[N, "run", "task"], columns="method", values="accuracy")
+    return wide[methods]
+
+
+def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
+
+    def mean(values: pd.Series) -> float:
+        there = values.dropna().to_numpy()
+        return float(there.mean()) if len(there) else math.nan
+
+    grouped = frame.groupby(list(keys))
+    return grouped.agg(mean) if len(frame.columns) else grouped.mean()
+
+
+def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
+    """Of each run the mean over the tasks, then mean and std over the runs: methods by N."""
+    return _over_runs(mean_by(wide, N, "run"))
+
+
+def task_std_over_runs(wide: pd.DataFrame) -> Estimates:
+    """Of each run the std over the tasks, then mean and std over the runs: methods by N."""
+    return _over_runs(wide.groupby([N, "run"]).std())
+
+
+def _over_runs(of_run: pd.DataFrame) -> Estimates:
+    grouped = of_run.groupby(N)
+    return Estimates(mean_by(of_run, N).T, grouped.std().T, grouped.count().T)
+
+
+def gains(differences: pd.DataFrame) -> Gains:
+    """Mean of the differences of each column and its t interval: columns by N.
+
+    One pair has a mean and no interval.
+    """
+    grouped = differences.groupby(N)
+    mean, n = mean_by(differences, N).T, grouped.count().T
+    several = n.where(n > 1)
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, several - 1) * grouped.std().T / np.sqrt(several)
+    return Gains(mean, mean - half, mean + half, n)
+
+
+def std_over_runs(differences: pd.DataFrame) -> pd.DataFrame:
+    """Std over the runs of the mean of a run: columns by N."""
+    return mean_by(differences, N, "run").groupby(N).std().T
+
+
+def complete(own: pd.Series, other: pd.Series) -> pd.Series:
+    """Own minus other at each N where the other has every task that own has; missing elsewhere.
+
+    The other may have more tasks: those of its own do not count.
+    """
+    lacks = (own.notna() & other.isna()).groupby(N).transform("any")
+    return (own - other).mask(lacks)
+
+
+# Beside the paper
+
+
+def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
+    """Whether means over runs may be of one law, at 95%.
+
+    With variances v and w over n and m runs the difference of two means has the variance
+    v / n + w / m, and Student's t with Welch's degrees of freedom. With one run of ours, whose
+    spread is unknown, a fifth run of the paper's has to be able to lie there.
+
+    Raises
+    ------
+    ValueError
+        If the paper has no std over runs: there is nothing to judge by.
+    """
+    if paper.std.isna().to_numpy().any() or (paper.n < 2).to_numpy().any():
+        raise ValueError("a figure of the paper has no std over runs to judge by")
+    n, m = ours.n.to_numpy(float), paper.n.to_numpy(float)
+    own, other = ours.std.to_numpy() ** 2 / n, paper.std.to_numpy() ** 2 / m
+    one = ours.std.isna().to_numpy()
+    error = np.where(one, paper.std * np.sqrt(1.0 / m + 1.0 / n), np.sqrt(own + other))
+    parts = own**2 / np.maximum(n - 1, 1) + other**2 / (m - 1)
+    # Both may be 0: then only equal means agree, whatever the degrees of freedom.
+    welch = np.divide((own + other) ** 2, parts, out=np.ones_like(parts), where=parts > 0.0)
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, np.where(one, m - 1, welch)) * error
+    return np.abs(ours.mean.to_numpy() - paper.mean.to_numpy()) <= half
+
+
+def within_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
+    """Whether means over mini-batches of one theta0 are within two of the paper's stds."""
+    return np.abs(ours.mean.to_numpy() - paper.mean.to_numpy()) <= CLOSE * paper.std.to_numpy()
+
+
+class Ordering(NamedTuple):
+    """Two rows that the paper orders in a column, and ours of the one minus ours of the other."""
+
+    column: str
+    above: str
+    below: str
+    difference: float
+
+
+Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
+Same = Callable[[Estimates, Estimates], np.ndarray]
+
+
+def all_pairs(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Each row with each other one."""
+    return combinations(rows, 2)
+
+
+def orderings(
+    ours: pd.DataFrame, paper: Estimates, same: Same | None, pairs: Pairs = all_pairs
+) -> list[Ordering]:
+    """The paper's orderings of the rows that ours has.
+
+    Parameters
+    ----------
+    ours, paper : DataFrame, Estimates
+        Our means, and the paper's figures.
+    same : callable or None
+        Two figures of the paper's that are the same by it have no order; None: all have one.
+    pairs : callable
+        Which rows are compared.
+    """
+    found = []
+    for column in paper.mean.columns:
+        rows = [row for row in paper.mean.index if pd.notna(ours[column].get(row))]
+        for one, other in pairs(rows):
+            figures = [Estimates(*(f.loc[[row], [column]] for f in paper)) for row in (one, other)]
+            if same is not None and same(*figures).item():
+                continue
+            above, below = sorted((one, other), key=lambda row: -paper.mean[column][row])
+            difference = ours[column][above] - ours[column][below]
+            found.append(Ordering(column, above, below, float(difference)))
+    return found
+
+
+# Settings of the fine-tuning
+
+
+def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[dict[str, Any]]:
+    """Each setting's accuracy by N, its mean over N, and its difference from the reference.
+
+    The highest mean comes first. A difference is averaged over N on each (run, task) first, so
+    that a task counts once in the interval.
+
+    Parameters
+    ----------
+    records : iterable of dict
+        Scores: method (the setting's name), run, task, n_labels and accuracy (0 to 1).
+    reference : str
+        The setting that differences are taken from; its own is None.
+    """
+    scores = pd.DataFrame(list(records))
+    wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))
+    accuracy = mean_by(wide, N)
+    difference = None
+    if reference in wide:
+        difference = gains_over_n(wide.sub(wide[reference], axis=0))
+    return [
+        {
+            "setting": name,
+            "accuracy": {int(n): float(value) for n, value in accuracy[name].items()},
+            "mean": float(accuracy[name].mean()),
+            "difference": None
+            if difference is None or name == reference
+            else difference.loc[name].to_dict(),
+        }
+        for name in accuracy.mean().sort_values(ascending=False, kind="stable").index
+    ]
+
+
+def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
+    """:func:`gains` of the means over N on each (run, task): a row a column of the differences."""
+    of_task = mean_by(differences, "run", "task")
+    found = gains(pd.concat({0: of_task}, names=[N]))
+    return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})

@@ -1,0 +1,435 @@
+"""Tables of seconds and memory: what a second of pre-training buys, speed, engines, and a search.
+
+A point is a setting after so many passes. Differences are paired on (run, task): of ``budget.py``
+and ``tune_scratch.py`` averaged over N first, so that a task counts once in the 95% t interval; of
+``coherence.py`` at each N. Seconds of ``budget.py`` are means over the runs, those of
+``coherence.py`` the fastest run's: all do the same work, and whatever else the machine does only
+adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from reporting.layout import Table, gain_text, mean_and_std, texts
+from reporting.results import Results
+from reporting.statistics import complete, gains, gains_over_n, mean_by
+from reporting.task_tables import SCRATCH, wide_of
+
+__all__ = [
+    "MARGIN",
+    "SPEED_KINDS",
+    "TIME_TABLES",
+    "CoherencePoints",
+    "budget_points",
+    "budget_statement",
+    "coherence_points",
+    "time_sentences",
+]
+
+MARGIN = 0.3
+# Sums of accuracies are not exact: a difference of -0.3 points is within 0.3 points.
+ROUNDING = 1e-9
+
+# The setting of budget.py that others are compared with, and that of an ablation.
+REFERENCE, DEFAULT = "paper", "default"
+
+
+# budget.py
+
+
+def budget_points(results: Results) -> pd.DataFrame:
+    """A row a setting and number of passes, in the order in which they come.
+
+    Columns: setting, passes, steps, seconds, loss, an accuracy (%) for each N, then the difference
+    from the full setting (mean, low, high; missing where it lacks a task) and whether it is that.
+    """
+    checkpoints = pd.DataFrame(results["checkpoints"])
+    grouped = checkpoints.groupby(["setting", "passes"], sort=False)
+    points = grouped.agg({"steps": "first", "seconds": "mean", "loss": "mean"}).reset_index()
+    wide = wide_of(results)
+    curves = [f"{s}@{p:g}" for s, p in zip(points["setting"], points["passes"], strict=True)]
+    accuracy = mean_by(wide[curves], "n_labels").T.reset_index(drop=True)
+    full = points["passes"].where(points["setting"] == REFERENCE).idxmax(skipna=True) if (
+        points["setting"] == REFERENCE).any() else None
+    points = pd.concat([points, accuracy], axis=1)
+    points["reference"] = points.index == full
+    if full is None:
+        return points.assign(mean=np.nan, low=np.nan, high=np.nan)
+    base = wide[curves[full]]
+    same = [curve for curve in curves if (wide[curve].notna() == base.notna()).all()]
+    found = gains_over_n(wide[same].sub(base, axis=0)).reindex(curves)
+    return points.assign(**{name: found[name].to_numpy() for name in ("mean", "low", "high")})
+
+
+def _cheapest(points: pd.DataFrame) -> pd.Series:
+    return points.sort_values(["seconds", "steps"], kind="stable").iloc[0]
+
+
+def _name(point: pd.Series) -> str:
+    return f"{point['setting']}, {point['passes']:g} {'pass' if point['passes'] == 1 else 'passes'}"
+
+
+def budget_statement(results: Results) -> list[str]:
+    """Which point is the cheapest within the margin of the full setting, and how sure that is.
+
+    Better than the full setting is within the margin too. Nothing is said without that setting.
+    """
+    points = budget_points(results)
+    if not points["reference"].any():
+        return []
+    full = points[points["reference"]].iloc[0]
+    pairs = len(wide_of(results).dropna(how="all").groupby(["run", "task"]))
+
+    def said(ends: str) -> str:
+        within = points["reference"] | (points[ends] >= -MARGIN - ROUNDING)
+        point = _cheapest(points[within])
+        if point["reference"]:
+            return "none but itself"
+        gain = gain_text(*point[["mean", "low", "high"]])
+        return (
+            f"{_name(point)}: {point['seconds']:.3g} s, "
+            f"{100 * point['seconds'] / full['seconds']:.3g} % of the full cost, "
+            f"{gain} points over {pairs} (run, task) pairs"
+        )
+
+    return [
+        f"Full setting: {_name(full)}, {full['seconds']:.3g} s.",
+        f"Cheapest whose mean accuracy is within {MARGIN:g} points of it: {said('mean')}.",
+        f"Cheapest whose whole 95% interval is within {MARGIN:g} points: {said('low')}.",
+        "Pairs of one run share a theta0. The cheapest of many is also the luckiest of "
+        "them: its mean difference is a little flattered, its interval a little narrow.",
+    ]
+
+
+def _budget_table(title: str, points: pd.DataFrame) -> Table:
+    sizes = [column for column in points if isinstance(column, int)]
+    full = points.loc[points["reference"], "seconds"]
+    cost = 100 * points["seconds"] / full.item() if len(full) else None
+    difference = points[["mean", "low", "high"]].apply(lambda row: gain_text(*row), axis=1)
+    frame = {
+        "setting": points["setting"],
+        "passes": points["passes"].map("{:g}".format),
+        "seconds": points["seconds"].map("{:.3g}".format),
+        "cost": "-" if cost is None else cost.map("{:.1f} %".format),
+        "loss": points["loss"].map("{:.4f}".format),
+        **{f"N = {n}": points[n].map(mean_and_std) for n in sizes},
+        "difference": difference.mask(points["reference"], "reference"),
+    }
+    return Table(title, pd.DataFrame(frame))
+
+
+def _every_point(results: Results) -> Table:
+    title = (
+        "Seconds of pre-training, cost against the full setting, loss (the paper's, at theta0), "
+        "test accuracy (%), difference from the full setting (points) and its 95% interval"
+    )
+    return _budget_table(title, budget_points(results))
+
+
+def _budget(results: Results) -> Table:
+    """The full setting, then each setting where it is first within the margin, cheapest first.
+
+    A setting that never is stands there with its last point.
+    """
+    points = budget_points(results)
+    points["within"] = points["mean"] >= -MARGIN - ROUNDING
+    rows = []
+    for _, own in points.groupby("setting", sort=False):
+        within = own[own["within"]]
+        rows.append(_cheapest(within) if len(within) else own.loc[own["passes"].idxmax()])
+    chosen = pd.DataFrame(rows)
+    chosen = chosen.iloc[np.lexsort([chosen["seconds"], ~chosen["within"].astype(bool)])]
+    full = points[points["reference"]]
+    chosen = pd.concat([full, chosen[~chosen["reference"].astype(bool)]])
+    title = (
+        "The full setting, and the fewest passes with which each setting's mean accuracy is "
+        f"within {MARGIN:g} points of it (all its passes where none are)"
+    )
+    return _budget_table(title, chosen)
+
+
+# coherence.py
+
+
+class CoherencePoints(NamedTuple):
+    """Settings, a row each (section, name, passes, runs, seconds); their accuracies (%) by N.
+
+    And their differences from their base, as text: from scratch where time is asked for, and from
+    the default in an ablation.
+    """
+
+    settings: pd.DataFrame
+    accuracy: pd.DataFrame
+    difference: pd.DataFrame
+
+
+def coherence_points(results: Results) -> CoherencePoints:
+    """The points of a file that ``coherence.py`` wrote, in the order of their theta0."""
+    theta0 = pd.DataFrame(results["theta0"])
+    section, name, passes = (theta0[k].astype(str) for k in ("section", "name", "passes"))
+    grouped = theta0.groupby(section + "/" + name + "@" + passes, sort=False)
+    columns = {"section": "first", "name": "first", "passes": "first"}
+    settings = grouped.agg(columns | {"run": "nunique", "seconds": "min"})
+    settings = settings.rename(columns={"run": "runs"})
+    wide = wide_of(results)
+    base = pd.Series(SCRATCH, index=settings.index)
+    ablation = settings["section"] == "ablation"
+    base[ablation] = f"ablation/{DEFAULT}@" + settings["passes"].astype(str)
+    pairs = {own: other for own, other in base.items() if own != other and other in wide}
+    found = {own: complete(wide[own], wide[other]) for own, other in pairs.items()}
+    points = gains(pd.DataFrame(found, index=wide.index))
+    difference = texts(gain_text, *points[:3]).reindex(settings.index)
+    is_default = ablation & (settings["name"] == DEFAULT)
+    difference[is_default] = "reference"
+    accuracy = mean_by(wide[settings.index], "n_labels").T
+    return CoherencePoints(settings, accuracy, difference.fillna("-"))
+
+
+def _coherence_table(results: Results, section: str, title: str, what: str) -> Table:
+    settings, accuracy, difference = coherence_points(results)
+    own = settings[settings["section"] == section]
+    counts = sorted(own["runs"].unique()) or [0]
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    passes = "/".join(map(str, own["passes"].unique()))
+    title = f"{title.format(passes=passes)}; {number} run{'' if counts == [1] else 's'}"
+    columns = [own["name"].rename("objective" if section == "time" else "change")]
+    # An ablation has no seconds: every row takes as many steps, and they say more of the machine.
+    if section == "time":
+        columns += [own["passes"].astype(str), own["seconds"].map("{:.3g}".format)]
+    for n in accuracy:
+        columns.append(accuracy.loc[own.index, n].map(mean_and_std).rename(f"N = {n}"))
+        columns.append(difference.loc[own.index, n].rename(what))
+    return Table(title, pd.concat(columns, axis=1))
+
+
+def _coherence_time(results: Results) -> Table:
+    title = (
+        "Test accuracy (%) after so many seconds of pre-training, and the difference from scratch "
+        "on the same tasks (points) with its 95% interval"
+    )
+    return _coherence_table(results, "time", title, "over scratch")
+
+
+def _coherence_ablation(results: Results) -> Table:
+    title = (
+        "One change at a time, {passes} passes: test accuracy (%), and the difference from the "
+        "default on the same tasks (points) with its 95% interval"
+    )
+    return _coherence_table(results, "ablation", title, "difference")
+
+
+def time_sentences(results: Results) -> list[str]:
+    """The least time in which both objectives together overtake the best of the paper's alone."""
+    settings, accuracy, _ = coherence_points(results)
+    timed = settings[settings["section"] == "time"]
+    paper, both = (timed[timed["name"] == name] for name in ("paper", "both"))
+    if paper.empty or both.empty:
+        return []
+    said = []
+    for n in accuracy:
+        best = accuracy.loc[paper.index, n].idxmax()
+        above = both[accuracy.loc[both.index, n] > accuracy.loc[best, n]]
+        text = (
+            f"N = {n}: the paper's objective with 64 perturbed networks a step (the paper has "
+            f"256) reaches {accuracy.loc[best, n]:.2f} in {paper.loc[best, 'seconds']:.3g} s"
+        )
+        if len(above):
+            first = above["seconds"].idxmin()
+            text += f", with coherence {accuracy.loc[first, n]:.2f} in {above.loc[first, 'seconds']:.3g} s."
+        else:
+            text += ", and with coherence no point is above that."
+        said.append(text)
+    return said
+
+
+# tune_scratch.py
+
+
+def _tuning(results: Results, first: int | None = None) -> Table:
+    """One row for each setting, best first; or for so many of the best, and the reference."""
+    tried = results["tried"]
+    shown = [t for place, t in enumerate(tried) if first is None or place < first]
+    shown += [t for t in tried if t["difference"] is None and t not in shown]
+    rows = [
+        {"setting": t["setting"]}
+        | {f"N = {n}": f"{value:.2f}" for n, value in t["accuracy"].items()}
+        | {"mean": f"{t['mean']:.2f}"}
+        | {
+            "difference": "reference"
+            if t["difference"] is None
+            else gain_text(*(t["difference"][end] for end in ("mean", "low", "high")))
+        }
+        for t in shown
+    ]
+    what = f"the best {first} of {len(tried)} settings" if first else "every setting, best first"
+    title = (
+        f"Fine-tuning of the network from scratch, {what}: test accuracy (%), and the difference "
+        "from the paper's own on the same tasks (points) with its 95% interval"
+    )
+    return Table(title, pd.DataFrame(rows))
+
+
+# speed.py and backends.py
+
+FORMS = {
+    "direct": "textbook: a copy of every weight for each network",
+    "vmap": "textbook: `torch.func.vmap` of `functional_call`",
+    "library": "`MMDInitializer`",
+    "products": "its dense products alone, back to back",
+    "floor": "its dense products at the measured sgemm rate",
+    "perceptron": "the perceptron's own path",
+    "sequential": "the same as an `nn.Sequential` in `module=`",
+    "convnet": "a ConvNet in `module=`",
+}
+STEP_FORMS = list(FORMS)[:5]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def _mib(n_bytes: float) -> str:
+    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes >= 2**20 else f"{n_bytes / 1024:.0f} KiB"
+
+
+def _frame(rows: list[list[str]], *head: str) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(head))
+
+
+def _step(results: Results) -> Table:
+    seconds, size = results["step"]["seconds"], results["size"]
+    rows = [
+        [FORMS[form], _seconds(own["median"]), _seconds(own["minimum"]),
+         f"{own['median'] / seconds['floor']['median']:.2f}"]
+        for form, own in ((form, seconds[form]) for form in STEP_FORMS)
+    ]  # fmt: skip
+    title = (
+        f"Seconds a pre-training step (K = {size['n_perturbations']}, B = {size['batch_size']}, "
+        f"{size['network']}; {results['threads']} threads; sgemm at "
+        f"{results['step']['sgemm_gflops']['median']:.0f} GFLOP/s)"
+    )
+    return Table(title, _frame(rows, "form", "median", "fastest", "times the floor"))
+
+
+def _breakdown(results: Results) -> Table:
+    parts = pd.Series(results["breakdown"]).sort_values(ascending=False, kind="stable")
+    shares = 100 * parts / parts.sum()
+    rows = [[part, _seconds(parts[part]), f"{share:.0f} %"] for part, share in shares.items()]
+    return Table("Where a step of the library goes", _frame(rows, "part", "a step", "share"))
+
+
+def _memory(results: Results) -> Table:
+    rows = [[FORMS[r["form"]], _mib(r["peak"])] for r in results["memory"]]
+    title = "Peak memory of pre-training, above what the process held"
+    return Table(title, _frame(rows, "form", "peak"))
+
+
+def _scaling(results: Results) -> Table:
+    rows = [
+        [f"{r['axis']} = {r['value']}", _seconds(r["seconds"]), _mib(r["peak"])]
+        for r in results["scaling"]
+    ]
+    title = "A step of the library, one number changed"
+    return Table(title, _frame(rows, "size", "a step", "peak"))
+
+
+def _rows(results: Results) -> Table:
+    rows = [
+        [f"{r['rows']:,}", _mib(r["bytes"]), _seconds(r["seconds"]),
+         _mib(r["anonymous"]) if "anonymous" in r else "-", _mib(r["peak"])]
+        for r in results["rows"]
+    ]  # fmt: skip
+    head = ("rows", "on disk", "time", "memory", "memory with the file's own pages")
+    return Table("Twenty steps of `fit` on rows on disk", _frame(rows, *head))
+
+
+def _fine_tuning(results: Results) -> Table:
+    rows = [
+        [str(r["rows"]), str(r["threads"]), _seconds(r["seconds"]["ours"]["median"]),
+         _seconds(r["seconds"]["scikit-learn"]["median"]),
+         f"{r['ours / scikit-learn']['median']:.2f}"]
+        for r in results["fine_tuning"]
+    ]  # fmt: skip
+    title = "`MLPClassifier.fit`, ten epochs on 784-392-392-392-2"
+    return Table(title, _frame(rows, "rows", "threads", "ours", "scikit-learn", "ratio"))
+
+
+def _cross_validation(results: Results) -> Table:
+    found = results["cross_validation"]
+    times = {"1": 1.0, "2": found["one job / two jobs"]["median"]}
+    rows = [[n, _seconds(found["seconds"][n]["median"]), f"{t:.2f}"] for n, t in times.items()]
+    title = f"`cross_val_score`, {found['folds']} folds of {found['rows']} rows"
+    return Table(title, _frame(rows, "n_jobs", "time", "times as fast"))
+
+
+def _modules(results: Results) -> Table:
+    found, size = results["modules"], results["size"]
+    # What it is -> its name in the results, and the name of what it is compared with.
+    forms = [("perceptron", FORMS["perceptron"], ""), ("sequential", FORMS["sequential"], "perceptron")]
+    for width in (convnet["width"] for convnet in found["convnets"]):
+        text = f"a ConvNet of {width} and {2 * width} channels in `module=`"
+        forms.append((f"convnet {width}", text, f"convnet {width} floor"))
+        forms.append((f"convnet {width} floor", FORMS["floor"], ""))
+    rows = []
+    for form, text, below in forms:
+        own = found["seconds"][form]
+        times = found["ratios"][f"{form} / {below}"]["median"] if below else 1.0
+        rows.append([text, _seconds(own["median"]), _seconds(own["minimum"]), f"{times:.2f}"])
+    convnet = found["convnets"][0]
+    title = (
+        f"Seconds a pre-training step of a module: the paper's perceptron (K = "
+        f"{size['n_perturbations']}, B = {size['batch_size']}, {size['network']}), and ConvNets "
+        f"(K = {convnet['n_perturbations']}, B = {convnet['batch_size']}, {convnet['side']} x "
+        f"{convnet['side']} pixels); {results['threads']} threads"
+    )
+    head = ("form", "median", "fastest", "times what it is compared with")
+    return Table(title, _frame(rows, *head))
+
+
+def _module_memory(results: Results) -> Table:
+    frame = pd.DataFrame(results["module_memory"])
+    peaks = frame.pivot(index="form", columns="K", values="peak").map(_mib)
+    peaks = peaks.loc[frame["form"].unique()].rename(index=FORMS, columns="K = {}".format)
+    title = "Peak memory of pre-training a module, above what the process held"
+    return Table(title, peaks.rename_axis("form").rename_axis(None, axis=1).reset_index())
+
+
+def _backends(results: Results) -> Table:
+    rows = [
+        [name, f"{found['start']:.1f} s", f"{found['first_round']:.1f} s",
+         f"{found['rounds']['median']:.1f} s", f"{found['times_of_loky']['median']:.2f}"]
+        for name, found in results["engines"].items()
+    ]  # fmt: skip
+    title = (
+        f"{results['fits']} fits on {results['dataset']['name']}, {results['jobs']} workers, the "
+        "same figures on each"
+    )
+    return Table(title, _frame(rows, "backend", "to start", "first round", "a round", "times loky"))
+
+
+TIME_TABLES: dict[str, Callable[..., Table]] = {
+    "step": _step,
+    "breakdown": _breakdown,
+    "memory": _memory,
+    "scaling": _scaling,
+    "rows": _rows,
+    "fine_tuning": _fine_tuning,
+    "cross_validation": _cross_validation,
+    "modules": _modules,
+    "module_memory": _module_memory,
+    "backends": _backends,
+    "budget": _budget,
+    "budget_points": _every_point,
+    "coherence_time": _coherence_time,
+    "coherence_ablation": _coherence_ablation,
+    "tuning": _tuning,
+}
+"""From the results of a command to a table of them, by kind."""
+
+SPEED_KINDS = tuple(TIME_TABLES)[:9]
+"""Those of ``speed.py``, each made of the results' entry of its name."""
