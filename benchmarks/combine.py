@@ -19,12 +19,17 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from protocol.methods import NAMES
+from protocol.rivals import ALL_RIVALS
 from protocol.store import write_json
 from reporting.pictures import draw_accuracy, draw_coherence, draw_densities, draw_uniformity
 from reporting.results import Results
+from reporting.task_tables import SCRATCH
+from runs import CONVNET
 
 __all__ = ["PartsDifferError", "combined", "main"]
 
@@ -41,6 +46,8 @@ BEFORE = {
 }
 # What says nothing of a figure, and was not always there.
 IDLE = {"device", "preset", "precision", "jacobian_at", "coherent_passes"}
+
+TIMES = {"seconds", "cpu_seconds", "theta0"}
 
 MADE_WITH = ("seconds_of_this_call", "versions", "hardware", "git_commit", "git_changed",
              "measured_at_commits", "measured_on")  # fmt: skip
@@ -66,6 +73,8 @@ class Kind:
         By the key of a list, what tells its entries apart.
     draw : callable
         Its picture.
+    names : callable, default=none
+        From the settings to the rows in the order of the tables.
     """
 
     script: str
@@ -73,16 +82,22 @@ class Kind:
     own: tuple[str, ...]
     keys: dict[str, tuple[str, ...]]
     draw: Callable[[Results, Path], str]
+    names: Callable[[dict[str, Any]], Sequence[str]] = lambda settings: ()
 
     def holds(self, results: Any) -> bool:
-        needed = {self.settings, *self.keys}
-        lists = {name for name in self.own if name not in ("runs", "first_run", "rivals")}
-        return isinstance(results, dict) and needed <= results.keys() and (
-            lists <= results[self.settings].keys()
-        )
+        """Whether results are of this command."""
+        if not isinstance(results, dict) or not {self.settings, *self.keys} <= results.keys():
+            return False
+        return self.own[0] in results[self.settings]
 
 
 CELL = ("method", "run", "n_labels")
+
+
+def _coherence_names(plan: dict[str, Any]) -> list[str]:
+    return [SCRATCH, *map(_name, plan["settings"])]
+
+
 KINDS = (
     Kind(
         "mnist_tasks.py",
@@ -90,6 +105,7 @@ KINDS = (
         ("methods", "n_labels", "runs", "first_run", "rivals"),
         {"scores": CELL, "theta0": ("method", "run")},
         draw_accuracy,
+        lambda settings: (*NAMES, *CONVNET, *ALL_RIVALS),
     ),
     Kind(
         "coherence.py",
@@ -97,6 +113,7 @@ KINDS = (
         ("settings", "runs", "first_run"),
         {"scores": CELL, "theta0": ("section", "name", "passes", "run")},
         draw_coherence,
+        _coherence_names,
     ),
     Kind(
         "degeneracies.py",
@@ -108,7 +125,7 @@ KINDS = (
     Kind(
         "scale_and_weight.py",
         "settings",
-        ("squared_scales", "weights", "runs"),
+        ("squared_scales", "weights", "runs", "first_run"),
         {"records": ("run", "squared_scale", "degeneracy_weight")},
         draw_uniformity,
     ),
@@ -131,6 +148,18 @@ def _union(lists: Iterable[list[Any]]) -> list[Any]:
     return sorted(values) if numbers else values
 
 
+def _name(entry: dict[str, Any]) -> str:
+    """The row of an entry; theta0 of ``coherence.py`` is called as its scores are."""
+    return entry.get("method") or "{section}/{name}@{passes}".format(**entry)
+
+
+def _place(by: tuple[str, ...], names: Sequence[str], entry: dict[str, Any]) -> list[float]:
+    """Where an entry stands: by row, N and run, or by its own numbers, the fresh weights first."""
+    if names:
+        return [names.index(_name(entry)), entry.get("n_labels", 0), entry["run"]]
+    return [-1.0 if entry[field] is None else entry[field] for field in by]
+
+
 def _entries(
     parts: Sequence[tuple[str, Results]], key: str, by: tuple[str, ...]
 ) -> list[dict[str, Any]]:
@@ -138,10 +167,9 @@ def _entries(
     found: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
     for name, part in parts:
         for entry in part[key]:
-            cell = tuple(entry.get(field) for field in by)
+            cell = tuple(entry[field] for field in by)
             first, before = found.setdefault(cell, (name, entry))
-            timeless = [{k: v for k, v in e.items() if "seconds" not in k} for e in (before, entry)]
-            if timeless[0] != timeless[1]:
+            if any(before.get(k) != entry.get(k) for k in (before | entry).keys() - TIMES):
                 words = ", ".join(f"{f}={v}" for f, v in zip(by, cell, strict=True))
                 raise PartsDifferError(f"{first} and {name} both have {words}, and not the same")
     return [entry for _, entry in found.values()]
@@ -184,28 +212,19 @@ def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
                 raise PartsDifferError(
                     f"{name} has {key}={other.get(key)!r}, and not {common.get(key)!r}"
                 )
-    entries = {key: _entries(parts, key, by) for key, by in kind.keys.items()}
     given = [part[kind.settings] for _, part in parts]
     settings = {key: value for key, value in first[kind.settings].items() if key not in IDLE}
     for key in kind.own:
         lists = [own[key] for own in given if isinstance(own.get(key), list)]
         if lists:
             settings[key] = _union(lists)
-    order = {name: place for place, name in enumerate(settings.get("methods", []))}
-
-    def place(key: str) -> Callable[[dict[str, Any]], list[Any]]:
-        # The fresh weights come first, and methods in the order of the tables.
-        def of(entry: dict[str, Any]) -> list[Any]:
-            values = [entry.get(field) for field in kind.keys[key]]
-            values = [order.get(v, len(order)) if isinstance(v, str) and order else v for v in values]
-            return [(v is not None, str(v) if isinstance(v, str) else "", v or 0) for v in values]
-
-        return of
-
-    entries = {key: sorted(found, key=place(key)) for key, found in entries.items()}
-    runs = sorted({e["run"] for found in entries.values() for e in found if "run" in e})
-    if "runs" in settings and runs:
-        settings |= {"runs": len(runs)} | ({"first_run": runs[0]} if "first_run" in kind.own else {})
+    names = kind.names(settings)
+    entries = {
+        key: sorted(_entries(parts, key, by), key=partial(_place, by, names))
+        for key, by in kind.keys.items()
+    }
+    runs = {entry["run"] for found in entries.values() for entry in found if "run" in entry}
+    settings |= {"runs": len(runs), "first_run": min(runs)} if runs else {}
     made = [p for _, part in parts for p in part.get("parts") or [_made_with(kind, part)]]
     head = {"claim": first.get("claim"), "dataset": first["dataset"], kind.settings: settings}
     return head | {"parts": made} | entries

@@ -32,6 +32,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from protocol.appendix_bench import AppendixBench, Preset, add_appendix_options, prepare_appendix
@@ -39,8 +40,8 @@ from protocol.command import command_parser
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theta0_measures import N_PERTURBATIONS, measure_densities, measure_ratios
-from reporting.degeneracy_figure import draw_densities
-from reporting.degeneracy_tables import degeneracies_text
+from reporting.pictures import draw_densities
+from reporting.tables import text_of
 
 __all__ = ["main"]
 
@@ -128,7 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    return run_study(parser, options, _prepare, degeneracies_text, draw_densities)
+    text = partial(text_of, kinds=("degenerate_softmax", "dead_neurons", "densities"))
+    return run_study(parser, options, _prepare, text, draw_densities)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,8 @@ RUNS = (
         how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
     Run("mnist-balanced.json",
         "Networks from scratch with exactly N labelled images of each digit, four runs",
-        f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS, SCRATCH),
+        f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
+        SCRATCH),
     Run("mnist-batch-norm.json",
         "The network with batch normalisation by the paper's objective, which the paper lacks: one "
         "pass with K = 64, four runs",
@@ -173,7 +174,8 @@ RUNS = (
         "degeneracies.py", "two hours on 2 cores", APPENDIX, cells=4, key=OF_SETTING),
     Run("degeneracies-mean-of-kernels.json",
         "The same with the mean of the kernels of L_uni in place of their sum",
-        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, cells=4, key=OF_SETTING),
+        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, cells=4,
+        key=OF_SETTING),
     Run("scale-and-weight.json",
         "Scale of the perturbations and weight of degeneracy (appendix), four runs",
         "scale_and_weight.py --runs 4", "12 hours on 2 cores", APPENDIX,
@@ -228,7 +230,8 @@ RUNS = (
               title="MNIST, with augmentation and neighbours by gradients", minus=BY_PIXELS,
               beside="mnist-augmented.json", how=PUT_TOGETHER),
     _coherent("mnist-ten-way-gradients.json",
-              "Coherence with augmentation and neighbours by gradients on the ten digits themselves",
+              "Coherence with augmentation and neighbours by gradients on the ten digits "
+              "themselves",
               f"{IN_TEN} --augmentation digits --neighbors gradients", 10, section=GRADIENTS,
               title="The ten digits themselves, with augmentation and neighbours by gradients",
               minus=BY_PIXELS, beside="mnist-ten-way-augmented.json", how=PUT_TOGETHER),
@@ -274,7 +277,7 @@ RUNS = (
         "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
         "half an hour on one core"),
     Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "ten minutes on 2 cores"),
-    Run("mnist-short.json", "One pass with K = 64, run 0, which `mnist-batch-norm.json` goes on with",
+    Run("mnist-short.json", "One pass with K = 64, run 0",
         f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
         "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
     Run("mnist-diagnostics.json", "Degenerate softmax and dead neurons of theta0 files",

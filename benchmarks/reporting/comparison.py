@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from reporting.layout import Table, mean_and_std, texts
-from reporting.paper import N_LABELS, compares_with_paper, kernels_of, paper_table
+from reporting.paper import compares_with_paper, kernels_of, paper_table
 from reporting.results import Library
 from reporting.statistics import (
     Estimates,
@@ -27,22 +27,8 @@ from reporting.statistics import (
     within_runs,
 )
 from reporting.study_tables import ratios_by_setting, scale_figures
-from reporting.task_tables import FIGURES, TITLES, paper_tasks
+from reporting.task_tables import FIGURES, TITLES
 from runs import PAPER_RUNS, SCRATCH, run_of
-
-__all__ = [
-    "APPENDIX",
-    "AVERAGING",
-    "MAIN",
-    "AppendixTable",
-    "Beside",
-    "MainTable",
-    "Tally",
-    "draw_sentences",
-    "draw_table",
-    "runs_of",
-    "side_by_side",
-]
 
 # Exceptions that are named one by one; the table has the others.
 MOST_NAMED = 6

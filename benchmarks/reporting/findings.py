@@ -16,8 +16,6 @@ from reporting.paper import compares_with_paper, kernels_of
 from reporting.results import Library, Results
 from reporting.study_tables import density_figures, setting_of
 
-__all__ = ["FIGURES", "Finding", "PaperFigure"]
-
 # The paper has no numbers for "close to 0, except": an L_uni of summed kernels that is close, and
 # by how many times that of lambda = 1 must be above the highest of the others.
 CLOSE_TO_ZERO = 0.02
@@ -92,7 +90,8 @@ def _uniformity(results: Results) -> Iterator[Finding]:
     close = CLOSE_TO_ZERO / (N_KERNELS if kernels_of(results) == "mean" else 1)
     highest = compared[[weight for weight in compared if weight < 1.0]].max(axis=1)
     numbers = "; ".join(
-        f"s^2 = {square:g}: " + ", ".join(f"{value:.2g} at {w:g}" for w, value in row.dropna().items())
+        f"s^2 = {square:g}: "
+        + ", ".join(f"{value:.2g} at {w:g}" for w, value in row.dropna().items())
         for square, row in compared.iterrows()
     )
     yield Finding(

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["Table", "as_markdown", "as_text", "by_n", "gain_text", "mean_and_std", "texts"]
-
 
 @dataclass(frozen=True)
 class Table:

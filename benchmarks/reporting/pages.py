@@ -44,8 +44,6 @@ from reporting.task_tables import (
 )
 from reporting.time_tables import budget_statement, time_sentences
 
-__all__ = ["commands", "progress", "ranking", "report", "summary"]
-
 INITS = {"Xavier": "xavier", "He": "he"}
 
 # The row with coherence knows the images as they are; some rivals know more of them.
@@ -101,10 +99,12 @@ def commands(library: Library) -> str:
     for run in runs.RUNS:
         if library.results(run.file) is not None:
             picture = Path(run.file).with_suffix(".png").name
-            names = f"`{run.file}`, `.png`" if (library.folder / picture).is_file() else f"`{run.file}`"
+            names = (
+                f"`{run.file}`, `.png`" if (library.folder / picture).is_file() else f"`{run.file}`"
+            )
             how = f", {run.how}" if run.how else ""
-            rows[run.file] = [names, f"`python benchmarks/{run.command}`{how}"]
-    frame = pd.DataFrame(rows.values(), columns=["file", "command"])
+            rows[run.file] = [names, f"`python benchmarks/{run.command}`{how}", run.time]
+    frame = pd.DataFrame(rows.values(), columns=["file", "command", "about"])
     return as_markdown(Table("What wrote each file", frame))
 
 
@@ -179,7 +179,9 @@ def _standing(wide: pd.DataFrame) -> dict[str, Any]:
 
 def _convnet(wide: pd.DataFrame) -> dict[str, Any]:
     """The same of the convolutional network, and beside the perceptron."""
-    own = wide.drop(columns=[row for row in (*runs.RECOMMENDED_CV,) if row in wide and row != SCRATCH])
+    own = wide.drop(
+        columns=[row for row in (*runs.RECOMMENDED_CV,) if row in wide and row != SCRATCH]
+    )
     tables = [accuracy_table(wide), against_table(own), perceptron_differences(wide)]
     return {"said": standing_sentences(own), "tables": tables}
 
@@ -288,4 +290,6 @@ def report(library: Library) -> str:
         ),
         made_with=_made_with(library),
     )
-    return "\n\n".join(block.strip("\n") for block in text.split("\n\n") if block.strip("\n")) + "\n"
+    return (
+        "\n\n".join(block.strip("\n") for block in text.split("\n\n") if block.strip("\n")) + "\n"
+    )

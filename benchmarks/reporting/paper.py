@@ -19,18 +19,6 @@ import pandas as pd
 from reporting.results import Results
 from reporting.statistics import Estimates
 
-__all__ = [
-    "FINAL_LOSS",
-    "N_LABELS",
-    "compares_with_paper",
-    "kernels_of",
-    "loss_name",
-    "paper_difference",
-    "paper_table",
-    "scale_name",
-    "tasks_compare_with_paper",
-]
-
 N_LABELS = (5, 10, 20, 40)
 FINAL_LOSS = (0.4, 1.0)
 """Its (lambda, xi)."""

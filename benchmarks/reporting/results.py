@@ -10,16 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = [
-    "Library",
-    "Results",
-    "machine_line",
-    "made_with",
-    "pack_scores",
-    "ratios",
-    "unpack_scores",
-]
-
 Results = dict[str, Any]
 """What a file of results holds."""
 
@@ -162,7 +152,9 @@ def _hardware(machine: dict[str, Any] | None) -> str:
     if machine is None:
         return "-"
     gpu, cores = machine.get("gpu"), machine["cores"]
-    return f"{machine['cpu']}, {cores} core{'' if cores == 1 else 's'}" + (f", {gpu}" if gpu else "")
+    return f"{machine['cpu']}, {cores} core{'' if cores == 1 else 's'}" + (
+        f", {gpu}" if gpu else ""
+    )
 
 
 def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:

@@ -17,25 +17,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-__all__ = [
-    "Estimates",
-    "Gains",
-    "Ordering",
-    "accuracy_over_runs",
-    "all_pairs",
-    "by_task",
-    "complete",
-    "gains",
-    "gains_over_n",
-    "mean_by",
-    "orderings",
-    "std_over_runs",
-    "task_std_over_runs",
-    "tried_settings",
-    "within_batches",
-    "within_runs",
-]
-
 CONFIDENCE = 0.95
 CLOSE = 2.0
 N = "n_labels"

@@ -18,15 +18,6 @@ from reporting.paper import FINAL_LOSS, compares_with_paper, loss_name, paper_ta
 from reporting.results import Results, ratios
 from reporting.statistics import Estimates
 
-__all__ = [
-    "STUDY_TABLES",
-    "density_figures",
-    "ratios_by_setting",
-    "scale_figures",
-    "setting_of",
-    "shares_table",
-]
-
 NOT_RUN = "not yet run"
 FORM_NAMES = {"theorem": "as stated", "sub_exponential": "of its proof"}
 # Rows of the table of detachment; the picture has them all.
@@ -61,7 +52,9 @@ def _ratio_texts(results: Results, records: str = "records") -> pd.DataFrame:
     return pd.DataFrame([pd.Series(map(mean_and_std, r["mean"], r["std"]), r.index) for r in rows])
 
 
-RATIO_HEADS = {"ratio": "degenerate softmax"} | {f"hidden {i}": f"dead, hidden {i}" for i in range(9)}
+RATIO_HEADS = {"ratio": "degenerate softmax"} | {
+    f"hidden {i}": f"dead, hidden {i}" for i in range(9)
+}
 
 
 # By setting
@@ -70,13 +63,18 @@ RATIO_HEADS = {"ratio": "degenerate softmax"} | {f"hidden {i}": f"dead, hidden {
 def _by_setting(results: Results) -> dict[Setting, pd.Series]:
     """The cells of each setting that is shown, the fresh weights first."""
     cells = _ratio_texts(results)
-    own = dict(zip(map(setting_of, results["records"]), (c for _, c in cells.iterrows()), strict=True))
+    own = dict(
+        zip(map(setting_of, results["records"]), (c for _, c in cells.iterrows()), strict=True)
+    )
     missing = pd.Series(NOT_RUN, index=_measures(results))
     return {s: own.get(s, missing) for s in (None, *map(tuple, results["settings"]["shown"]))}
 
 
 def _measures(results: Results) -> list[str]:
-    return ["ratio", *(f"hidden {i + 1}" for i in range(len(results["settings"]["hidden_layer_sizes"])))]
+    return [
+        "ratio",
+        *(f"hidden {i + 1}" for i in range(len(results["settings"]["hidden_layer_sizes"]))),
+    ]
 
 
 def _head_cells(setting: Setting) -> list[str]:
@@ -187,7 +185,10 @@ def _diagnostics(results: Results) -> Table:
 def ratios_by_setting(results: Results) -> Estimates:
     """Means and stds over mini-batches, the rows named as the paper's; no fresh weights."""
     frame = ratios(r for r in results["records"] if r["degeneracy_weight"] is not None)
-    row = [loss_name(*s) for s in zip(frame["degeneracy_weight"], frame["detachment_weight"], strict=True)]
+    row = [
+        loss_name(*s)
+        for s in zip(frame["degeneracy_weight"], frame["detachment_weight"], strict=True)
+    ]
     wide = frame.assign(row=row).pivot(index="row", columns="measure", values=["mean", "std"])
     return Estimates(wide["mean"], wide["std"], wide["mean"].notna().astype(int))
 
@@ -210,7 +211,9 @@ def scale_figures(results: Results) -> Estimates:
 def _scale_and_weight(results: Results) -> Table:
     """One row for each cell of the grid, those that were not run yet among them."""
     settings, table = results["settings"], paper_table("scale_and_weight")
-    grid = {scale_name(s, w): (s, w) for s in settings["squared_scales"] for w in settings["weights"]}
+    grid = {
+        scale_name(s, w): (s, w) for s in settings["squared_scales"] for w in settings["weights"]
+    }
     found = {
         "runs": pd.Series("0", index=list(grid)),
         "DS": pd.Series(NOT_RUN, index=list(grid)),

@@ -28,31 +28,6 @@ from reporting.statistics import (
 )
 from runs import CONVNET
 
-__all__ = [
-    "FIGURES",
-    "MEASURED_THERE",
-    "OURS",
-    "SCRATCH",
-    "accuracy_table",
-    "against",
-    "against_table",
-    "best_rival",
-    "claims_table",
-    "differences_table",
-    "kernels_table",
-    "paper_tasks",
-    "perceptron_differences",
-    "rank",
-    "ranking_table",
-    "rivals_sentences",
-    "rivals_table",
-    "rows_of_all_files",
-    "standing_sentences",
-    "task_table",
-    "wide_of",
-    "with_perceptron",
-]
-
 OURS, SCRATCH = "xavier/fcn/ours", "xavier/fcn/scratch"
 BEST_RIVAL = "best rival"
 MEASURED_THERE = f"{BEST_RIVAL} measured there"
@@ -346,7 +321,9 @@ def rows_of_all_files(library: Library) -> pd.DataFrame:
 
 def _runs(wide: pd.DataFrame) -> pd.DataFrame:
     """In how many runs each row was measured, as text."""
-    counts = wide.groupby("run").any(skipna=True) if wide.empty else wide.notna().groupby("run").any()
+    counts = (
+        wide.groupby("run").any(skipna=True) if wide.empty else wide.notna().groupby("run").any()
+    )
     return counts.sum().astype(int).astype(str)
 
 

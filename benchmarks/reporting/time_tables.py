@@ -10,7 +10,7 @@ adds to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,23 +20,19 @@ from reporting.results import Results
 from reporting.statistics import complete, gains, gains_over_n, mean_by
 from reporting.task_tables import SCRATCH, wide_of
 
-__all__ = [
-    "MARGIN",
-    "SPEED_KINDS",
-    "TIME_TABLES",
-    "CoherencePoints",
-    "budget_points",
-    "budget_statement",
-    "coherence_points",
-    "time_sentences",
-]
-
 MARGIN = 0.3
 # Sums of accuracies are not exact: a difference of -0.3 points is within 0.3 points.
 ROUNDING = 1e-9
 
 # The setting of budget.py that others are compared with, and that of an ablation.
 REFERENCE, DEFAULT = "paper", "default"
+
+
+def scratch_line(results: Results) -> str:
+    """Accuracy (%) of the network from scratch, by N."""
+    wide = wide_of(results)
+    means = mean_by(wide[[SCRATCH]], "n_labels")[SCRATCH] if SCRATCH in wide else {}
+    return "From scratch: " + ", ".join(f"N = {n}: {mean:.2f}" for n, mean in means.items())
 
 
 # budget.py
@@ -54,8 +50,11 @@ def budget_points(results: Results) -> pd.DataFrame:
     wide = wide_of(results)
     curves = [f"{s}@{p:g}" for s, p in zip(points["setting"], points["passes"], strict=True)]
     accuracy = mean_by(wide[curves], "n_labels").T.reset_index(drop=True)
-    full = points["passes"].where(points["setting"] == REFERENCE).idxmax(skipna=True) if (
-        points["setting"] == REFERENCE).any() else None
+    full = (
+        points["passes"].where(points["setting"] == REFERENCE).idxmax(skipna=True)
+        if (points["setting"] == REFERENCE).any()
+        else None
+    )
     points = pd.concat([points, accuracy], axis=1)
     points["reference"] = points.index == full
     if full is None:
@@ -370,7 +369,10 @@ def _cross_validation(results: Results) -> Table:
 def _modules(results: Results) -> Table:
     found, size = results["modules"], results["size"]
     # What it is -> its name in the results, and the name of what it is compared with.
-    forms = [("perceptron", FORMS["perceptron"], ""), ("sequential", FORMS["sequential"], "perceptron")]
+    forms = [
+        ("perceptron", FORMS["perceptron"], ""),
+        ("sequential", FORMS["sequential"], "perceptron"),
+    ]
     for width in (convnet["width"] for convnet in found["convnets"]):
         text = f"a ConvNet of {width} and {2 * width} channels in `module=`"
         forms.append((f"convnet {width}", text, f"convnet {width} floor"))
