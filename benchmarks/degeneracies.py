@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    text = partial(text_of, kinds=("degenerate_softmax", "dead_neurons", "densities"))
+    text = partial(text_of, kinds=("degeneracies", "densities"))
     return run_study(parser, options, _prepare, text, draw_densities)
 
 

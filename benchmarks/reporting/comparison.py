@@ -283,16 +283,7 @@ def draw_table(laws: Mapping[str, pd.DataFrame]) -> Table:
 class AppendixTable:
     """A table of the appendix, by the paper's text and by another reading of it.
 
-    Parameters
-    ----------
-    kind : str
-        Of the paper's table.
-    name, title, what : str
-        For a summary; of the table; what a row is.
-    spread : Spread
-        What the paper's std is over.
-    stem : str
-        Of the files of results.
+    Of the files of results, what a row is, and what the paper's std is over.
     """
 
     kind: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,9 +65,19 @@ def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(made, index=first.index, columns=first.columns)
 
 
-def by_n(found: pd.DataFrame, *head: str, **more: Any) -> pd.DataFrame:
-    """Rows that say something, their names under ``head`` and then a column an N."""
+def named_rows(found: pd.DataFrame, *head: str) -> pd.DataFrame:
+    """The frame with the names of its rows as its first columns."""
+    names = pd.DataFrame([*found.index], columns=list(head), dtype=object)
+    return pd.concat([names, found.reset_index(drop=True)], axis=1)
+
+
+def by_n(found: pd.DataFrame, *head: str) -> pd.DataFrame:
+    """The rows that say something, their names and then a column an N."""
     kept = found[(found != "-").any(axis=1)] if len(found.columns) else found
-    names = pd.DataFrame([*kept.index], columns=list(head), dtype=object)
-    cells = kept.rename(columns="N = {}".format).reset_index(drop=True)
-    return pd.concat([names.assign(**more), cells], axis=1)
+    return named_rows(kept.rename(columns="N = {}".format), *head)
+
+
+def in_brackets(own: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Our figures, and the paper's in round brackets where it has one beside ours."""
+    beside = paper.reindex_like(own).fillna("-")
+    return own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reporting.layout import Table, mean_and_std, texts
+from reporting.layout import Table, in_brackets, mean_and_std, named_rows, texts
 from reporting.paper import FINAL_LOSS, compares_with_paper, loss_name, paper_table, scale_name
 from reporting.results import Results, ratios
 from reporting.statistics import Estimates
 
-NOT_RUN = "not yet run"
+FRESH, NOT_RUN = "fresh weights", "not yet run"
 FORM_NAMES = {"theorem": "as stated", "sub_exponential": "of its proof"}
 # Rows of the table of detachment; the picture has them all.
 N_STEPS = 6
@@ -32,6 +32,11 @@ def setting_of(record: dict[str, Any]) -> Setting:
     return None if values[0] is None else values
 
 
+def _row_of(record: dict[str, Any]) -> str:
+    setting = setting_of(record)
+    return FRESH if setting is None else loss_name(*setting)
+
+
 def _pretraining(settings: dict[str, Any]) -> str:
     """How theta0 was learned: how long, with how many networks, and by which reading."""
     passes = settings["passes"]
@@ -42,81 +47,114 @@ def _pretraining(settings: dict[str, Any]) -> str:
     )
 
 
-def _mini_batches(settings: dict[str, Any]) -> str:
-    return f"{settings['n_batches']} mini-batches of {settings['batch_size']}"
+# Degenerate softmax and dead neurons
 
 
-def _ratio_texts(results: Results, records: str = "records") -> pd.DataFrame:
-    """Degenerate softmax and dead neurons of each record, mean ± std over mini-batches."""
-    rows = [ratios([r]).set_index("measure") for r in results[records]]
-    return pd.DataFrame([pd.Series(map(mean_and_std, r["mean"], r["std"]), r.index) for r in rows])
+def ratio_estimates(records: list[dict[str, Any]], rows: list[str]) -> Estimates:
+    """Means and stds over mini-batches: the named records by degenerate softmax and layer (%)."""
+    frames = [ratios([record]).set_index("measure") for record in records]
+    mean, std = (pd.DataFrame([f[end] for f in frames], index=rows) for end in ("mean", "std"))
+    return Estimates(mean, std, mean.notna().astype(int))
 
 
-RATIO_HEADS = {"ratio": "degenerate softmax"} | {
-    f"hidden {i}": f"dead, hidden {i}" for i in range(9)
-}
+def ratios_by_setting(results: Results) -> Estimates:
+    """The same of each (lambda, xi), the rows named as the paper's; the fresh weights are first."""
+    return ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
 
 
-# By setting
+def _paper_ratios() -> pd.DataFrame:
+    """The paper's figures of both tables."""
+    tables = (paper_table(name) for name in ("degenerate_softmax", "dead_neurons"))
+    return pd.concat([texts(mean_and_std, t.mean, t.std) for t in tables], axis=1).fillna("-")
 
 
-def _by_setting(results: Results) -> dict[Setting, pd.Series]:
-    """The cells of each setting that is shown, the fresh weights first."""
-    cells = _ratio_texts(results)
-    own = dict(
-        zip(map(setting_of, results["records"]), (c for _, c in cells.iterrows()), strict=True)
-    )
-    missing = pd.Series(NOT_RUN, index=_measures(results))
-    return {s: own.get(s, missing) for s in (None, *map(tuple, results["settings"]["shown"]))}
-
-
-def _measures(results: Results) -> list[str]:
-    return [
-        "ratio",
-        *(f"hidden {i + 1}" for i in range(len(results["settings"]["hidden_layer_sizes"]))),
-    ]
-
-
-def _head_cells(setting: Setting) -> list[str]:
-    return ["fresh weights", "-"] if setting is None else [f"{value:g}" for value in setting]
-
-
-def _paper_cells(name: str, setting: Setting) -> list[str]:
-    """The paper's figures of a setting, if it has any."""
-    table, row = paper_table(name), loss_name(*setting) if setting else ""
-    if row not in table.mean.index:
-        return []
-    return list(map(mean_and_std, table.mean.loc[row], table.std.loc[row]))
-
-
-def _degenerate_softmax(results: Results) -> Table:
-    settings, paper = results["settings"], compares_with_paper(results)
-    rows = [
-        [*_head_cells(s), cells["ratio"], *(_paper_cells("degenerate_softmax", s) or ["-"])]
-        for s, cells in _by_setting(results).items()
-    ]
-    frame = pd.DataFrame(rows, columns=["lambda", "xi", "ours", "the paper"])
+def _ratio_table(results: Results, what: str, own: pd.DataFrame, networks: int, more: str) -> Table:
+    settings = results["settings"]
+    heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
     title = (
-        f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks): mean ± std "
-        f"over {_mini_batches(settings)}; {_pretraining(settings)}"
+        f"Degenerate softmax (% of {networks} perturbed networks) and fully dead neurons of each "
+        f"hidden layer (%): mean ± std over {settings['n_batches']} mini-batches of "
+        f"{settings['batch_size']}{more}"
     )
-    return Table(title, frame if paper else frame.drop(columns="the paper"))
+    return Table(title, named_rows(own.rename(columns=heads), what))
 
 
-def _dead_neurons(results: Results) -> Table:
-    settings, paper = results["settings"], compares_with_paper(results)
-    layers, rows = _measures(results)[1:], []
-    for setting, cells in _by_setting(results).items():
-        own = list(cells[layers])
-        figures = _paper_cells("dead_neurons", setting) if paper else []
-        if figures:
-            own = [f"{o} ({figure})" for o, figure in zip(own, figures, strict=True)]
-        rows.append([*_head_cells(setting), *own])
+def _degeneracies(results: Results) -> Table:
+    """A row for each setting that is shown, the fresh weights first."""
+    settings, found = results["settings"], ratios_by_setting(results)
+    rows = [FRESH, *(loss_name(*setting) for setting in settings["shown"])]
+    own = texts(mean_and_std, found.mean, found.std).reindex(rows).fillna(NOT_RUN)
+    more = f"; {_pretraining(settings)}"
+    if compares_with_paper(results):
+        own = in_brackets(own, _paper_ratios())
+        more += " (the paper's figure in brackets)"
+    return _ratio_table(results, "loss", own, settings["networks_a_ratio"], more)
+
+
+def _diagnostics(results: Results) -> Table:
+    """A row for each theta0 in the order of the records, then the paper's."""
+    found = ratio_estimates(results["theta0"], [record["name"] for record in results["theta0"]])
+    own = texts(mean_and_std, found.mean, found.std)
+    if compares_with_paper(results):
+        own.loc["the paper, after five passes"] = _paper_ratios().loc[loss_name(*FINAL_LOSS)]
+    networks = results["settings"]["n_perturbations"]
+    return _ratio_table(results, "theta0", own, networks, " training images")
+
+
+def shares_table(results: Results) -> Table:
+    """What becomes of theta0 as L_uni weighs less beside the other two terms.
+
+    Of the records with a multiple of the paper's (lambda, xi): as many times both is an L_uni of
+    as small a share, since Adam does not mind the scale of a loss.
+    """
+    multiples = {}
+    for record in results["records"]:
+        weight, detachment = setting_of(record) or (math.nan, math.nan)
+        times = detachment / FINAL_LOSS[1]
+        if math.isclose(weight / FINAL_LOSS[0], times):
+            multiples["1" if times == 1.0 else f"1/{times:g}"] = record
+    found = ratio_estimates(list(multiples.values()), list(multiples))
+    own, settings = texts(mean_and_std, found.mean, found.std), results["settings"]
+    more = f"; {_pretraining(settings)}"
+    return _ratio_table(results, "weight of L_uni", own, settings["networks_a_ratio"], more)
+
+
+def scale_figures(results: Results) -> Estimates:
+    """DS, and IOD of the hidden layer where it is largest: mean and std over runs by cell."""
+    cell = ["squared_scale", "degeneracy_weight"]
+    of_run = ratios(results["records"]).pivot(
+        index=[*cell, "run"], columns="measure", values="mean"
+    )
+    worst = of_run.drop(columns="ratio").max(axis=1)
+    over_runs = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst}).groupby(cell)
+    found = over_runs.mean(), over_runs.std(), over_runs.count()
+    names = [scale_name(*key) for key in found[0].index]
+    return Estimates(*(part.set_axis(names) for part in found))
+
+
+def _scale_and_weight(results: Results) -> Table:
+    """A row for each cell of the grid, those that were not run yet among them."""
+    settings = results["settings"]
+    weights = settings["weights"]
+    rows = [scale_name(square, w) for square in settings["squared_scales"] for w in weights]
+    own = pd.DataFrame(NOT_RUN, index=rows, columns=["DS", "IOD"])
+    runs = pd.Series("0", index=rows)
+    if results["records"]:
+        found = scale_figures(results)
+        own.update(texts(mean_and_std, found.mean, found.std))
+        runs.update(found.n["DS"].astype(str))
     title = (
-        f"Fully dead neurons (%): mean ± std over {_mini_batches(settings)}; "
-        f"{_pretraining(settings)}{' (the paper' + chr(39) + 's figure in brackets)' if paper else ''}"
+        f"Degenerate softmax (DS, % of {settings['networks_a_ratio']} perturbed networks) and "
+        f"fully dead neurons of the worst hidden layer (IOD, %), {settings['n_batches']} "
+        f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
+        f"{_pretraining(settings)}"
     )
-    return Table(title, pd.DataFrame(rows, columns=["lambda", "xi", *layers]))
+    if compares_with_paper(results):
+        table = paper_table("scale_and_weight")
+        own = in_brackets(own, texts(mean_and_std, table.mean, table.std))
+        title += " (in brackets the paper: 5 passes, K = 256, four runs)"
+    own.insert(0, "runs", runs)
+    return Table(title, named_rows(own, "setting"))
 
 
 def density_figures(densities: dict[str, Any]) -> tuple[float, float]:
@@ -131,114 +169,16 @@ def density_figures(densities: dict[str, Any]) -> tuple[float, float]:
 
 def _densities(results: Results) -> Table:
     rows = [
-        [*_head_cells(setting_of(r)), *(f"{x:.3f}" for x in density_figures(r["densities"]))]
-        for r in results["records"]
-        if "densities" in r
+        [_row_of(record), *(f"{x:.3f}" for x in density_figures(record["densities"]))]
+        for record in results["records"]
+        if "densities" in record
     ]
     title = (
         "Probability of class 0: distance from uniform over perturbations (Kolmogorov-Smirnov, "
         "mean of the images) and std over images (mean of the networks; uniform has 0.289)"
     )
-    head = ["lambda", "xi", "distance at an image", "std of a network"]
+    head = ["loss", "distance at an image", "std of a network"]
     return Table(title, pd.DataFrame(rows, columns=head))
-
-
-def shares_table(results: Results) -> Table:
-    """What becomes of theta0 as L_uni weighs less beside the other two terms.
-
-    Of the records with a multiple of the paper's (lambda, xi): as many times both is an L_uni of
-    as small a share, since Adam does not mind the scale of a loss.
-    """
-    settings, names = results["settings"], []
-    for record in results["records"]:
-        setting = setting_of(record)
-        times = setting and [own / paper for own, paper in zip(setting, FINAL_LOSS, strict=True)]
-        share = times and math.isclose(*times) and ("1" if times[1] == 1.0 else f"1/{times[1]:g}")
-        names.append(share or None)
-    cells = _ratio_texts(results).rename(columns=RATIO_HEADS)
-    cells.insert(0, "weight of L_uni", names)
-    title = (
-        f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and dead "
-        f"neurons (%) by the weight of L_uni: mean ± std over {settings['n_batches']} "
-        f"mini-batches; {_pretraining(settings)}"
-    )
-    return Table(title, cells.dropna())
-
-
-def _diagnostics(results: Results) -> Table:
-    """One row for each theta0 in the order of the records, then the paper's."""
-    settings = results["settings"]
-    cells = _ratio_texts(results, "theta0").rename(columns=RATIO_HEADS)
-    cells.insert(0, "theta0", [record["name"] for record in results["theta0"]])
-    if compares_with_paper(results):
-        final = [*_paper_cells("degenerate_softmax", FINAL_LOSS)]
-        final += _paper_cells("dead_neurons", FINAL_LOSS)
-        cells.loc[len(cells)] = ["the paper, after five passes", *final]
-    title = (
-        f"Degenerate softmax (% of {settings['n_perturbations']} perturbed networks) and fully "
-        f"dead neurons of each hidden layer (%): mean ± std over {_mini_batches(settings)} training "
-        "images"
-    )
-    return Table(title, cells)
-
-
-def ratios_by_setting(results: Results) -> Estimates:
-    """Means and stds over mini-batches, the rows named as the paper's; no fresh weights."""
-    frame = ratios(r for r in results["records"] if r["degeneracy_weight"] is not None)
-    row = [
-        loss_name(*s)
-        for s in zip(frame["degeneracy_weight"], frame["detachment_weight"], strict=True)
-    ]
-    wide = frame.assign(row=row).pivot(index="row", columns="measure", values=["mean", "std"])
-    return Estimates(wide["mean"], wide["std"], wide["mean"].notna().astype(int))
-
-
-# By scale and weight
-
-
-def scale_figures(results: Results) -> Estimates:
-    """DS, and IOD of the hidden layer where it is largest: mean and std over runs by cell."""
-    cell = ["squared_scale", "degeneracy_weight"]
-    frame = ratios(results["records"])
-    of_run = frame.pivot(index=[*cell, "run"], columns="measure", values="mean")
-    worst = of_run.drop(columns="ratio").max(axis=1)
-    over_runs = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst}).groupby(cell)
-    found = Estimates(over_runs.mean(), over_runs.std(), over_runs.count())
-    names = [scale_name(*key) for key in found.mean.index]
-    return Estimates(*(part.set_axis(names) for part in found))
-
-
-def _scale_and_weight(results: Results) -> Table:
-    """One row for each cell of the grid, those that were not run yet among them."""
-    settings, table = results["settings"], paper_table("scale_and_weight")
-    grid = {
-        scale_name(s, w): (s, w) for s in settings["squared_scales"] for w in settings["weights"]
-    }
-    found = {
-        "runs": pd.Series("0", index=list(grid)),
-        "DS": pd.Series(NOT_RUN, index=list(grid)),
-        "IOD": pd.Series(NOT_RUN, index=list(grid)),
-    }
-    if results["records"]:
-        own = scale_figures(results)
-        cells = texts(mean_and_std, own.mean, own.std).assign(runs=own.n["DS"].astype(str))
-        found = {name: cells[name].reindex(list(grid)).fillna(v) for name, v in found.items()}
-    columns = [*found]
-    if compares_with_paper(results):
-        beside = texts(mean_and_std, table.mean, table.std).reindex(list(grid)).fillna("-")
-        found |= {f"{name}, the paper": beside[name] for name in ("DS", "IOD")}
-        columns = ["runs", "DS", "DS, the paper", "IOD", "IOD, the paper"]
-    frame = pd.DataFrame(found)[columns]
-    frame.insert(0, "s^2", [f"{square:g}" for square, _ in grid.values()])
-    frame.insert(1, "lambda", [f"{weight:g}" for _, weight in grid.values()])
-    title = (
-        f"Degenerate softmax (DS, % of {settings['networks_a_ratio']} perturbed networks) and "
-        f"fully dead neurons of the worst hidden layer (IOD, %), {_mini_batches(settings)}: mean, "
-        f"± std over runs where there are several; {_pretraining(settings)}"
-    )
-    if compares_with_paper(results):
-        title += " (the paper: 5 passes, K = 256, four runs)"
-    return Table(title, frame)
 
 
 # Detachment and the theorems
@@ -284,7 +224,7 @@ def _theorem_rows(record: dict[str, Any]) -> Iterator[tuple[str, str, list[bool]
 
 
 def _theorems(results: Results) -> Table:
-    """One row for each case, for each form of the bound where there are two."""
+    """A row for each case, for each form of the bound where there are two."""
     rows = []
     for record in results["records"]:
         for case, text, holds in _theorem_rows(record):
@@ -301,8 +241,7 @@ def _theorems(results: Results) -> Table:
 
 
 STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
-    "degenerate_softmax": _degenerate_softmax,
-    "dead_neurons": _dead_neurons,
+    "degeneracies": _degeneracies,
     "densities": _densities,
     "shares": shares_table,
     "diagnostics": _diagnostics,

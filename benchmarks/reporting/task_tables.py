@@ -14,7 +14,7 @@ import pandas as pd
 
 from protocol.methods import FEATURES, FEATURES_CV, FEATURES_THETA0
 from protocol.rivals import ALL_RIVALS, RIVALS, scratch_of
-from reporting.layout import Table, by_n, gain_text, mean_and_std, texts
+from reporting.layout import Table, by_n, gain_text, in_brackets, mean_and_std, texts
 from reporting.paper import N_LABELS, paper_difference, paper_table, tasks_compare_with_paper
 from reporting.results import Library, Results, unpack_scores
 from reporting.statistics import (
@@ -76,25 +76,24 @@ def paper_tasks(results: Results | None) -> pd.DataFrame:
 
 def task_table(kind: str, results: Results) -> Table:
     """One of ``TITLES``, the paper's figure in round brackets where it has the same tasks."""
-    wide, paper = wide_of(results), tasks_compare_with_paper(results)
+    wide = wide_of(results)
     if kind == "gain":
         base = {row: scratch_of(row) for row in wide}
         pairs = {row: b for row, b in base.items() if b not in (None, row) and b in wide}
         found = {row: complete(wide[row], wide[b]) for row, b in pairs.items()}
         own = _gain_texts(pd.DataFrame(found, index=wide.index))
-        figures = {row: paper_difference(row, pairs[row]) for row in own.index}
-        beside = texts(gain_text, pd.DataFrame(figures).T.reindex_like(own).astype(float))
+        paper = pd.DataFrame(
+            {row: paper_difference(row, b).map(gain_text) for row, b in pairs.items()}
+        ).T
     else:
-        estimates = FIGURES[kind](wide)
+        estimates, table = FIGURES[kind](wide), paper_table(kind)
         own = texts(mean_and_std, estimates.mean, estimates.std)
-        table = paper_table(kind)
-        figures = texts(mean_and_std, table.mean, table.std).set_axis(list(N_LABELS), axis=1)
-        beside = figures.reindex_like(own).fillna("-")
-    if not paper:
-        return Table(TITLES[kind], by_n(own, "method"))
-    both = own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")
-    title = f"{NUMBERS[kind]}{TITLES[kind]} (the paper's figure in brackets)"
-    return Table(title, by_n(both, "method"))
+        paper = texts(mean_and_std, table.mean, table.std).set_axis(list(N_LABELS), axis=1)
+    title = TITLES[kind]
+    if tasks_compare_with_paper(results):
+        own = in_brackets(own, paper)
+        title = f"{NUMBERS[kind]}{title} (the paper's figure in brackets)"
+    return Table(title, by_n(own, "method"))
 
 
 def accuracy_table(wide: pd.DataFrame) -> Table:
@@ -319,12 +318,9 @@ def rows_of_all_files(library: Library) -> pd.DataFrame:
     return found[[row for row in ROWS if row in found]]
 
 
-def _runs(wide: pd.DataFrame) -> pd.DataFrame:
+def _runs(wide: pd.DataFrame) -> pd.Series:
     """In how many runs each row was measured, as text."""
-    counts = (
-        wide.groupby("run").any(skipna=True) if wide.empty else wide.notna().groupby("run").any()
-    )
-    return counts.sum().astype(int).astype(str)
+    return wide.notna().groupby("run").any().sum().astype(int).astype(str)
 
 
 def rivals_table(wide: pd.DataFrame, not_run: str) -> Table:

@@ -9,13 +9,14 @@ adds to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from reporting.layout import Table, gain_text, mean_and_std, texts
+from reporting.layout import Table, gain_text, mean_and_std, named_rows, texts
 from reporting.results import Results
 from reporting.statistics import complete, gains, gains_over_n, mean_by
 from reporting.task_tables import SCRATCH, wide_of
@@ -239,7 +240,8 @@ def time_sentences(results: Results) -> list[str]:
         )
         if len(above):
             first = above["seconds"].idxmin()
-            text += f", with coherence {accuracy.loc[first, n]:.2f} in {above.loc[first, 'seconds']:.3g} s."
+            found = accuracy.loc[first, n], above.loc[first, "seconds"]
+            text += ", with coherence {:.2f} in {:.3g} s.".format(*found)
         else:
             text += ", and with coherence no point is above that."
         said.append(text)
@@ -285,7 +287,6 @@ FORMS = {
     "sequential": "the same as an `nn.Sequential` in `module=`",
     "convnet": "a ConvNet in `module=`",
 }
-STEP_FORMS = list(FORMS)[:5]
 
 
 def _seconds(seconds: float) -> str:
@@ -293,95 +294,116 @@ def _seconds(seconds: float) -> str:
 
 
 def _mib(n_bytes: float) -> str:
+    if pd.isna(n_bytes):
+        return "-"
     return f"{n_bytes / 2**20:.0f} MiB" if n_bytes >= 2**20 else f"{n_bytes / 1024:.0f} KiB"
 
 
-def _frame(rows: list[list[str]], *head: str) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(head))
+Column = tuple[str, Callable[[Any], str]]
+
+
+def _columns(records: Iterable[dict[str, Any]], columns: dict[str, Column]) -> pd.DataFrame:
+    """Head -> entry of a record, a dot before one of an inner object, and how it is written."""
+    frame = pd.json_normalize(list(records))
+    made = {
+        head: frame[entry].map(form) if entry in frame else "-"
+        for head, (entry, form) in columns.items()
+    }
+    return pd.DataFrame(made)
+
+
+TIMES: dict[str, Column] = {"median": ("median", _seconds), "fastest": ("minimum", _seconds)}
+TWO_DIGITS = "{:.2f}".format
 
 
 def _step(results: Results) -> Table:
     seconds, size = results["step"]["seconds"], results["size"]
-    rows = [
-        [FORMS[form], _seconds(own["median"]), _seconds(own["minimum"]),
-         f"{own['median'] / seconds['floor']['median']:.2f}"]
-        for form, own in ((form, seconds[form]) for form in STEP_FORMS)
-    ]  # fmt: skip
+    floor = seconds["floor"]["median"]
+    forms = [{"form": form, **seconds[form]} for form in list(FORMS)[:5]]
+    times = {"times the floor": ("median", lambda median: f"{median / floor:.2f}")}
     title = (
         f"Seconds a pre-training step (K = {size['n_perturbations']}, B = {size['batch_size']}, "
         f"{size['network']}; {results['threads']} threads; sgemm at "
         f"{results['step']['sgemm_gflops']['median']:.0f} GFLOP/s)"
     )
-    return Table(title, _frame(rows, "form", "median", "fastest", "times the floor"))
+    return Table(title, _columns(forms, {"form": ("form", FORMS.__getitem__)} | TIMES | times))
 
 
 def _breakdown(results: Results) -> Table:
     parts = pd.Series(results["breakdown"]).sort_values(ascending=False, kind="stable")
-    shares = 100 * parts / parts.sum()
-    rows = [[part, _seconds(parts[part]), f"{share:.0f} %"] for part, share in shares.items()]
-    return Table("Where a step of the library goes", _frame(rows, "part", "a step", "share"))
+    shares = (100 * parts / parts.sum()).map("{:.0f} %".format)
+    frame = pd.DataFrame({"part": parts.index, "a step": parts.map(_seconds), "share": shares})
+    return Table("Where a step of the library goes", frame)
 
 
-def _memory(results: Results) -> Table:
-    rows = [[FORMS[r["form"]], _mib(r["peak"])] for r in results["memory"]]
-    title = "Peak memory of pre-training, above what the process held"
-    return Table(title, _frame(rows, "form", "peak"))
+SIMPLE: dict[str, tuple[str, dict[str, Column]]] = {
+    "memory": (
+        "Peak memory of pre-training, above what the process held",
+        {"form": ("form", FORMS.__getitem__), "peak": ("peak", _mib)},
+    ),
+    "scaling": (
+        "A step of the library, one number changed",
+        {"size": ("size", str), "a step": ("seconds", _seconds), "peak": ("peak", _mib)},
+    ),
+    "rows": (
+        "Twenty steps of `fit` on rows on disk",
+        {
+            "rows": ("rows", "{:,}".format),
+            "on disk": ("bytes", _mib),
+            "time": ("seconds", _seconds),
+            "memory": ("anonymous", _mib),
+            "memory with the file's own pages": ("peak", _mib),
+        },
+    ),
+    "fine_tuning": (
+        "`MLPClassifier.fit`, ten epochs on 784-392-392-392-2",
+        {
+            "rows": ("rows", str),
+            "threads": ("threads", str),
+            "ours": ("seconds.ours.median", _seconds),
+            "scikit-learn": ("seconds.scikit-learn.median", _seconds),
+            "ratio": ("ours / scikit-learn.median", TWO_DIGITS),
+        },
+    ),
+}
+"""Tables that have a row for each record of the results' entry of their name."""
 
 
-def _scaling(results: Results) -> Table:
-    rows = [
-        [f"{r['axis']} = {r['value']}", _seconds(r["seconds"]), _mib(r["peak"])]
-        for r in results["scaling"]
-    ]
-    title = "A step of the library, one number changed"
-    return Table(title, _frame(rows, "size", "a step", "peak"))
-
-
-def _rows(results: Results) -> Table:
-    rows = [
-        [f"{r['rows']:,}", _mib(r["bytes"]), _seconds(r["seconds"]),
-         _mib(r["anonymous"]) if "anonymous" in r else "-", _mib(r["peak"])]
-        for r in results["rows"]
-    ]  # fmt: skip
-    head = ("rows", "on disk", "time", "memory", "memory with the file's own pages")
-    return Table("Twenty steps of `fit` on rows on disk", _frame(rows, *head))
-
-
-def _fine_tuning(results: Results) -> Table:
-    rows = [
-        [str(r["rows"]), str(r["threads"]), _seconds(r["seconds"]["ours"]["median"]),
-         _seconds(r["seconds"]["scikit-learn"]["median"]),
-         f"{r['ours / scikit-learn']['median']:.2f}"]
-        for r in results["fine_tuning"]
-    ]  # fmt: skip
-    title = "`MLPClassifier.fit`, ten epochs on 784-392-392-392-2"
-    return Table(title, _frame(rows, "rows", "threads", "ours", "scikit-learn", "ratio"))
+def _simple(kind: str, results: Results) -> Table:
+    title, columns = SIMPLE[kind]
+    records = results[kind]
+    if kind == "scaling":
+        records = [r | {"size": f"{r['axis']} = {r['value']}"} for r in records]
+    return Table(title, _columns(records, columns))
 
 
 def _cross_validation(results: Results) -> Table:
     found = results["cross_validation"]
     times = {"1": 1.0, "2": found["one job / two jobs"]["median"]}
-    rows = [[n, _seconds(found["seconds"][n]["median"]), f"{t:.2f}"] for n, t in times.items()]
+    jobs = [{"n": n, "times": t, **found["seconds"][n]} for n, t in times.items()]
+    columns = {"n_jobs": ("n", str), "time": ("median", _seconds)}
     title = f"`cross_val_score`, {found['folds']} folds of {found['rows']} rows"
-    return Table(title, _frame(rows, "n_jobs", "time", "times as fast"))
+    return Table(title, _columns(jobs, columns | {"times as fast": ("times", TWO_DIGITS)}))
 
 
 def _modules(results: Results) -> Table:
     found, size = results["modules"], results["size"]
-    # What it is -> its name in the results, and the name of what it is compared with.
-    forms = [
-        ("perceptron", FORMS["perceptron"], ""),
-        ("sequential", FORMS["sequential"], "perceptron"),
-    ]
+    # Name in the results -> what it is, and the name of what it is compared with.
+    forms = {
+        form: (FORMS[form], below)
+        for form, below in (("perceptron", ""), ("sequential", "perceptron"))
+    }
     for width in (convnet["width"] for convnet in found["convnets"]):
-        text = f"a ConvNet of {width} and {2 * width} channels in `module=`"
-        forms.append((f"convnet {width}", text, f"convnet {width} floor"))
-        forms.append((f"convnet {width} floor", FORMS["floor"], ""))
-    rows = []
-    for form, text, below in forms:
-        own = found["seconds"][form]
-        times = found["ratios"][f"{form} / {below}"]["median"] if below else 1.0
-        rows.append([text, _seconds(own["median"]), _seconds(own["minimum"]), f"{times:.2f}"])
+        name, text = (
+            f"convnet {width}",
+            f"a ConvNet of {width} and {2 * width} channels in `module=`",
+        )
+        forms |= {name: (text, f"{name} floor"), f"{name} floor": (FORMS["floor"], "")}
+    rows = [
+        found["seconds"][form]
+        | {"text": text, "times": found["ratios"][f"{form} / {below}"]["median"] if below else 1.0}
+        for form, (text, below) in forms.items()
+    ]
     convnet = found["convnets"][0]
     title = (
         f"Seconds a pre-training step of a module: the paper's perceptron (K = "
@@ -389,8 +411,8 @@ def _modules(results: Results) -> Table:
         f"(K = {convnet['n_perturbations']}, B = {convnet['batch_size']}, {convnet['side']} x "
         f"{convnet['side']} pixels); {results['threads']} threads"
     )
-    head = ("form", "median", "fastest", "times what it is compared with")
-    return Table(title, _frame(rows, *head))
+    times = {"times what it is compared with": ("times", TWO_DIGITS)}
+    return Table(title, _columns(rows, {"form": ("text", str)} | TIMES | times))
 
 
 def _module_memory(results: Results) -> Table:
@@ -398,29 +420,29 @@ def _module_memory(results: Results) -> Table:
     peaks = frame.pivot(index="form", columns="K", values="peak").map(_mib)
     peaks = peaks.loc[frame["form"].unique()].rename(index=FORMS, columns="K = {}".format)
     title = "Peak memory of pre-training a module, above what the process held"
-    return Table(title, peaks.rename_axis("form").rename_axis(None, axis=1).reset_index())
+    return Table(title, named_rows(peaks, "form"))
 
 
 def _backends(results: Results) -> Table:
-    rows = [
-        [name, f"{found['start']:.1f} s", f"{found['first_round']:.1f} s",
-         f"{found['rounds']['median']:.1f} s", f"{found['times_of_loky']['median']:.2f}"]
-        for name, found in results["engines"].items()
-    ]  # fmt: skip
+    engines = [{"name": name, **found} for name, found in results["engines"].items()]
     title = (
         f"{results['fits']} fits on {results['dataset']['name']}, {results['jobs']} workers, the "
         "same figures on each"
     )
-    return Table(title, _frame(rows, "backend", "to start", "first round", "a round", "times loky"))
+    columns: dict[str, Column] = {
+        "backend": ("name", str),
+        "to start": ("start", "{:.1f} s".format),
+        "first round": ("first_round", "{:.1f} s".format),
+        "a round": ("rounds.median", "{:.1f} s".format),
+        "times loky": ("times_of_loky.median", TWO_DIGITS),
+    }
+    return Table(title, _columns(engines, columns))
 
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     "step": _step,
     "breakdown": _breakdown,
-    "memory": _memory,
-    "scaling": _scaling,
-    "rows": _rows,
-    "fine_tuning": _fine_tuning,
+    **{kind: partial(_simple, kind) for kind in SIMPLE},
     "cross_validation": _cross_validation,
     "modules": _modules,
     "module_memory": _module_memory,
