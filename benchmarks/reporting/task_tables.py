@@ -335,8 +335,8 @@ def rivals_table(wide: pd.DataFrame, not_run: str) -> Table:
     missing = [r for r in (SCRATCH, OURS, FEATURES_THETA0, FEATURES, *RIVALS) if r not in wide]
     if missing:
         last = [", ".join(missing), "0", not_run, *[""] * (len(frame.columns) - 3)]
-        frame = frame.reindex(columns=[*frame.columns, *[""] * (3 - len(frame.columns))])
-        frame.loc[len(frame)] = last
+        head = [*frame.columns, *[""] * (len(last) - len(frame.columns))]
+        frame = pd.DataFrame([*frame.to_numpy().tolist(), last], columns=head)
     title = (
         "Test accuracy (%), and the difference from the network from scratch on the same tasks and "
         "labelled images (points) with its 95% interval"
