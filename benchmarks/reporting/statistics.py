@@ -8,7 +8,6 @@ tasks and draws and not of another theta0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -48,13 +47,13 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
 
 def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
-
-    def mean(values: pd.Series) -> float:
-        there = values.dropna().to_numpy()
-        return float(there.mean()) if len(there) else math.nan
-
     grouped = frame.groupby(list(keys))
-    return grouped.agg(mean) if len(frame.columns) else grouped.mean()
+    counts, groups, values = grouped.count(), grouped.ngroup().to_numpy(), frame.to_numpy()
+    means = np.full(counts.shape, np.nan)
+    for group, column in zip(*np.nonzero(counts.to_numpy()), strict=True):
+        own = values[groups == group, column]
+        means[group, column] = own[~np.isnan(own)].mean()
+    return pd.DataFrame(means, counts.index, counts.columns)
 
 
 def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
@@ -113,22 +112,23 @@ def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
     ValueError
         If the paper has no std over runs: there is nothing to judge by.
     """
-    if paper.std.isna().to_numpy().any() or (paper.n < 2).to_numpy().any():
+    mean, std, n = (np.asarray(part, float) for part in ours)
+    paper_mean, paper_std, m = (np.asarray(part, float) for part in paper)
+    if np.isnan(paper_std).any() or (m < 2).any():
         raise ValueError("a figure of the paper has no std over runs to judge by")
-    n, m = ours.n.to_numpy(float), paper.n.to_numpy(float)
-    own, other = ours.std.to_numpy() ** 2 / n, paper.std.to_numpy() ** 2 / m
-    one = ours.std.isna().to_numpy()
-    error = np.where(one, paper.std * np.sqrt(1.0 / m + 1.0 / n), np.sqrt(own + other))
+    one, own, other = np.isnan(std), std**2 / n, paper_std**2 / m
+    error = np.where(one, paper_std * np.sqrt(1.0 / m + 1.0 / n), np.sqrt(own + other))
     parts = own**2 / np.maximum(n - 1, 1) + other**2 / (m - 1)
     # Both may be 0: then only equal means agree, whatever the degrees of freedom.
     welch = np.divide((own + other) ** 2, parts, out=np.ones_like(parts), where=parts > 0.0)
     half = stats.t.ppf(0.5 + CONFIDENCE / 2, np.where(one, m - 1, welch)) * error
-    return np.abs(ours.mean.to_numpy() - paper.mean.to_numpy()) <= half
+    return np.abs(mean - paper_mean) <= half
 
 
 def within_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
     """Whether means over mini-batches of one theta0 are within two of the paper's stds."""
-    return np.abs(ours.mean.to_numpy() - paper.mean.to_numpy()) <= CLOSE * paper.std.to_numpy()
+    difference = np.asarray(ours.mean, float) - np.asarray(paper.mean, float)
+    return np.abs(difference) <= CLOSE * np.asarray(paper.std, float)
 
 
 class Ordering(NamedTuple):
@@ -164,15 +164,16 @@ def orderings(
         Which rows are compared.
     """
     found = []
-    for column in paper.mean.columns:
-        rows = [row for row in paper.mean.index if pd.notna(ours[column].get(row))]
-        for one, other in pairs(rows):
-            figures = [Estimates(*(f.loc[[row], [column]] for f in paper)) for row in (one, other)]
-            if same is not None and same(*figures).item():
+    for column in paper.mean:
+        figures = {
+            row: Estimates(*(part.at[row, column] for part in paper)) for row in paper.mean.index
+        }
+        own = ours[column].dropna()
+        for one, other in pairs([row for row in figures if row in own.index]):
+            if same is not None and same(figures[one], figures[other]):
                 continue
-            above, below = sorted((one, other), key=lambda row: -paper.mean[column][row])
-            difference = ours[column][above] - ours[column][below]
-            found.append(Ordering(column, above, below, float(difference)))
+            above, below = sorted((one, other), key=lambda row: -figures[row].mean)
+            found.append(Ordering(column, above, below, float(own[above] - own[below])))
     return found
 
 
