@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,7 @@ def _results(job: Job, found: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "backends")
+_text = partial(text_of, kinds=("backends",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -266,8 +267,7 @@ def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "coherence_time", "coherence_ablation")
+_text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -117,8 +117,7 @@ def _prepare(options: argparse.Namespace) -> Study:
     return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "degenerate_softmax", "dead_neurons", "densities")
+_text = partial(text_of, kinds=("degenerate_softmax", "dead_neurons", "densities"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

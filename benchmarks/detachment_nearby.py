@@ -205,8 +205,7 @@ def _prepare(options: argparse.Namespace) -> Study:
     return curve.appendix.study("detachment_nearby", __doc__, curve.cells(), settings)
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "detachment")
+_text = partial(text_of, kinds=("detachment",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

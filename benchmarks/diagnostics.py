@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,7 @@ def _results(job: Job, records: list[dict[str, Any]]) -> tuple[Path, dict[str, A
     return path, results_head(__doc__, job.dataset, settings) | {"theta0": records}
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "diagnostics")
+_text = partial(text_of, kinds=("diagnostics",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -41,6 +41,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -362,8 +363,7 @@ def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
     }
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "accuracy", "task_std", "gain", "against")
+_text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -127,8 +127,7 @@ def _prepare(options: argparse.Namespace) -> Study:
     return appendix.study("scale_and_weight", __doc__, cells, settings)
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "scale_and_weight")
+_text = partial(text_of, kinds=("scale_and_weight",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -267,8 +267,7 @@ def _prepare(options: argparse.Namespace) -> Study:
     return Study("theorems", __doc__, cells, settings, options)
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "theorems")
+_text = partial(text_of, kinds=("theorems",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,7 @@ def _results(bench: Bench, scores: list[dict[str, Any]]) -> tuple[Path, dict[str
     return path, head | {"chosen": asdict(chosen), "tried": tried}
 
 
-def _text(results: dict[str, Any]) -> str:
-    return text_of(results, "tuning")
+_text = partial(text_of, kinds=("tuning",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
