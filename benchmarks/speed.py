@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from protocol.provenance import provenance
+
 from protocol.store import write_json
 from reporting.results import machine_line
 from reporting.tables import text_of

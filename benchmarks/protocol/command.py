@@ -1,8 +1,8 @@
 """The frame of a command: its options, what it refuses, and what an interruption leaves.
 
-A command says how to prepare, to measure and to show. Bad input ends with status 2 and one line before
-any work, an interruption with 130 and a lost cluster with 75 and the promise that the same command
-goes on.
+A command says how to prepare, to measure and to show. Bad input ends with status 2 and one line
+before any work, an interruption with 130 and a lost cluster with 75 and the promise that the same
+command goes on.
 """
 
 from __future__ import annotations
