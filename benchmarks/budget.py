@@ -38,23 +38,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from protocol.command import (
-    add_task_options,
-    command_parser,
-    positive,
-    positive_number,
-    results_head,
-    run_command,
-)
+from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
-from protocol.methods import (
-    SCRATCH,
-    Contender,
-    NetworkSettings,
-    initializer_of,
-    network_contender,
-    select_names,
-)
 from protocol.store import Log, data_digest, digest_of
 from protocol.tasks import shuffled_rows
 from protocol.theta0s import Checkpoint, fit_key, learn_along, theta0_digest, warm_up
@@ -105,19 +90,19 @@ ROUNDS = 3
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = command.command_parser(__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="three settings, a quarter of a pass, five tasks")
     add("--settings", nargs="+", help="names or patterns such as 'k64*'; see --list-settings")
     add("--list-settings", action="store_true", help="print the valid names and stop")
-    add("--passes", nargs="+", type=positive_number, help="default: 0.1 0.25 0.5 1 2 3 5")
+    add("--passes", nargs="+", type=command.positive_number, help="default: 0.1 0.25 0.5 1 2 3 5")
     add(
         "--time-steps",
-        type=positive,
+        type=command.positive,
         metavar="STEPS",
         help="cost is seconds a step, measured now over so many steps, times the steps",
     )
-    add_task_options(parser, n_labels=FULL.n_labels, tasks=FULL.tasks, runs=FULL.runs)
+    command.add_task_options(parser, n_labels=FULL.n_labels, tasks=FULL.tasks, runs=FULL.runs)
     return parser
 
 
@@ -126,7 +111,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     plan = QUICK if options.quick else FULL
     chosen = options.settings
     return Plan(
-        tuple(select_names(chosen, SETTINGS, what="setting")) if chosen else plan.settings,
+        tuple(methods.select_names(chosen, SETTINGS, what="setting")) if chosen else plan.settings,
         tuple(sorted(set(options.passes or plan.passes))),
         tuple(sorted(set(options.n_labels or plan.n_labels))),
         options.tasks or plan.tasks,
@@ -153,14 +138,16 @@ class Job:
 
     def initializer(self, setting: str, run: int) -> Any:
         """Unfitted."""
-        own: Any = initializer_of(METHOD, self.bench.network, random_state=self.bench.seed_of(run))
+        own: Any = methods.initializer_of(
+            METHOD, self.bench.network, random_state=self.bench.seed_of(run)
+        )
         verbose = 0 if self.bench.options.quiet else 1
         return own.set_params(**SETTINGS[setting], verbose=verbose)
 
 
 def _prepare(options: argparse.Namespace) -> Job:
     plan = _plan(options)
-    network = NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device)
+    network = methods.NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device)
     bench = prepare_bench(options, network, plan.n_labels, n_tasks=plan.tasks, n_runs=plan.runs)
     batch_size = Job(plan, bench, {}).initializer("paper", 0).batch_size
     return Job(plan, bench, steps_of_passes(plan.passes, len(bench.X_unlabelled) // batch_size))
@@ -217,7 +204,8 @@ def _learn(job: Job, setting: str, run: int) -> list[Checkpoint]:
 
 def _seconds_a_step(job: Job) -> dict[str, dict[str, Any]]:
     """Median over three rounds, each of which times every setting once, so that all slow down."""
-    X, rounds = job.bench.X_unlabelled, {name: [] for name in job.plan.settings}
+    X = job.bench.X_unlabelled
+    rounds: dict[str, list[float]] = {name: [] for name in job.plan.settings}
     for number in range(ROUNDS):
         for name, taken in rounds.items():
             job.bench.say(f"timing {name}, round {number + 1} of {ROUNDS}")
@@ -239,13 +227,16 @@ Found = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any] | None]
 def _measure(job: Job) -> Found:
     """Records of all checkpoints, all scores, and seconds a step where they are asked for."""
     bench, plan = job.bench, job.plan
-    records, scores = [], []
+    records: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
 
-    def evaluate(run: int, name: str, contenders: list[Contender]) -> None:
+    def evaluate(run: int, name: str, contenders: list[methods.Contender]) -> None:
         scores.extend(bench.evaluate({run: contenders}, title=f"run {run}: evaluating {name}"))
 
     for run in range(plan.runs):
-        evaluate(run, "scratch", [network_contender(SCRATCH, bench.network, bench.X)])
+        evaluate(
+            run, "scratch", [methods.network_contender(methods.SCRATCH, bench.network, bench.X)]
+        )
         measure = yardstick(job, run)
         for setting in plan.settings:  # each is finished before the next
             contenders = []
@@ -253,7 +244,7 @@ def _measure(job: Job) -> Found:
                 theta0 = load_theta0(checkpoint.path)
                 head = {"setting": setting, "passes": passes, "run": run}
                 records.append(head | checkpoint.record | measure(theta0))
-                contender = network_contender(METHOD, bench.network, bench.X, theta0)
+                contender = methods.network_contender(METHOD, bench.network, bench.X, theta0)
                 contenders.append(replace(contender, name=f"{setting}@{passes:g}"))
             evaluate(run, setting, contenders)
     times = _seconds_a_step(job) if bench.options.time_steps else None
@@ -280,7 +271,7 @@ def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
         "device": bench.options.device,
     }
     return bench.options.output / f"{bench.dataset.name}_budget.json", {
-        **results_head(__doc__, bench.dataset, settings, "plan"),
+        **command.results_head(__doc__, bench.dataset, settings, "plan"),
         "seconds_from": "while learning" if times is None else "steps x seconds a step",
         "seconds_a_step": times,
         "checkpoints": records,
@@ -309,7 +300,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.list_settings:
         print("\n".join(f"{name}: {changed}" for name, changed in SETTINGS.items()))
         return 0
-    return run_command(parser, options, _prepare, _measure, _results, _text, draw_budget)
+    return command.run_command(parser, options, _prepare, _measure, _results, _text, draw_budget)
 
 
 if __name__ == "__main__":

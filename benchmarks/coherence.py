@@ -38,21 +38,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from protocol.command import (
-    add_task_options,
-    command_parser,
-    positive,
-    results_head,
-    run_command,
-)
+from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
-from protocol.methods import (
-    FEATURES_THETA0,
-    SCRATCH,
-    NetworkSettings,
-    network_contender,
-    select_names,
-)
 from reporting.pictures import draw_coherence
 from reporting.results import pack_scores
 from reporting.tables import text_of
@@ -144,7 +131,7 @@ FIRST_RUN = 4
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = command.command_parser(__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="time alone, one and two passes, five tasks")
     add("--sections", nargs="+", choices=FULL.sections, help="default: time ablation")
@@ -153,18 +140,20 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--passes",
         nargs="+",
-        type=positive,
+        type=command.positive,
         help="against time, of the objectives with coherence, whose passes have an eighth of the "
         "steps; default: 1 2 4 8 16",
     )
     add(
         "--paper-passes",
         nargs="+",
-        type=positive,
+        type=command.positive,
         help="against time, of the paper's objective; default: 1 2 4",
     )
-    add("--budget", type=positive, help="passes of the ablation; default: 6")
-    add_task_options(parser, n_labels=N_LABELS, tasks=FULL.tasks, runs=1, first_run=FIRST_RUN)
+    add("--budget", type=command.positive, help="passes of the ablation; default: 6")
+    command.add_task_options(
+        parser, n_labels=N_LABELS, tasks=FULL.tasks, runs=1, first_run=FIRST_RUN
+    )
     return parser
 
 
@@ -175,7 +164,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     valid = {"time": OBJECTIVES, "ablation": ABLATION}
     # A pattern may belong to one section alone.
     every = [name for section in sections for name in valid[section]]
-    chosen = select_names(options.settings or ["*"], every, what="setting")
+    chosen = methods.select_names(options.settings or ["*"], every, what="setting")
     passes, paper = options.passes or preset.passes, options.paper_passes or preset.paper_passes
     settings = []
     if "time" in sections:
@@ -202,7 +191,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def initializer_for(
-    setting: Setting, network: NetworkSettings, *, random_state: int, graphs: Path
+    setting: Setting, network: methods.NetworkSettings, *, random_state: int, graphs: Path
 ) -> BaseEstimator:
     """The unfitted initializer of a setting; where time counts each fit makes its own graph."""
     return MMDInitializer(
@@ -222,7 +211,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     plan = _plan(options)
     return plan, prepare_bench(
         options,
-        NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device),
+        methods.NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device),
         plan.n_labels,
         n_tasks=plan.tasks,
         n_runs=plan.runs,
@@ -235,7 +224,7 @@ def _measure(job: Job) -> Found:
     plan, bench = job
     records, scores = [], []
     for run in bench.tasks:
-        scratch = network_contender(SCRATCH, bench.network, bench.X)
+        scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
         scores += bench.evaluate({run: [scratch]}, title=f"run {run}: evaluating scratch")
         for setting in plan.settings:
             bench.say(f"run {run}: learning theta0 of {setting.method}")
@@ -246,7 +235,9 @@ def _measure(job: Job) -> Found:
             learned = bench.learn(initializer, setting.method)
             records.append(asdict(setting) | {"run": run} | learned.record())
             theta0 = learned.initializer.theta0_
-            contender = network_contender(FEATURES_THETA0, bench.network, bench.X, theta0)
+            contender = methods.network_contender(
+                methods.FEATURES_THETA0, bench.network, bench.X, theta0
+            )
             contender = replace(contender, name=setting.method)
             scores += bench.evaluate({run: [contender]}, title=f"run {run}: {setting.method}")
     return records, scores
@@ -261,7 +252,7 @@ def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
         "device": bench.options.device,
     }
     return bench.options.output / f"{bench.dataset.name}_coherence.json", {
-        **results_head(__doc__, bench.dataset, settings, "plan"),
+        **command.results_head(__doc__, bench.dataset, settings, "plan"),
         "theta0": records,
         "scores": pack_scores(scores),
     }
@@ -278,7 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for section, settings in (("time", OBJECTIVES), ("ablation", ABLATION)):
             print("\n".join(f"{section}/{name}: {changed}" for name, changed in settings.items()))
         return 0
-    return run_command(parser, options, _prepare, _measure, _results, _text, draw_coherence)
+    return command.run_command(parser, options, _prepare, _measure, _results, _text, draw_coherence)
 
 
 if __name__ == "__main__":

@@ -35,24 +35,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from protocol import studies
 from protocol.command import command_parser
 from protocol.store import digest_of
-from protocol.studies import (
-    N_PERTURBATIONS,
-    Appendix,
-    Cell,
-    Preset,
-    Study,
-    add_appendix_options,
-    measure_densities,
-    prepare_appendix,
-    run_study,
-)
 from reporting.pictures import draw_densities
 from reporting.tables import text_of
 
-FULL = Preset(n_perturbations=256)
-QUICK = Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
+FULL = studies.Preset(n_perturbations=256)
+QUICK = studies.Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
 
 # The paper's (lambda, xi), and those whose densities are drawn.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
@@ -82,47 +72,47 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LAMBDA,XI",
         help="which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1",
     )
-    add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
+    studies.add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
     return parser
 
 
-def _cell(appendix: Appendix, setting: Setting | None, wanted: bool = True) -> Cell:
+def _cell(appendix: studies.Appendix, setting: Setting | None, wanted: bool = True) -> studies.Cell:
     """Of theta0 with a lambda and a xi; None: of the fresh weights."""
     names = ("degeneracy_weight", "detachment_weight")
     if setting is None:
-        name, changes = "measuring fresh weights", {"max_iter": 0}
-        head: dict[str, Any] = dict.fromkeys(names)
+        name, head = "measuring fresh weights", dict.fromkeys(names)
+        changes: dict[str, Any] = {"max_iter": 0}
     else:
         name = f"learning and measuring theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
         head = changes = dict(zip(names, setting, strict=True))
     key = digest_of([appendix.fit_key(changes), appendix.preset.n_batches, appendix.seed])
-    return Cell(name, head, key, partial(_measure, appendix, setting, changes), wanted)
+    return studies.Cell(name, head, key, partial(_measure, appendix, setting, changes), wanted)
 
 
-def _measure(appendix: Appendix, setting: Setting | None, changes: dict[str, Any]) -> Any:
+def _measure(appendix: studies.Appendix, setting: Setting | None, changes: dict[str, Any]) -> Any:
     learned = None if setting is None else appendix.learn(changes)
     theta0 = appendix.fresh() if learned is None else learned.initializer.theta0_
     found = appendix.ratios(theta0)
     if setting in (None, *WITH_DENSITIES):
-        found["densities"] = measure_densities(theta0, appendix.X, seed=appendix.seed)
+        found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
     return found if learned is None else found | {"theta0": learned.record()}
 
 
-def _prepare(options: argparse.Namespace) -> Study:
-    appendix = prepare_appendix(options, FULL, QUICK)
+def _prepare(options: argparse.Namespace) -> studies.Study:
+    appendix = studies.prepare_appendix(options, FULL, QUICK)
     chosen = options.settings or SETTINGS
     shown = dict.fromkeys([*SETTINGS, *chosen])
     cells = [_cell(appendix, setting, setting in chosen) for setting in shown]
-    settings = {"shown": list(shown), "networks_a_ratio": N_PERTURBATIONS}
+    settings = {"shown": list(shown), "networks_a_ratio": studies.N_PERTURBATIONS}
     return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
 
 
-_text = partial(text_of, kinds=("degenerate_softmax", "dead_neurons", "densities"))
+_text = partial(text_of, kinds=("degeneracies", "densities"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    return run_study(_parser(), argv, _prepare, _text, draw_densities)
+    return studies.run_study(_parser(), argv, _prepare, _text, draw_densities)
 
 
 if __name__ == "__main__":

@@ -35,18 +35,9 @@ from typing import Any
 
 import numpy as np
 
+from protocol import studies
 from protocol.command import command_parser, positive, positive_number
 from protocol.store import digest_of
-from protocol.studies import (
-    BATCH_SIZE,
-    Appendix,
-    Cell,
-    Preset,
-    Study,
-    add_appendix_options,
-    prepare_appendix,
-    run_study,
-)
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Checkpoint, learn_along, portion_ends
 from reporting.pictures import draw_detachment
@@ -66,8 +57,8 @@ CHANGES: dict[str, Any] = {
     "window": 10**9,
 }
 
-FULL = Preset(n_perturbations=CHANGES["n_perturbations"])
-QUICK = Preset(n_perturbations=CHANGES["n_perturbations"], steps=600, rows=6400)
+FULL = studies.Preset(n_perturbations=CHANGES["n_perturbations"])
+QUICK = studies.Preset(n_perturbations=CHANGES["n_perturbations"], steps=600, rows=6400)
 
 # Images on which L_iod is measured.
 N_ROWS, QUICK_ROWS = 1024, 128
@@ -86,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--draws", type=positive, default=4, help="perturbations; default: the paper's 4"
     )
-    add_appendix_options(parser)
+    studies.add_appendix_options(parser)
     return parser
 
 
@@ -102,7 +93,8 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     ``noise`` (m,) is standard normal, one number a parameter: layer by layer, weights before
     biases, as ``perturbation_std`` has them; there is no batch normalisation.
     """
-    epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
+    architecture: Any = theta0.architecture
+    epsilon = noise * perturbation_std(architecture, perturbation_scale)
     arrays, start = {}, 0
     for layer in range(len(theta0.arrays) // 2):
         for name in (f"linears.{layer}.weight", f"linears.{layer}.bias"):
@@ -122,14 +114,14 @@ class Curve:
     the same up to their length.
     """
 
-    appendix: Appendix
+    appendix: studies.Appendix
     squared_scales: tuple[float, ...]
     n_draws: int
     n_rows: int
 
     @property
     def _steps_a_pass(self) -> int:
-        return len(self.appendix.X) // BATCH_SIZE
+        return len(self.appendix.X) // studies.BATCH_SIZE
 
     @cached_property
     def steps(self) -> list[int]:
@@ -175,7 +167,7 @@ class Curve:
             ],
         }
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[studies.Cell]:
         """One for each step of the curve, and before them the fresh weights."""
         fit_key, ends = self.appendix.fit_key(CHANGES), portion_ends(self.steps, self._steps_a_pass)
         cells = []
@@ -185,13 +177,13 @@ class Curve:
             parts = [fit_key, self.appendix.seed, passed, self.squared_scales]
             key = digest_of([*parts, self.n_draws, self.n_rows])
             name = f"L_iod near theta0 after {step} steps"
-            cells.append(Cell(name, {"step": step}, key, partial(self._measure, step)))
+            cells.append(studies.Cell(name, {"step": step}, key, partial(self._measure, step)))
         return cells
 
 
-def _prepare(options: argparse.Namespace) -> Study:
+def _prepare(options: argparse.Namespace) -> studies.Study:
     curve = Curve(
-        prepare_appendix(options, FULL, QUICK),
+        studies.prepare_appendix(options, FULL, QUICK),
         tuple(sorted(set(options.squared_scales))),
         options.draws,
         QUICK_ROWS if options.quick else N_ROWS,
@@ -210,7 +202,7 @@ _text = partial(text_of, kinds=("detachment",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return run_study(_parser(), argv, _prepare, _text, draw_detachment)
+    return studies.run_study(_parser(), argv, _prepare, _text, draw_detachment)
 
 
 if __name__ == "__main__":

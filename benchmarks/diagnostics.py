@@ -31,22 +31,8 @@ import numpy as np
 from sklearn.base import clone
 
 from data.datasets import Dataset
-from protocol.command import (
-    add_data_options,
-    command_parser,
-    not_negative,
-    positive,
-    results_head,
-    run_command,
-)
+from protocol import command, studies
 from protocol.evaluation import load_scaled, say
-from protocol.studies import (
-    BATCH_SIZE,
-    N_BATCHES,
-    N_PERTURBATIONS,
-    PERTURBATION_SCALE,
-    measure_ratios,
-)
 from protocol.tasks import pretraining_seed
 from protocol.theta0s import read_kept, theta0_digest
 from reporting.tables import text_of
@@ -85,7 +71,7 @@ def _name_and_path(text: str) -> tuple[str, Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = command.command_parser(__doc__)
     add = parser.add_argument
     add(
         "--theta0",
@@ -95,10 +81,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=PATH",
         help="the name of a row, and a file .safetensors or .joblib",
     )
-    add("--n-batches", type=positive, default=N_BATCHES, help="mini-batches; default: 128")
+    add(
+        "--n-batches",
+        type=command.positive,
+        default=studies.N_BATCHES,
+        help="mini-batches; default: 128",
+    )
     add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
-    add("--run", type=not_negative, default=0, help="which learned them; default: 0")
-    add_data_options(parser)
+    add("--run", type=command.not_negative, default=0, help="which learned them; default: 0")
+    command.add_data_options(parser)
     return parser
 
 
@@ -165,7 +156,9 @@ def _measure(job: Job) -> list[dict[str, Any]]:
     theta0s = [(given.name, given.path.name, given.theta0) for given in job.givens]
     for name, file, theta0 in [(FRESH, None, job.fresh), *theta0s]:
         say(options, f"measuring {name}")
-        found = measure_ratios(theta0, job.X, seed=options.seed, n_batches=options.n_batches)
+        found = studies.measure_ratios(
+            theta0, job.X, seed=options.seed, n_batches=options.n_batches
+        )
         records.append({"name": name, "file": file, **found})
     return records
 
@@ -174,16 +167,16 @@ def _results(job: Job, records: list[dict[str, Any]]) -> tuple[Path, dict[str, A
     options = job.options
     settings = {
         "n_batches": options.n_batches,
-        "batch_size": min(BATCH_SIZE, len(job.X)),
-        "n_perturbations": N_PERTURBATIONS,
-        "perturbation_scale": PERTURBATION_SCALE,
+        "batch_size": min(studies.BATCH_SIZE, len(job.X)),
+        "n_perturbations": studies.N_PERTURBATIONS,
+        "perturbation_scale": studies.PERTURBATION_SCALE,
         "hidden_layer_sizes": job.network["hidden_layer_sizes"],
         "init": options.init,
         "run": options.run,
         "seed": options.seed,
     }
     path = options.output / f"{job.dataset.name}_diagnostics.json"
-    return path, results_head(__doc__, job.dataset, settings) | {"theta0": records}
+    return path, command.results_head(__doc__, job.dataset, settings) | {"theta0": records}
 
 
 _text = partial(text_of, kinds=("diagnostics",))
@@ -192,7 +185,7 @@ _text = partial(text_of, kinds=("diagnostics",))
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
-    return run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
+    return command.run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,31 +92,32 @@ class Plan:
     runs: int
     epochs: int
     n_perturbations: int
-    coherent_passes: int | None = None
-    first_run: int = 0
-    classes: int = 2
-    draw: str = "uniform"
-    rivals: tuple[str, ...] = ()
-    network: str = "mlp"
-    augmentation: str = "none"
-    neighbors: str = "pixels"
-    separation: float = NetworkSettings.separation
-    rounds: int = 1
-    kernels: str = "sum"
+    coherent_passes: int | None
+    first_run: int
+    classes: int
+    draw: str
+    rivals: tuple[str, ...]
+    network: str
+    augmentation: str
+    neighbors: str
+    separation: float
+    rounds: int
+    kernels: str
 
-
-QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, SCRATCH)
 
 # The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still.
-PRESETS = {
+QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "coherent_passes": 4}
+PAPER = {"n_labels": (5, 10, 20, 40), "tasks": 20, "runs": 4, "epochs": 5, "n_perturbations": 256}
+QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, SCRATCH)
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
-        "mlp": Plan(QUICK_METHODS, (5, 10), 20, 1, 2, 64, coherent_passes=4),
-        "convnet": Plan(CONVNET_NAMES, (5, 10), 20, 1, 1, 32, coherent_passes=4),
+        "mlp": QUICK | {"methods": QUICK_METHODS, "epochs": 2, "n_perturbations": 64},
+        "convnet": QUICK | {"methods": CONVNET_NAMES, "epochs": 1, "n_perturbations": 32},
     },
     "paper": {
-        "mlp": Plan(PAPER_METHODS, (5, 10, 20, 40), 20, 4, 5, 256),
-        "convnet": Plan(CONVNET_NAMES, (5, 10, 20, 40), 20, 4, 5, 256),
+        "mlp": PAPER | {"methods": PAPER_METHODS},
+        "convnet": PAPER | {"methods": CONVNET_NAMES},
     },
 }
 
@@ -135,75 +136,33 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
-    add(
-        "--network",
-        choices=NAMES_OF,
-        default="mlp",
-        help="mlp: the paper's perceptron; convnet: two convolutions and two linear layers, whose "
-        "methods --network convnet --list-methods names; default: mlp",
-    )
+    network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
+    add("--network", choices=NAMES_OF, default="mlp", help=network)
     add("--list-methods", action="store_true", help="print the valid names and stop")
     add(
         "--rivals",
         nargs="*",
         metavar="RIVAL",
-        help="add other ways to use the unlabelled images: alone those without a network, which "
-        "take seconds, with --neighbors gradients two more, and with --augmentation some that take "
-        "minutes; or names or patterns such as lsuv or '*'",
+        help="names or patterns such as lsuv or '*'; alone: those without a network, which take "
+        "seconds, and with --neighbors gradients and --augmentation what gets the same",
     )
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
-    add(
-        "--coherent-epochs",
-        dest="coherent_passes",
-        type=positive,
-        help="passes of the pre-training with coherence; default: as many as it takes itself, "
-        "and four in the quick preset",
-    )
-    add(
-        "--classes",
-        type=int,
-        choices=(2, 10),
-        default=2,
-        help="2: random binary tasks; 10: the classes themselves, N labelled images of each and "
-        f"none to validate with, {TEN_WAY_DRAWS} draws a run; default: 2",
-    )
-    add(
-        "--draw",
-        choices=DRAWS,
-        default="uniform",
-        help="labelled images of a binary task. uniform: 10 N to train on and 2 N to validate "
-        "with, any of them; balanced: N of each class to train on, and 2 N, as evenly as can be, "
-        "to validate with; default: uniform",
-    )
-    add(
-        "--augmentation",
-        choices=AUGMENTATIONS,
-        default="none",
-        help="small random changes of images that ours+coherence learns not to mind. digits: "
-        "rotations, shifts, stretches and shears; clothes: smaller ones, and mirror images; "
-        "default: none",
-    )
-    add(
-        "--neighbors",
-        choices=EMBEDDINGS,
-        default="pixels",
-        help="where ours+coherence searches neighbours: among the pixels, or among histograms of "
-        "oriented gradients; default: pixels",
-    )
-    add(
-        "--separation",
-        type=positive_number,
-        default=NetworkSettings.separation,
-        help="how finely ours+coherence tells images apart; default: %(default)s",
-    )
-    add(
-        "--rounds",
-        type=positive,
-        default=1,
-        help="times that theta0 of ours+coherence is learned, each time with neighbours among the "
-        "activations of the time before; default: 1",
-    )
+    coherent = "passes with coherence; default: as many as it takes itself, in quick four"
+    add("--coherent-epochs", dest="coherent_passes", type=positive, help=coherent)
+    classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
+    add("--classes", type=int, choices=(2, 10), default=2, help=classes)
+    draw = "images of a binary task: any, or N of each class to train on; default: uniform"
+    add("--draw", choices=DRAWS, default="uniform", help=draw)
+    changes = "small changes of images that ours+coherence learns not to mind; default: none"
+    add("--augmentation", choices=AUGMENTATIONS, default="none", help=changes)
+    neighbors = "among what ours+coherence searches neighbours; default: pixels"
+    add("--neighbors", choices=EMBEDDINGS, default="pixels", help=neighbors)
+    finely = "how finely ours+coherence tells images apart; default: %(default)s"
+    separation = NetworkSettings.separation
+    add("--separation", type=positive_number, default=separation, help=finely)
+    rounds = "times that theta0 of ours+coherence is learned; default: 1"
+    add("--rounds", type=positive, default=1, help=rounds)
     add_kernels_option(parser)
     add_task_options(parser, first_run=0)
     add_engine_options(parser)
@@ -217,25 +176,21 @@ def plan_of(options: argparse.Namespace) -> Plan:
             f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
             "are N labelled rows of each class in any case"
         )
-    plan = PRESETS[options.preset][options.network]
-    longer, quick = PASSES_FOR_ONE[options.dataset], plan.coherent_passes
+    preset = dict(PRESETS[options.preset][options.network])
+    for name in ("epochs", "coherent_passes"):
+        if name in preset:
+            preset[name] *= PASSES_FOR_ONE[options.dataset]
+    if options.classes != 2:
+        preset["tasks"] = TEN_WAY_DRAWS
+    given = {field.name: getattr(options, field.name) for field in fields(Plan)}
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
-    plan = replace(
-        plan,
-        epochs=plan.epochs * longer,
-        coherent_passes=None if quick is None else quick * longer,
-        tasks=plan.tasks if options.classes == 2 else TEN_WAY_DRAWS,
-    )
-    same = ("first_run", "classes", "draw", "network", "augmentation", "neighbors", "separation")
-    same = (*same, "rounds", "kernels", "tasks", "runs", "epochs", "coherent_passes")
-    given = {name: getattr(options, name) for name in (*same, "n_perturbations")}
     given["rivals"] = tuple(rivals)
     if options.n_labels:
         given["n_labels"] = tuple(sorted(set(options.n_labels)))
     if options.methods:
         given["methods"] = tuple(select_names(options.methods, NAMES_OF[options.network]))
-    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = Plan(**{name: preset.get(name) if v is None else v for name, v in given.items()})
     if FEATURES_CV in plan.methods and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
         raise ValueError(
             f"{FEATURES_CV} chooses its penalty on parts of the labelled rows, each of which must "
@@ -243,6 +198,13 @@ def plan_of(options: argparse.Namespace) -> Plan:
             f"{min(plan.n_labels)}"
         )
     return plan
+
+
+# What of a plan the settings of its networks have under the same name.
+OF_THE_NETWORK = (
+    *("epochs", "n_perturbations", "classes", "kernels"),
+    *("augmentation", "neighbors", "separation", "rounds"),
+)
 
 
 @dataclass(frozen=True)
@@ -260,11 +222,7 @@ def _prepare(options: argparse.Namespace) -> Job:
         hidden_layer_sizes=tuple(options.hidden_layer_sizes),
         device=options.device,
         coherent_epochs=plan.coherent_passes,
-        **{
-            name: getattr(plan, name)
-            for name in ("epochs", "n_perturbations", "classes", "kernels", "augmentation")
-        },
-        **{name: getattr(plan, name) for name in ("neighbors", "separation", "rounds")},
+        **{name: getattr(plan, name) for name in OF_THE_NETWORK},
     )
     bench = prepare_bench(
         options,
@@ -292,16 +250,14 @@ def _on(engine: Engine, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, 
     """First every theta0 is learned, then everything is evaluated."""
     plan, bench = job.plan, job.bench
     X = rows_for(plan.network, bench.X)
+    n_pixels = bench.X.shape[1]
     initializers = {
-        (name, run): initializer
+        (name, run): initializer_of(
+            name, bench.network, n_pixels=n_pixels, random_state=bench.seed_of(run)
+        )
         for run in bench.tasks
         for name in dict.fromkeys(map(theta0_of, plan.methods))
-        if (
-            initializer := initializer_of(
-                name, bench.network, n_pixels=bench.X.shape[1], random_state=bench.seed_of(run)
-            )
-        )
-        is not None
+        if not name.endswith("/scratch")
     }
     theta0s = learn_all(
         initializers,

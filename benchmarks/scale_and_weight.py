@@ -33,24 +33,15 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from protocol import studies
 from protocol.command import command_parser, positive, positive_number
 from protocol.methods import KERNELS
 from protocol.store import digest_of
-from protocol.studies import (
-    N_PERTURBATIONS,
-    Appendix,
-    Cell,
-    Preset,
-    Study,
-    add_appendix_options,
-    prepare_appendix,
-    run_study,
-)
 from reporting.pictures import draw_uniformity
 from reporting.tables import text_of
 
-FULL = Preset(n_perturbations=128)
-QUICK = Preset(n_perturbations=16, steps=100, rows=1600, n_batches=4, window=10)
+FULL = studies.Preset(n_perturbations=128)
+QUICK = studies.Preset(n_perturbations=16, steps=100, rows=1600, n_batches=4, window=10)
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 WEIGHTS = (0.2, 0.4, 1.0)
@@ -79,11 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="each from its own seed; default: 1, the paper has 4",
     )
-    add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
+    studies.add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
     return parser
 
 
-def _measure(appendix: Appendix, changes: dict[str, Any], run: int) -> dict[str, Any]:
+def _measure(appendix: studies.Appendix, changes: dict[str, Any], run: int) -> dict[str, Any]:
     """Learn a theta0 and look at it, with perturbations of the scale it was learned with."""
     learned = appendix.learn(changes, run)
     fitted = learned.initializer
@@ -96,10 +87,12 @@ def _measure(appendix: Appendix, changes: dict[str, Any], run: int) -> dict[str,
     }
 
 
-def _cell(appendix: Appendix, square: float, weight: float, run: int, wanted: bool) -> Cell:
+def _cell(
+    appendix: studies.Appendix, square: float, weight: float, run: int, wanted: bool
+) -> studies.Cell:
     changes = {"perturbation_scale": math.sqrt(square), "degeneracy_weight": weight}
     key = [appendix.fit_key(changes, run), appendix.preset.n_batches, appendix.seed]
-    return Cell(
+    return studies.Cell(
         f"run {run}: learning and measuring theta0 with s^2 = {square:g}, lambda = {weight:g}",
         {"squared_scale": square, "degeneracy_weight": weight, "run": run},
         digest_of(key),
@@ -108,8 +101,8 @@ def _cell(appendix: Appendix, square: float, weight: float, run: int, wanted: bo
     )
 
 
-def _prepare(options: argparse.Namespace) -> Study:
-    appendix = prepare_appendix(options, FULL, QUICK)
+def _prepare(options: argparse.Namespace) -> studies.Study:
+    appendix = studies.prepare_appendix(options, FULL, QUICK)
     chosen_scales = options.squared_scales or SQUARED_SCALES
     chosen_weights = options.weights or WEIGHTS
     scales = sorted({*SQUARED_SCALES, *chosen_scales})
@@ -122,7 +115,7 @@ def _prepare(options: argparse.Namespace) -> Study:
         "squared_scales": scales,
         "weights": weights,
         "runs": options.runs,
-        "networks_a_ratio": N_PERTURBATIONS,
+        "networks_a_ratio": studies.N_PERTURBATIONS,
     }
     return appendix.study("scale_and_weight", __doc__, cells, settings)
 
@@ -132,7 +125,7 @@ _text = partial(text_of, kinds=("scale_and_weight",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return run_study(_parser(), argv, _prepare, _text, draw_uniformity)
+    return studies.run_study(_parser(), argv, _prepare, _text, draw_uniformity)
 
 
 if __name__ == "__main__":

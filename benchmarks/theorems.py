@@ -109,7 +109,8 @@ def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializ
 def network_std(width: int) -> np.ndarray:
     """The paper's perturbation of 784-w-w-w-2: a standard deviation for each parameter."""
     fresh = _fresh((width, width, width), np.zeros((2, 784)), random_state=0)
-    return perturbation_std(fresh.theta0_.architecture)
+    architecture: Any = fresh.theta0_.architecture
+    return perturbation_std(architecture)
 
 
 def drawn_norms(std: np.ndarray, n_draws: int, seed: int) -> np.ndarray:

@@ -27,15 +27,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from protocol import methods
 from protocol.command import add_task_options, command_parser, results_head, run_command
 from protocol.evaluation import Bench, prepare_bench
-from protocol.methods import (
-    GRID,
-    PAPER_FINE_TUNING,
-    SCRATCH,
-    NetworkSettings,
-    network_contender,
-)
 from reporting.statistics import tried_settings
 from reporting.tables import text_of
 
@@ -48,7 +42,7 @@ FIRST_RUN = 4
 def _prepare(options: argparse.Namespace) -> Bench:
     return prepare_bench(
         options,
-        NetworkSettings(tuple(options.hidden_layer_sizes)),
+        methods.NetworkSettings(tuple(options.hidden_layer_sizes)),
         sorted(set(options.n_labels)),
         n_tasks=options.tasks,
         n_runs=options.runs,
@@ -58,15 +52,15 @@ def _prepare(options: argparse.Namespace) -> Bench:
 
 def _measure(bench: Bench) -> list[dict[str, Any]]:
     """Scores of every setting on every task."""
-    scratch = network_contender(SCRATCH, bench.network, bench.X)
-    contenders = [setting.contender(scratch, setting.name) for setting in GRID]
+    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
+    contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
     return bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
 
 
 def _results(bench: Bench, scores: list[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
     """The grid, best first, and what is chosen."""
-    options, tried = bench.options, tried_settings(scores, reference=PAPER_FINE_TUNING.name)
-    (chosen,) = [setting for setting in GRID if setting.name == tried[0]["setting"]]
+    options, tried = bench.options, tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
+    (chosen,) = [setting for setting in methods.GRID if setting.name == tried[0]["setting"]]
     settings = {name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")}
     settings["n_labels"] = bench.n_labels
     settings["hidden_layer_sizes"] = bench.network.hidden_layer_sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -101,7 +101,7 @@ class Bench:
 
     def evaluate(
         self,
-        contenders: dict[int, Sequence[Contender]],
+        contenders: Mapping[int, Sequence[Contender]],
         *,
         engine: Engine | None = None,
         log: Log | None = None,

@@ -311,6 +311,8 @@ def network_contender(
 ) -> Contender:
     """The paper's fine-tuning of a network from a theta0; without one from fresh weights."""
     classifier: Callable[..., BaseEstimator]
+    own: dict[str, Any]
+    network: dict[str, Any]
     if name in CONVNET_METHODS:
         parameters = _convnet_parameters(settings, X[0].size)
         classifier, own = NetClassifier, {"module": ConvNet, **_prefixed(parameters)}

@@ -24,40 +24,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from protocol import methods
 from protocol.evaluation import Bench
-from protocol.methods import (
-    AUGMENTATIONS,
-    CONVNET_METHODS,
-    CONVNET_SCRATCH,
-    EMBEDDINGS,
-    METHODS,
-    SCRATCH,
-    TUNED,
-    Contender,
-    network_contender,
-    select_names,
-    variant,
-)
 from protocol.store import data_digest
 from protocol.tasks import shuffled_rows
 from protocol.theta0s import Pretrained
-from rivals.classifiers import (
-    AugmentedClassifier,
-    GraphLabelSpreading,
-    SelfTrainedNetwork,
-    nearest_rows,
-    normalized_graph,
-)
-from rivals.starts import (
-    Arrays,
-    DenoisingAutoencoder,
-    bias_name,
-    components_of,
-    fresh_theta0,
-    lsuv_arrays,
-    weight_name,
-    with_components,
-)
+from rivals import classifiers, starts
 from sklearn_mmdinit import Theta0
 
 # Names, in the order of the tables
@@ -99,16 +71,16 @@ def select_rivals(
     if not patterns:
         return [*CLASSIFIERS, *more]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
-    return select_names(full, (*RIVALS, *more), what="rival")
+    return methods.select_names(full, (*RIVALS, *more), what="rival")
 
 
 def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
-    if method in METHODS:
-        return METHODS[method].scratch
-    if method in CONVNET_METHODS:
-        return CONVNET_SCRATCH
-    return SCRATCH if method in {*NETWORKS, "rival/augmented-scratch"} else None
+    if method in methods.METHODS:
+        return methods.METHODS[method].scratch
+    if method in methods.CONVNET_METHODS:
+        return methods.CONVNET_SCRATCH
+    return methods.SCRATCH if method in {*NETWORKS, "rival/augmented-scratch"} else None
 
 
 # Values
@@ -154,7 +126,7 @@ class Rivals:
         self.networks = [name for name in names if name in NETWORKS]
         self.classifiers = [self._classifier(name) for name in names if name not in NETWORKS]
 
-    def of_run(self, run: int) -> tuple[list[Contender], list[dict[str, Any]]]:
+    def of_run(self, run: int) -> tuple[list[methods.Contender], list[dict[str, Any]]]:
         """The contenders of a run, and a record of each start that was learned for it."""
         learned = {n: self._autoencoder(n, run) for n in self.networks if n == "rival/autoencoder"}
         records = [{"method": n, "run": run} | theta0.record() for n, theta0 in learned.items()]
@@ -170,11 +142,11 @@ class Rivals:
 
     @cached_property
     def _gradients(self) -> _Features:
-        histograms: np.ndarray = clone(EMBEDDINGS["gradients"]).fit_transform(self.bench.X)
+        histograms: np.ndarray = clone(methods.EMBEDDINGS["gradients"]).fit_transform(self.bench.X)
         return _Features(histograms, self.bench)
 
-    def _classifier(self, name: str) -> Contender:
-        gradients = clone(EMBEDDINGS["gradients"])
+    def _classifier(self, name: str) -> methods.Contender:
+        gradients = clone(methods.EMBEDDINGS["gradients"])
         by_gradients = {"embedding": ["OrientedGradients", gradients.get_params()]}
         if name in GRADIENTS:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
@@ -188,14 +160,16 @@ class Rivals:
         return self._augmented_svm(name, [self._pixels.pca], {})
 
     def _copies(self) -> tuple[Any, dict[str, Any]]:
-        change = AUGMENTATIONS[self.bench.network.augmentation]
+        change = methods.AUGMENTATIONS[self.bench.network.augmentation]
         return change, {"n_copies": N_COPIES, "augmentation": repr(change)}
 
-    def _augmented_svm(self, name: str, features: list[Any], identity: dict[str, Any]) -> Contender:
+    def _augmented_svm(
+        self, name: str, features: list[Any], identity: dict[str, Any]
+    ) -> methods.Contender:
         """An RBF-SVM on fitted features of the labelled rows and of changed copies of them."""
         change, copies = self._copies()
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
-        trained = AugmentedClassifier(svm, change, N_COPIES)
+        trained = classifiers.AugmentedClassifier(svm, change, N_COPIES)
         identity = (
             self._pixels.identity
             | {"n_components": features[-1].n_components, "C": 10.0, "changes": "of each task"}
@@ -206,27 +180,29 @@ class Rivals:
         def make(random_state: int) -> BaseEstimator:
             return clone(trained).set_params(random_state=random_state)
 
-        return Contender(name, self.bench.X, make, identity)
+        return methods.Contender(name, self.bench.X, make, identity)
 
-    def _augmented_scratch(self, name: str) -> Contender:
+    def _augmented_scratch(self, name: str) -> methods.Contender:
         change, copies = self._copies()
 
         def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
-            return make_pipeline(AugmentedClassifier(pipeline, change, N_COPIES, random_state))
+            return make_pipeline(
+                classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
+            )
 
-        return variant(self._scratch, name, augmented, copies)
+        return methods.variant(self._scratch, name, augmented, copies)
 
     # Networks
 
     @property
-    def _scratch(self) -> Contender:
-        return network_contender(SCRATCH, self.bench.network, self.bench.X)
+    def _scratch(self) -> methods.Contender:
+        return methods.network_contender(methods.SCRATCH, self.bench.network, self.bench.X)
 
     def _autoencoder(self, name: str, run: int) -> Pretrained:
         """A start that takes minutes: learned once a run, as ours is, and kept."""
         bench = self.bench
         network = bench.network
-        initializer = DenoisingAutoencoder(
+        initializer = starts.DenoisingAutoencoder(
             network.hidden_layer_sizes,
             network.classes,
             **AUTOENCODER,
@@ -235,58 +211,58 @@ class Rivals:
         bench.say(f"run {run}: learning {name}, passes: {initializer.max_iter}")
         return bench.learn(initializer, name)
 
-    def _network(self, name: str, theta0: Pretrained | None) -> Contender:
+    def _network(self, name: str, theta0: Pretrained | None) -> methods.Contender:
         scratch, settings, X = self._scratch, self.bench.network, self.bench.X_unlabelled
         widths = (X.shape[1], *settings.hidden_layer_sizes, settings.classes)
 
         def starting(
-            arrays: Callable[[Theta0, int], Arrays], identity: dict[str, Any]
-        ) -> Contender:
+            arrays: Callable[[Theta0, int], starts.Arrays], identity: dict[str, Any]
+        ) -> methods.Contender:
             """From arrays that follow from scratch's own fresh weights, or the seed, in a fit."""
 
             def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-                fresh = fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
+                fresh = starts.fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
                 own = Theta0(fresh.architecture, arrays(fresh, random_state))
                 return pipeline.set_params(mlpclassifier__warm_start_from=own)
 
-            return variant(scratch, name, change, identity)
+            return methods.variant(scratch, name, change, identity)
 
         if name == "rival/tuned-scratch":
-            return TUNED.contender(scratch, name)
+            return methods.TUNED.contender(scratch, name)
         if name == "rival/self-training":
             return self._self_training(name, scratch)
         if name == "rival/lsuv":
             return starting(
-                lambda fresh, random_state: lsuv_arrays(
+                lambda fresh, random_state: starts.lsuv_arrays(
                     X, widths, np.random.default_rng(random_state), batch_size=LSUV_ROWS
                 ),
                 {"start": "lsuv", "rows": LSUV_ROWS},
             )
         if name == "rival/pca-layer":
-            components = components_of(X, widths[1])
+            components = starts.components_of(X, widths[1])
             return starting(
-                lambda fresh, random_state: with_components(dict(fresh.arrays), components),
+                lambda fresh, random_state: starts.with_components(dict(fresh.arrays), components),
                 {"first layer": "components and negatives"},
             )
         assert theta0 is not None  # the autoencoder's
         encoder = dict(theta0.initializer.theta0_.arrays)
-        for last in (weight_name(len(widths) - 2), bias_name(len(widths) - 2)):
+        for last in (starts.weight_name(len(widths) - 2), starts.bias_name(len(widths) - 2)):
             del encoder[last]
         return starting(
             lambda fresh, random_state: dict(fresh.arrays) | encoder, {"encoder": theta0.digest}
         )
 
-    def _self_training(self, name: str, scratch: Contender) -> Contender:
+    def _self_training(self, name: str, scratch: methods.Contender) -> methods.Contender:
         X, seed = self.bench.X_unlabelled, self.bench.options.seed
         rows = shuffled_rows(len(X), "self_training", seed=seed)[:SELF_TRAINING_ROWS]
         X_unlabelled = X[np.sort(rows)]
 
         def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-            trained = SelfTrainedNetwork(pipeline[-1], X_unlabelled, **SELF_TRAINING)
+            trained = classifiers.SelfTrainedNetwork(pipeline[-1], X_unlabelled, **SELF_TRAINING)
             return Pipeline([("selftrainednetwork", trained)])
 
         identity = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
-        return variant(scratch, name, change, identity)
+        return methods.variant(scratch, name, change, identity)
 
 
 class _Features:
@@ -310,10 +286,12 @@ class _Features:
         """Principal components (n, n_components)."""
         return self.pca.transform(self.X).astype(np.float32)
 
-    def contender(self, name: str, of: str, identity: dict[str, Any]) -> Contender:
+    def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
         """A rival of CLASSIFIERS under a name."""
         X, estimator, own = self._classifier(of)
-        return Contender(name, X, lambda _: clone(estimator), self.identity | own | identity)
+        return methods.Contender(
+            name, X, lambda _: clone(estimator), self.identity | own | identity
+        )
 
     def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
         """What it reads, what it is, and what of it decides a score."""
@@ -329,7 +307,11 @@ class _Features:
             svm = make_pipeline(StandardScaler(), SVC(C=10.0))
             distances = clusters.transform(self.X).astype(np.float32)
             return distances, svm, {"C": 10.0, "n_clusters": n_clusters}
-        neighbors = nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
-        spreading = GraphLabelSpreading(normalized_graph(neighbors[: self.n_train]), neighbors)
+        neighbors = classifiers.nearest_rows(
+            self.components, self.n_train, N_NEIGHBORS, self.n_jobs
+        )
+        spreading = classifiers.GraphLabelSpreading(
+            classifiers.normalized_graph(neighbors[: self.n_train]), neighbors
+        )
         values = {"alpha": spreading.alpha, "n_iter": spreading.n_iter}
         return np.arange(len(self.X))[:, None], spreading, {"n_neighbors": N_NEIGHBORS} | values

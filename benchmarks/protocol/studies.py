@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.datasets import Dataset
-from protocol.command import (
-    add_data_options,
-    add_network_options,
-    at_least,
-    positive,
-    results_head,
-    run_command,
-)
+from protocol import command
 from protocol.evaluation import Bench, load_scaled, say
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
 from protocol.store import Log, hardware, provenance
@@ -101,7 +94,7 @@ class Study:
         machines: list[dict[str, Any]] = []
         for record in records:
             machines += [] if record["machine"] in machines else [record["machine"]]
-        return self.path, results_head(self.doc, self.dataset, self.settings) | {
+        return self.path, command.results_head(self.doc, self.dataset, self.settings) | {
             "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
             "measured_on": machines,
             "records": [
@@ -120,7 +113,7 @@ def run_study(
 ) -> int:
     """Run a command that measures in cells."""
     options = parser.parse_args(argv)
-    return run_command(
+    return command.run_command(
         parser, options, prepare, Study.measure, Study.results, text, draw, kept=Study.kept
     )
 
@@ -311,21 +304,25 @@ def add_appendix_options(
     add("--quick", action="store_true", help="few images, few steps: about a minute on one core")
     add(
         "--epochs",
-        type=positive,
+        type=command.positive,
         help="passes of the pre-training; default: as many as make the paper's 9,375 steps, "
         "which are five over MNIST",
     )
     if n_perturbations is not None:
         add(
             "--n-perturbations",
-            type=at_least(2),
+            type=command.at_least(2),
             metavar="K",
             help=f"perturbed networks a step of the pre-training; default: {n_perturbations}",
         )
         add_kernels_option(parser)
-    add("--rows", type=positive, help="the first so many images; default: all, with --quick some")
-    add_network_options(parser)
-    add_data_options(parser)
+    add(
+        "--rows",
+        type=command.positive,
+        help="the first so many images; default: all, with --quick some",
+    )
+    command.add_network_options(parser)
+    command.add_data_options(parser)
 
 
 def prepare_appendix(options: argparse.Namespace, full: Preset, quick: Preset) -> Appendix:

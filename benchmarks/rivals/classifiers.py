@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 
-class AugmentedClassifier(ClassifierMixin, BaseEstimator):
+class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Each labelled row comes with ``n_copies`` changed copies, under its own label.
 
     They stand beside it, so that a splitter which cuts off the last rows validates none with what
@@ -46,7 +46,7 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):
         return self.estimator_.predict(X)
 
 
-class GraphLabelSpreading(ClassifierMixin, BaseEstimator):
+class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
     scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
@@ -108,7 +108,7 @@ def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> 
 UNLABELLED = -1
 
 
-class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):
+class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """scikit-learn's :class:`SelfTrainingClassifier` around a network, its unlabelled rows given.
 
     ``cross_val_score`` hands over labelled rows alone, so the unlabelled ones are a parameter. They

@@ -121,7 +121,7 @@ def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequen
     layers: list[nn.Module] = []
     for weight in weights:
         # By way of "meta": nn.Linear's own initialisation would draw from the global generator.
-        layer = nn.Linear(*reversed(weight.shape), device="meta").to_empty(device="cpu")
+        layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta").to_empty(device="cpu")
         with torch.no_grad():
             layer.weight.copy_(weight)
             layer.bias.zero_()
@@ -129,7 +129,7 @@ def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequen
     return nn.Sequential(*(layers[:-1] if linear_output else layers))
 
 
-class DenoisingAutoencoder(BaseEstimator):
+class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
     min E ||g(h(corrupt(x))) - x||^2 / n_features by Adam, the decoder g having the widths of the
@@ -189,7 +189,8 @@ class DenoisingAutoencoder(BaseEstimator):
         self.best_loss_ = min(self.loss_curve_)
         self.n_iter_ = passes + 1
         arrays = dict(self._fresh.arrays)
-        for number, layer in enumerate(state[0][0][::2]):
+        encoder: Any = state[0][0]
+        for number, layer in enumerate(encoder[::2]):
             arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
             arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
         self.theta0_ = Theta0(self._fresh.architecture, arrays)
