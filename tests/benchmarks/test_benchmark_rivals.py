@@ -443,9 +443,7 @@ def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     copies = found[AUGMENTED_GRADIENTS].make(7)
     assert copies.random_state == 7, "each task has its own"
     fitted = copies.fit(bench.X[:60], bench.dataset.y_train[:60] > 4).estimator_
-    np.testing.assert_allclose(
-        fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4
-    )
+    np.testing.assert_allclose(fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4)
     assert len(fitted[-1].support_) > 60, "of the copies, too"
 
 

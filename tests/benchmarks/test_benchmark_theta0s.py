@@ -231,8 +231,6 @@ def test_learning_goes_on_where_it_ended_to_the_same_theta0(along, monkeypatch):
     assert [len(rows) for rows in along([3, 5])[1]] == [12, 8]
     # Another machine goes on and is named.
     monkeypatch.setattr(theta0s, "hardware", lambda: {"cpu": "other", "cores": 1})
-    (late,), portions = along([17])
-    assert portions
     assert along([3, 10, 14, 20])[0][-1].record["machines"][-1]["cpu"] == "other"
 
 
