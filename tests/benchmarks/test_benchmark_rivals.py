@@ -216,7 +216,7 @@ def encoder(digits):
 def test_the_autoencoder_learns_to_undo_noise(encoder, digits):
     # The best that knows nothing of a row is the mean of each pixel.
     assert encoder.n_iter_ == 4
-    assert encoder.best_loss_ < 0.9 * digits.var(axis=0).mean()
+    assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
     assert encoder.loss_curve_ == sorted(encoder.loss_curve_, reverse=True)
     chain = encoder._state[0][0]
     hidden = chain(torch.from_numpy(digits[:20])).detach().numpy()
