@@ -114,7 +114,7 @@ def private_uses(tree):
         if (
             top == PACKAGE
             and rest
-            and (rest[0] not in public or rest[-1].startswith("_") and rest[-1] != "__version__")
+            and (rest[0] not in public or (rest[-1].startswith("_") and rest[-1] != "__version__"))
         ):
             yield name
 
