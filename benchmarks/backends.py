@@ -4,16 +4,12 @@ The same cells on each engine, with as many workers of this machine for each: ne
 scratch on random binary tasks, as ``mnist_tasks.py`` fine-tunes them. They are short, some fits
 of a tenth of a second each, so nothing shows an engine's own work better. A first round, in which
 rows reach workers and workers import what they need, is taken apart from the others, and its
-figures must be those of loky. The other rounds are in turns, in one run.
+figures must be those of loky, or the exit status is 1. The other rounds are in turns.
 
 Run it (about 12 minutes on two cores), or without a download and in one minute::
 
-    pip install 'sklearn-mmdinit[dask,ray]'
     python benchmarks/backends.py
     python benchmarks/backends.py --dataset digits --tasks 5 --rounds 2 --backends loky dask
-
-It prints a table and writes it as JSON. Seconds are honest only where nothing else runs. The exit
-status is 1 where figures differ.
 """
 
 from __future__ import annotations

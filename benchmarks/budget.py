@@ -9,21 +9,15 @@ rows with the same perturbations. The clock runs for the pre-training alone::
     init.partial_fit(X[first_rows])     # timed; then theta0 is kept and evaluated
     init.partial_fit(X[next_rows])      # timed; and so on
 
-Run it (about three minutes on two cores), then in full (about two hours, most of it the
-pre-training; in portions, with Ctrl-C where it must be)::
+Run it (about three minutes on two cores), then in full (about two hours, in portions with Ctrl-C
+where it must be); one with more passes, settings or tasks does only what is new::
 
     python benchmarks/budget.py --quick
     python benchmarks/budget.py
     python benchmarks/budget.py --settings paper k64 'k64_lr*' --passes 0.1 0.25 0.5 1
 
-It draws accuracy and loss against seconds, writes them as JSON with every single score, and
-names the cheapest setting and number of passes whose mean accuracy is within 0.3 points of the
-paper's setting after all passes. What was done is kept: the same command goes on where it was
-stopped, and one with more passes, settings or tasks does only what is new.
-
 Seconds are honest only where nothing else runs. On a busy machine learn first, and when it is at
-rest run the same command with ``--time-steps 100``: it measures seconds a step of each setting
-and takes those, times the number of steps, for the cost.
+rest run the same command with ``--time-steps 100``: cost is then seconds a step times the steps.
 """
 
 from __future__ import annotations

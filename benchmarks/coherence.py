@@ -8,7 +8,6 @@ so every point is a pre-training of its own, its seconds with the graph of neigh
 
     MMDInitializer(coherence="auto", random_state=0)
     MMDInitializer(coherence=Coherence(separation=4.0), random_state=0)
-    MMDInitializer(coherence=Coherence(), degeneracy_weight=0.0, random_state=0)
 
 Run it (about 5 minutes on two cores), then in full (about two hours a run, in portions with Ctrl-C
 where it must be)::
@@ -17,14 +16,9 @@ where it must be)::
     python benchmarks/coherence.py
     python benchmarks/coherence.py --sections ablation --settings default 'separation=*'
 
-It chooses settings, so it looks at run 4 and those after it, with draws of their own: of tasks,
-labelled images and fresh weights. They draw from the same 60,000 images as what ``mnist_tasks.py``
-reports, so that a task or a labelled image may occur in both, and both are tested on the same
-10,000 images. It prints two tables, writes them as JSON with every single score, and draws accuracy
-against seconds. What was done is kept: the same command goes on where it was stopped, and another
-one does only what is new. Seconds are honest only where nothing else runs and nothing was stopped
-(a pass that is taken up again makes its graph again): of several runs the tables have the fastest
-one's; ``cpu_seconds``, of all threads together, stand beside them in the JSON.
+It chooses settings, so it looks at run 4 and those after it, with draws of their own from the
+60,000 images of which ``mnist_tasks.py`` reports others. Seconds are honest only where nothing else
+runs and nothing was stopped: of several runs the tables have the fastest one's.
 """
 
 from __future__ import annotations

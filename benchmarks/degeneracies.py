@@ -1,30 +1,21 @@
 """Claim: without its second and third term the paper's loss ends in networks that ignore inputs.
 
 The appendix's tables "effect_loss_sd" and "effect_loss_iod" and its figure "degenerate_ex". Theta0
-is learned with (lambda, xi) in (0, 0), (0.4, 0), (0, 1) and (0.4, 1), lambda being the weight of
-the term against degenerate softmax and xi that of the term against input-output detachment::
-
-    MMDInitializer(degeneracy_weight=0.0, detachment_weight=0.0, random_state=0).fit(X)
-
-On 128 random mini-batches of 32 training images: how many of 256 perturbed networks use fewer
-than all classes, and how many units of each hidden layer are 0 for all rows, the fresh weights
-first. For (0, 0) and (0.4, 1) also the densities of the probability of class 0, before and after:
-over 1,024 perturbations at four images, which are to be uniform, and over 1,024 images for four
-perturbed networks, which collapse where a network ignores its input.
+is learned with (lambda, xi) in (0, 0), (0.4, 0), (0, 1) and (0.4, 1), the weights of the terms
+against degenerate softmax and against input-output detachment. On 128 random mini-batches of 32
+training images: how many of 256 perturbed networks use fewer than all classes, and how many units
+of each hidden layer are 0 for all rows, the fresh weights first. For (0, 0) and (0.4, 1) also the
+densities of the probability of class 0: over 1,024 perturbations at four images, which are to be
+uniform, and over 1,024 images for four networks, which collapse where these ignore their input.
 
 Run it (about a minute on one core), then in full (under 30 minutes a setting on two cores, in
 portions with Ctrl-C where it must be)::
 
     python benchmarks/degeneracies.py --quick
-    python benchmarks/degeneracies.py
     python benchmarks/degeneracies.py --settings 0,0 0.4,1
-    python benchmarks/degeneracies.py --kernels mean
 
-The last one takes the mean of L_uni's kernels in place of their sum, which is the paper's text.
-It prints both tables beside the paper's figures, writes them as JSON with every draw of the
-densities, and draws the densities. What was done is kept: the same command goes on where it was
-stopped, settings that were not run yet stand in the tables as such, and (0.4, 1) is not learned
-again where ``mnist_tasks.py --preset paper`` kept ``xavier/fcn/ours`` in the same folder.
+What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --preset paper`` kept
+``xavier/fcn/ours`` in the same folder.
 """
 
 from __future__ import annotations

@@ -3,25 +3,17 @@
 The appendix's figure "iodloss_nearby". The paper's third term L_iod, which is 0 where the rows of
 the Jacobians of the logits have unit norm and 1 for a constant function, is minimised alone, and
 measured along the way at theta0 and at theta0 + epsilon, with epsilon of the paper's law for
-s^2 = 0.2, 0.5, 1 and 2::
-
-    MMDInitializer(uniformity_weight=0, degeneracy_weight=0, n_perturbations=2, random_state=0)
-
-The perturbed networks of the other two terms have no weight here: those terms are only part of
-the history, so K is 2, the fewest there can be. Nor does s change what is learned, so one
-pre-training serves the four panels, and the curve of theta0 itself is the same in each.
+s^2 = 0.2, 0.5, 1 and 2. The perturbed networks of the other terms have no weight here, so that one
+pre-training with two of them, the fewest there can be, serves the four panels.
 
 Run it (about a minute on one core), then in full (under ten minutes on two cores)::
 
     python benchmarks/detachment_nearby.py --quick
     python benchmarks/detachment_nearby.py
 
-It measures at log-spaced steps on 1,024 of the images with four perturbations, the same at every
-step; prints L_iod before, on the way and after; draws mean +- std against the steps; and writes
-every number as JSON. The paper has no figures here, only its finding: L_iod nearby falls with that
-of theta0 for s^2 = 0.2 and 0.5, and less and less for larger s. Values above 1 come from rows
-longer than 2, and are no sign of a constant function. What was done is kept: the same command goes
-on where it was stopped.
+The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
+s^2 = 0.2 and 0.5, and less and less for larger s. Values above 1 come from rows longer than 2, and
+are no sign of a constant function.
 """
 
 from __future__ import annotations

@@ -1,21 +1,16 @@
 """Claim: pre-training, once it is long, removes most degenerate softmax but not dead neurons.
 
-Each theta0 given, and before them the fresh weights they began from, is looked at as the paper's
-appendix does: on 128 random mini-batches of 32 training images, how many of 256 perturbed
-networks use fewer than all classes on a mini-batch, and how many units of each hidden layer are
-0 for all of its rows. The mini-batches and the perturbations, whose scale is the paper's, are
-the same for every theta0. It takes about 20 seconds a theta0 on two cores::
+Each theta0 given, and before them the fresh weights they began from, is looked at as
+``degeneracies.py`` does, on the same mini-batches under the same perturbations; about 20 seconds a
+theta0 on two cores::
 
     python benchmarks/diagnostics.py --theta0 'five passes=theta0/xavier-fcn-ours-0123.joblib'
     python benchmarks/diagnostics.py --theta0 0.1=a.safetensors 0.5=b.safetensors 1=c.safetensors
 
 It takes what ``save_theta0`` writes (``budget.py`` keeps such files along the way, in the folder
 ``budget``) and what ``mnist_tasks.py`` keeps in the folder ``theta0`` (``.joblib``, which is a
-pickle: name none that another wrote). It prints a table and writes the figures as JSON.
-
-A ``.safetensors`` file does not say from which fresh weights it was learned: ``--seed``,
-``--run`` and ``--init`` do, as for the two scripts. A ``.joblib`` file does, and is refused
-where it disagrees.
+pickle: name none that another wrote). The former do not say from which fresh weights they were
+learned: ``--seed``, ``--run`` and ``--init`` do. The latter are refused where they disagree.
 """
 
 from __future__ import annotations

@@ -8,31 +8,18 @@ without their labels; scratch starts from fresh weights. Everything goes through
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
-Run it (short pre-trainings; 5 to 6 minutes on two cores)::
+Run it (short pre-trainings; 5 to 6 minutes on two cores), then the paper's Tables 1 and 2 in full
+(some hours: eight theta0, under half an hour each, and 3,200 short fits), or what coherence adds::
 
     python benchmarks/mnist_tasks.py
-
-and the paper's Tables 1 and 2 in full (on two cores some hours: eight theta0, under half an hour
-each, and 3,200 short fits), or only a part of them, or what coherence adds::
-
     python benchmarks/mnist_tasks.py --preset paper
-    python benchmarks/mnist_tasks.py --preset paper --runs 1 --methods xavier/fcn/ours '*/scratch'
     python benchmarks/mnist_tasks.py --preset paper --rivals --methods '*/fcn/scratch' \
         '*/ours+coherence' features+logistic
 
-``--list-methods`` names the rows. ``--rivals`` adds other ways to use the images, ``--network
-convnet`` does it all with a small convolutional network (``--preset paper --runs 2 --epochs 1
---n-perturbations 64`` takes an hour), ``--classes 10`` asks for the digits themselves, ``--draw
-balanced`` takes as many of each. How coherence sees images is said by ``--augmentation``,
-``--neighbors``, ``--separation`` and ``--rounds``; ``--kernels mean`` is for ``ours``: another
-reading of the paper's L_uni. With ``--backend dask`` or ``ray`` other machines help, see
-``benchmarks/results/README.md``.
-
-It prints the tables beside the paper's figures and writes them to the output folder, as JSON with
-every single score and as a PNG. What was done is kept there: an interrupted run goes on where it
-stopped, and a later one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75
-after the loss of a cluster.) ``--dataset digits`` runs the same job without a download; those 1,297
-images of 8 x 8 pixels are too easy for a gain of the paper's objective to show.
+What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
+one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75 after the loss of a
+cluster.) ``--dataset digits`` needs no download; those 1,297 images of 8 x 8 pixels are too easy
+for a gain of the paper's objective to show.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """Claim: the paper's s^2 = 0.5 and lambda = 0.4 degenerate least among the values that it tries.
 
 The appendix's figure "uniform_loss" and table "s_lambda_choice": theta0 is learned for each scale s
-of the perturbations and each weight lambda of the term against degenerate softmax, with xi = 1::
-
-    MMDInitializer(perturbation_scale=sqrt(0.5), degeneracy_weight=0.4, n_perturbations=128)
-
+of the perturbations and each weight lambda of the term against degenerate softmax, with xi = 1.
 Reported are L_uni along the steps, the share of 256 perturbed networks (of the same s) that use
 fewer than all classes, and the share of dead units in the hidden layer that has most of them, both
 on 128 mini-batches of 32 images. The paper takes 256 perturbed networks a step, and here there are
-128, which halves the time; --n-perturbations 256 is the paper's own. --kernels mean averages the
-kernels of L_uni, which the paper's text sums.
+128, which halves the time; --n-perturbations 256 is the paper's own.
 
 Run it (about a minute on one core), then in full (15 minutes on two cores for each of the twelve
 theta0 of a run, in portions with Ctrl-C where it must be), or a part of the grid::
@@ -17,11 +13,6 @@ theta0 of a run, in portions with Ctrl-C where it must be), or a part of the gri
     python benchmarks/scale_and_weight.py --quick
     python benchmarks/scale_and_weight.py
     python benchmarks/scale_and_weight.py --squared-scales 0.5 1 --weights 0.4 --runs 4
-
-It prints the table beside the paper's, mean +- std over the runs where there are several, draws
-L_uni, and writes both as JSON with the window means of every run. What was done is kept and shown
-with the rest: a part of the grid that was not run yet stands in the table as such, and the same
-command goes on where it was stopped.
 """
 
 from __future__ import annotations

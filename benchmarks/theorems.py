@@ -10,19 +10,9 @@ Each theorem beside what it speaks of, a point at a time, with whether it holds 
   it holds where the mean is within four standard errors of its exact value at that width, which
   tends to the theorem's 1.
 
-The bounds are ``sklearn_mmdinit.theory``'s::
-
-    perturbation_norm_tail_bound(radius, perturbation_std(architecture))
-    class_probability_lower_bound(mean_vertex_distances(probabilities), n_classes)
-    jacobian_row_norm_moments(n_in)
-
 Run it (under a minute on one core, some seconds with ``--quick``)::
 
     python benchmarks/theorems.py
-    python benchmarks/theorems.py --quick
-
-It prints a table, draws the points, and writes each of them as JSON. Cases that were measured are
-kept, and the same command goes on where it was stopped.
 """
 
 from __future__ import annotations

@@ -3,19 +3,10 @@
 The paper fine-tunes every network alike. Here the network from scratch of ``mnist_tasks.py`` is
 tried on the same kind of tasks under every learning rate, number of epochs and weight decay of a
 small grid, the paper's own among them. The one with the highest mean accuracy over all tasks and
-both N is what ``rival/tuned-scratch`` uses::
-
-    MLPClassifier(learning_rate_init=1e-3, max_iter=30).set_params(optimizer__weight_decay=0.0)
-
-It chooses settings, so it looks at runs 4 and 5, which have draws of their own: of tasks, labelled
-images and fresh weights. They draw from the same 60,000 images as what ``mnist_tasks.py`` reports,
-so that a task or a labelled image may occur in both, and both are tested on the same 10,000 images.
-Run it (about 40 minutes on one core)::
+both N is what ``rival/tuned-scratch`` uses. It chooses settings, so it looks at runs 4 and 5, which
+have draws of their own. Run it (about 40 minutes on one core)::
 
     python benchmarks/tune_scratch.py --jobs 1
-
-It prints a table, best first, and writes it as JSON. What was done is kept: the same command goes
-on where it was stopped.
 """
 
 from __future__ import annotations
