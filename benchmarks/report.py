@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from protocol.store import write_atomically
-from reporting.library import Library
-from reporting.reproduction import reproduction_report
+from reporting import pages
+from reporting.results import Library
 
 __all__ = ["main"]
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     path = options.results / NAME
     try:
-        text = reproduction_report(Library(options.results))
+        text = pages.report(Library(options.results))
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
