@@ -39,7 +39,8 @@ from protocol.methods import METHODS, NetworkSettings, network_contender, select
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import ScoreLog, write_json
-from reporting.tables import text_of
+from reporting.backends_table import backends_table
+from reporting.table import as_text
 from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio, timed
 
@@ -144,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         **measured,
     }
-    print(text_of(results, ["backends"]))
+    print(as_text(backends_table(results)))
     path = options.output / f"{bench.dataset.name}_backends.json"
     write_json(path, results)
     print(f"\n{path} written")

@@ -33,17 +33,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from protocol.budget_bench import BudgetBench, Plan, measure, prepare
-from protocol.budget_settings import DEFAULT_SETTINGS, SETTINGS
+from protocol.budget_settings import DEFAULT_SETTINGS, METHOD, SETTINGS
 from protocol.command import command_parser, run_command
 from protocol.methods import select_names
 from protocol.options import add_task_options, positive, positive_number
 from protocol.provenance import provenance
 from protocol.store import digest_of, write_json
-from reporting.pictures import draw_budget
-from reporting.results import pack_scores
-from reporting.tables import budget_statement, text_of
-from reporting.time_tables import scratch_line
+from reporting.budget_figure import draw_budget
+from reporting.budget_tables import as_records, budget_points, choose, full_table, statement
+from reporting.table import as_text
+from reporting.task_tables import pack_scores
 from timing.step_times import seconds_a_step
 
 __all__ = ["main"]
@@ -105,6 +107,17 @@ def _measure(
     return records, scores, _retimed(bench, records) if bench.options.time_steps else None
 
 
+def _scratch_accuracy(
+    scores: Sequence[dict[str, Any]], n_labels: Sequence[int]
+) -> dict[int, float]:
+    """Mean over tasks and runs, in percent, by N."""
+    own = [score for score in scores if score["method"] == METHOD.scratch]
+    return {
+        n: 100.0 * float(np.mean([s["accuracy"] for s in own if s["n_labels"] == n]))
+        for n in n_labels
+    }
+
+
 def _publish(
     bench: BudgetBench,
     records: list[dict[str, Any]],
@@ -115,8 +128,22 @@ def _publish(
     plan, options = bench.plan, bench.options
     # By setting, then passes, then run: points stand in the order of the plan.
     records.sort(key=lambda r: (plan.settings.index(r["setting"]), r["passes"], r["run"]))
+    points = budget_points(records, scores)
+    scratch = _scratch_accuracy(scores, plan.n_labels)
+    print(as_text(full_table(points)), end="\n\n")
+    print("From scratch: " + ", ".join(f"N = {n}: {a:.2f}" for n, a in scratch.items()))
+    choice = choose(points)
     commits = {commit for record in records for commit in record["commits"]}
     machines = {digest_of(machine) for record in records for machine in record["machines"]}
+    if times is None and max(len(commits), len(machines)) > 1:
+        print(
+            f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "
+            "or numbers of threads; see --time-steps"
+        )
+    said = "No full setting to compare with; add paper to --settings"
+    if choice is not None:
+        said = statement(choice)
+    print(said, end="\n\n")
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
@@ -133,23 +160,16 @@ def _publish(
         "seconds_from": "while learning" if times is None else "steps x seconds a step",
         "seconds_a_step": times,
         **provenance(),
+        "statement": said.splitlines(),
+        "points": as_records(points),
         "checkpoints": records,
         "scores": pack_scores(scores),
     }
-    print(text_of(results, ["budget_points"]), end="\n\n")
-    print(scratch_line(results))
-    if times is None and max(len(commits), len(machines)) > 1:
-        print(
-            f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "
-            "or numbers of threads; see --time-steps"
-        )
-    said = budget_statement(results)
-    print(
-        "\n".join(said or ["No full setting to compare with; add paper to --settings"]), end="\n\n"
-    )
     path = options.output / f"{bench.dataset.name}_budget.json"
     write_json(path, results)
-    print(draw_budget(results, path.with_suffix(".png")))
+    n_tasks = plan.tasks * plan.runs
+    title = f"{bench.dataset.name}: what pre-training buys, means over {n_tasks} binary tasks"
+    print(draw_budget(points, scratch, path.with_suffix(".png"), title=title))
     print(f"{path} written")
 
 

@@ -47,10 +47,15 @@ from protocol.methods import select_names
 from protocol.options import add_task_options, positive
 from protocol.provenance import provenance
 from protocol.store import write_json
-from reporting.pictures import draw_coherence
-from reporting.results import pack_scores
-from reporting.tables import text_of
-from reporting.time_tables import scratch_line
+from reporting.coherence_figure import draw_results
+from reporting.coherence_tables import (
+    COHERENCE_TABLES,
+    as_records,
+    coherence_points,
+    scratch_accuracy,
+)
+from reporting.table import as_text
+from reporting.task_tables import pack_scores
 
 __all__ = ["main"]
 
@@ -126,6 +131,13 @@ def _publish(
 ) -> None:
     """Print the tables; write JSON and picture."""
     plan, options = bench.plan, bench.options
+    points = coherence_points(records, scores)
+    scratch = scratch_accuracy(scores)
+    for build in COHERENCE_TABLES.values():
+        table = build(points)
+        if table.rows:
+            print(as_text(table), end="\n\n")
+    print("From scratch: " + ", ".join(f"N = {n}: {a:.2f}" for n, a in scratch.items()))
     results = {
         "claim": (__doc__ or "").splitlines()[0],
         "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
@@ -136,14 +148,13 @@ def _publish(
             "device": options.device,
         },
         **provenance(),
+        "points": as_records(points),
         "theta0": records,
         "scores": pack_scores(scores),
     }
-    print(text_of(results, ["coherence_time", "coherence_ablation"]), end="\n\n")
-    print(scratch_line(results))
     path = options.output / f"{bench.dataset.name}_coherence.json"
     write_json(path, results)
-    print(draw_coherence(results, path.with_suffix(".png")))
+    print(draw_results(results, path.with_suffix(".png")))
     print(f"{path} written")
 
 

@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from protocol.appendix_bench import AppendixBench, Preset, add_appendix_options, prepare_appendix
@@ -40,8 +39,8 @@ from protocol.command import command_parser
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theta0_measures import N_PERTURBATIONS, measure_densities, measure_ratios
-from reporting.pictures import draw_densities
-from reporting.tables import text_of
+from reporting.degeneracy_figure import draw_densities
+from reporting.degeneracy_tables import degeneracies_text
 
 __all__ = ["main"]
 
@@ -129,8 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    text = partial(text_of, kinds=("degeneracies", "densities"))
-    return run_study(parser, options, _prepare, text, draw_densities)
+    return run_study(parser, options, _prepare, degeneracies_text, draw_densities)
 
 
 if __name__ == "__main__":

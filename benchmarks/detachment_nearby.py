@@ -28,15 +28,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 
 from protocol.appendix_bench import Preset, add_appendix_options, prepare_appendix
 from protocol.command import command_parser
 from protocol.detachment_curve import CHANGES, DetachmentCurve
 from protocol.options import positive, positive_number
 from protocol.study import Study, run_study
-from reporting.pictures import draw_detachment
-from reporting.tables import text_of
+from reporting.detachment_figure import draw_detachment
+from reporting.detachment_tables import detachment_text
 
 __all__ = ["main"]
 
@@ -88,8 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    text = partial(text_of, kinds=("detachment",))
-    return run_study(parser, options, _prepare, text, draw_detachment)
+    return run_study(parser, options, _prepare, detachment_text, draw_detachment)
 
 
 if __name__ == "__main__":

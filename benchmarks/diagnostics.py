@@ -43,7 +43,8 @@ from protocol.theta0_measures import (
     PERTURBATION_SCALE,
     measure_ratios,
 )
-from reporting.tables import text_of
+from reporting.diagnostics_tables import diagnostics_table
+from reporting.table import as_text
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
 
 __all__ = ["main"]
@@ -191,7 +192,7 @@ def _publish(job: Job, records: list[dict[str, Any]]) -> None:
         "seed": options.seed,
     }
     results = results_head(__doc__, job.dataset, settings) | {"theta0": records}
-    print(text_of(results, ["diagnostics"]), end="\n\n")
+    print(as_text(diagnostics_table(results)), end="\n\n")
     path = options.output / f"{job.dataset.name}_diagnostics.json"
     write_json(path, results)
     print(f"{path} written")

@@ -74,16 +74,18 @@ from protocol.store import write_json
 from protocol.task_plan import PRESETS, TEN_WAY_DRAWS, Plan, plan_of
 from protocol.tasks import DRAWS
 from protocol.tasks_bench import measure, prepare
-from reporting.pictures import draw_accuracy
-from reporting.results import pack_scores
-from reporting.tables import text_of
+from reporting.accuracy_figure import draw_accuracy
+from reporting.against_table import against, against_records, against_table
+from reporting.paper import tasks_compare_with_paper
+from reporting.table import as_text
+from reporting.task_tables import build_table, pack_scores, summarize
 
 __all__ = ["main"]
 
 # What sysexits.h has for a failure that need not happen again.
 CLUSTER_LOST = 75
 
-TABLES = ("accuracy", "task_std", "gain", "against")
+TABLES = ("accuracy", "task_std", "gain")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -214,6 +216,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineLostError as error:
         print(f"\n{parser.prog}: {error}; {goes_on}", file=sys.stderr)
         return CLUSTER_LOST
+    summaries = summarize(scores)
+    differences = against(scores)
     seconds = round(time.perf_counter() - started, 1)
     settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
     settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
@@ -225,15 +229,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         "backend": where,
         "seconds_of_this_call": seconds,
         **provenance(),
+        "summary": [asdict(summary) for summary in summaries],
+        "against": against_records(differences),
         "theta0": learned,
         "scores": pack_scores(scores),
     }
-    print(text_of(results, TABLES), end="\n\n")
+    paper = tasks_compare_with_paper(results)
+    tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
+    tables.append(against_table(differences))
+    for table in tables:
+        if table.rows:  # no gain without a pair, no std over one task
+            print(as_text(table), end="\n\n")
     path = options.output / f"{_stem(bench.dataset.name, plan)}.json"
     write_json(path, results)
     what = "random binary tasks" if plan.classes == 2 else "draws of labelled images"
     title = f"{bench.dataset.name}: {plan.tasks * plan.runs} {what}, 95% intervals"
-    print(draw_accuracy(results, path.with_suffix(".png"), title=title))
+    print(draw_accuracy(scores, path.with_suffix(".png"), title=title))
     print(f"{path} written, {seconds:.0f} s")
     return 0
 

@@ -39,8 +39,8 @@ from protocol.options import positive, positive_number
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theta0_measures import N_PERTURBATIONS, measure_ratios
-from reporting.pictures import draw_uniformity
-from reporting.tables import text_of
+from reporting.scale_figure import draw_uniformity
+from reporting.scale_tables import scale_text
 
 __all__ = ["main"]
 
@@ -135,8 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    text = partial(text_of, kinds=("scale_and_weight",))
-    return run_study(parser, options, _prepare, text, draw_uniformity)
+    return run_study(parser, options, _prepare, scale_text, draw_uniformity)
 
 
 if __name__ == "__main__":

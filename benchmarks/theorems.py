@@ -42,8 +42,8 @@ from protocol.provenance import versions
 from protocol.store import digest_of
 from protocol.study import Cell, Study, run_study
 from protocol.theorem_points import class_points, jacobian_points, network_std, tail_points
-from reporting.pictures import draw_theorems
-from reporting.tables import text_of
+from reporting.theorem_figure import draw_theorems
+from reporting.theorem_tables import theorems_text
 
 __all__ = ["main"]
 
@@ -137,8 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
     options = parser.parse_args(argv)
-    text = partial(text_of, kinds=("theorems",))
-    return run_study(parser, options, _prepare, text, draw_theorems)
+    return run_study(parser, options, _prepare, theorems_text, draw_theorems)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ from protocol.options import add_task_options
 from protocol.scratch import scratch_contender
 from protocol.store import ScoreLog, write_json
 from protocol.tuned_scratch import GRID, PAPER, fine_tuning_contender
-from reporting.statistics import tried_settings
-from reporting.tables import text_of
+from reporting.table import as_text
+from reporting.tuning_table import as_records, tried_settings, tuning_table
 
 __all__ = ["main"]
 
@@ -80,14 +80,14 @@ def _publish(bench: Bench, scores: list[dict[str, Any]]) -> None:
     """Print the table; write it as JSON, with what is chosen."""
     options = bench.options
     tried = tried_settings(scores, reference=PAPER.name)
-    print(text_of({"tried": tried}, ["tuning"]), end="\n\n")
-    (chosen,) = [setting for setting in GRID if setting.name == tried[0]["setting"]]
+    print(as_text(tuning_table(tried)), end="\n\n")
+    (chosen,) = [setting for setting in GRID if setting.name == tried[0].setting]
     names = ("tasks", "runs", "first_run", "seed")
     settings = {name: getattr(options, name) for name in names}
     settings["n_labels"] = sorted(set(options.n_labels))
     settings["hidden_layer_sizes"] = bench.network.hidden_layer_sizes
     results = results_head(__doc__, bench.dataset, settings)
-    results |= {"chosen": asdict(chosen), "tried": tried}
+    results |= {"chosen": asdict(chosen), "tried": as_records(tried)}
     path = options.output / f"{bench.dataset.name}_tuned_scratch.json"
     write_json(path, results)
     print(f"{path} written")
