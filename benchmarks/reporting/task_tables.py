@@ -308,14 +308,18 @@ KINDS = {
 
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of ``ROWS`` on the paper's tasks."""
-    found = wide_of(None)
-    for file, way in WAYS.items():
-        wide = paper_tasks(library.results(file))
-        if way:
-            wide = wide.rename(columns={r: f"{r}, {way}" for r in (FEATURES_THETA0, FEATURES)})
-        if len(wide):
-            found = wide.combine_first(found) if len(found) else wide
-    return found[[row for row in ROWS if row in found]]
+    scores = library.scores(*WAYS)
+    if scores.empty:
+        return by_task(scores)
+    of_paper = (scores["dataset"] == "mnist") & (scores["classes"] == 2)
+    scores = scores[of_paper & (scores["network"] == "392-392-392")]
+    ways = scores["file"].map(WAYS)
+    learned = scores["method"].isin([FEATURES_THETA0, FEATURES]) & (ways != "")
+    scores = scores.assign(
+        method=scores["method"].where(~learned, scores["method"] + ", " + ways)
+    ).drop_duplicates(["method", "n_labels", "run", "task"], keep="last")
+    wide = by_task(scores)
+    return wide[[row for row in ROWS if row in wide]]
 
 
 def _runs(wide: pd.DataFrame) -> pd.Series:

@@ -53,7 +53,8 @@ def like_the_paper(methods=PAPER_METHODS, runs=4, by=0.0):
             spread, spread_std = paper_figure("task_std", method, place)
             own = [
                 [
-                    (mean + std * OF_RUNS[run] + (spread + spread_std * OF_RUNS[run]) * of) / 100 + by
+                    (mean + std * OF_RUNS[run] + (spread + spread_std * OF_RUNS[run]) * of) / 100
+                    + by
                     for of in OF_TASKS
                 ]
                 for run in range(runs)
@@ -173,9 +174,7 @@ def theorems(holds=True):
     points = {"bounds": [0.5, 0.0], "shares": [0.6, 0.0], "distances": [0.1, 0.9]}
     found.append({"theorem": 2, "case": "d = 2", "n_classes": 2, "holds": [True] * 2, **points})
     law = {"mean": 0.99, "std": 0.1, "expected_mean": 1.0, "expected_std": 0.1}
-    found.append(
-        {"theorem": 3, "case": "n", "width": 4, "n_networks": 1024, "holds": [True]} | law
-    )
+    found.append({"theorem": 3, "case": "n", "width": 4, "n_networks": 1024, "holds": [True]} | law)
     without = {key: value for key, value in HEAD.items() if key != "dataset"}
     return {**without, "settings": {"seed": 0}, "records": found}
 
@@ -214,7 +213,12 @@ def of_coherence(runs=(4,), changes=("gain=1",), table=None):
         **{f"ablation/{name}@6": 60.0 for name in changes},
     }
     settings = [
-        {"section": s, "name": n.partition("@")[0], "passes": int(n.partition("@")[2]), "changes": {}}
+        {
+            "section": s,
+            "name": n.partition("@")[0],
+            "passes": int(n.partition("@")[2]),
+            "changes": {},
+        }
         for s, n in (name.split("/") for name in table if "@" in name)
     ]
     seconds = {"paper": 100.0, "both": 20.0}
@@ -283,7 +287,9 @@ def complete():
         "mnist-augmented.json": task_results(flat(AUGMENTED), augmentation="digits"),
         "mnist-ten-way-augmented.json": task_results(flat(AUGMENTED | penalty, runs=1), **one),
         "mnist-two-rounds.json": task_results(flat(TWICE), augmentation="digits", rounds=2),
-        "mnist-ten-way-two-rounds.json": task_results(flat(TWICE | penalty, runs=1), rounds=2, **one),
+        "mnist-ten-way-two-rounds.json": task_results(
+            flat(TWICE | penalty, runs=1), rounds=2, **one
+        ),
         "mnist-gradients.json": task_results(flat(BY_GRADIENTS), **both),
         "mnist-ten-way-gradients.json": task_results(
             flat(BY_GRADIENTS | penalty, runs=1), classes=10, **both

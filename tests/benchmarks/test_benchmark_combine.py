@@ -53,7 +53,9 @@ PARTS = {
         TASKS,
         task_results(like_the_paper()),
         [
-            part_of(task_results(like_the_paper()), lambda e, r=r: e["run"] == r, ["scores", "theta0"])
+            part_of(
+                task_results(like_the_paper()), lambda e, r=r: e["run"] == r, ["scores", "theta0"]
+            )
             for r in range(4)
         ],
     ),
@@ -89,7 +91,9 @@ def test_parts_are_the_whole_in_any_order_and_parts_of_parts_are_flat(name):
         assert {key: found[key] for key in kind.keys} == {key: expected[key] for key in kind.keys}
         assert len(found["parts"]) == len(parts)
         first, rest = mixed[:2], mixed[2:]
-        again = combine.combined(kind, [("first", combine.combined(kind, named(first))), *named(rest)])
+        again = combine.combined(
+            kind, [("first", combine.combined(kind, named(first))), *named(rest)]
+        )
         assert again == found
     settings, own = (results[kind.settings] for results in (found, expected))
     assert settings.get("runs") == own.get("runs")

@@ -120,7 +120,9 @@ def test_the_paper_s_own_figures_agree_with_the_paper(whole):
             assert ordered.short.startswith("16 of 16 orderings")
             rows = table.table(wide, init, "none").rows
             assert [row[1] for row in rows] == ["the paper", "here, 4 runs"] * 5
-            assert all(own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True))
+            assert all(
+                own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True)
+            )
     for table in APPENDIX:
         tallies = table.tallies(whole)
         assert list(tallies) == ["", AVERAGING]
@@ -131,7 +133,9 @@ def test_the_paper_s_own_figures_agree_with_the_paper(whole):
 
 
 def test_claims_are_looked_at_task_by_task():
-    rows = {row[0]: row[1:] for row in claims_table(wide_of_scores(like_the_paper()), "xavier").rows}
+    rows = {
+        row[0]: row[1:] for row in claims_table(wide_of_scores(like_the_paper()), "xavier").rows
+    }
     assert set(rows) == {n for n in PAPER_METHODS if n.startswith("xavier")} - {"xavier/fcn/ours"}
     # The means' difference is the paper's.
     assert rows["xavier/fcn/scratch"][0].startswith("holds: +2.79 [")

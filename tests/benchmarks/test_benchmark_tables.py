@@ -165,9 +165,12 @@ def test_ratios_stand_beside_the_paper_s_and_what_was_not_run_is_said():
     assert "after 1 pass over 60,000 images with K = 256 (the paper's" in table.title
     digits = build_table("degeneracies", results | {"dataset": {"name": "digits"}})
     assert "(" not in "".join(cell for row in digits.rows for cell in row)
-    assert "the kernels averaged" in build_table(
-        "degeneracies", results | {"settings": results["settings"] | {"kernels": "mean"}}
-    ).title
+    assert (
+        "the kernels averaged"
+        in build_table(
+            "degeneracies", results | {"settings": results["settings"] | {"kernels": "mean"}}
+        ).title
+    )
 
 
 def test_shares_of_the_first_term_are_multiples_of_the_other_two():
@@ -281,7 +284,9 @@ def test_the_cheapest_within_the_margin_of_a_case_worked_out_by_hand():
 
 
 @pytest.mark.parametrize(("drop", "inside"), [(0.003, True), (0.00301, False)])
-@pytest.mark.parametrize("level", [0.60, 0.63, 0.66, 0.69])  # sums round up for some, down for others
+@pytest.mark.parametrize(
+    "level", [0.60, 0.63, 0.66, 0.69]
+)  # sums round up for some, down for others
 def test_the_margin_itself_is_inside_it(drop, inside, level):
     own = [level, level + 0.01]
     results = of_budget({("paper", 5): (9.0, own), ("k32", 5): (1.0, [a - drop for a in own])})
@@ -375,7 +380,9 @@ SPEED = {
         "convnets": [{"n_perturbations": 64, "batch_size": 32, "side": 28, "width": 8}],
     },
     "module_memory": [
-        {"form": form, "K": K, "peak": K << 20} for form in ("sequential", "convnet") for K in (64, 512)
+        {"form": form, "K": K, "peak": K << 20}
+        for form in ("sequential", "convnet")
+        for K in (64, 512)
     ],
 }
 
