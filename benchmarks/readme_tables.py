@@ -31,7 +31,16 @@ from reporting.pages import commands, ranking, summary
 from reporting.results import Library
 from reporting.tables import TABLES, as_markdown, build_table
 
-__all__ = ["DIGESTS", "DOCUMENTS", "main", "rewrite", "tables_in"]
+__all__ = [
+    "DIGESTS",
+    "DOCUMENTS",
+    "RESULTS",
+    "document_parser",
+    "main",
+    "publish",
+    "rewrite",
+    "tables_in",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -71,14 +80,7 @@ def _body(library: Library, file: str, kind: str) -> str:
 
 
 def rewrite(text: str, folder: Path) -> str:
-    """The text with each table between its comments made anew.
-
-    Parameters
-    ----------
-    text : str
-        A Markdown document.
-    folder : Path
-        Where the files of results are.
+    """The text of a Markdown document with each table between its comments made anew.
 
     Raises
     ------
@@ -99,40 +101,52 @@ def rewrite(text: str, folder: Path) -> str:
     return BLOCK.sub(replace, text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def document_parser(doc: str | None) -> argparse.ArgumentParser:
+    """What both commands that write documents take."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
+    )
+    return parser
+
+
+def publish(documents: dict[Path, str], *, check: bool, by: str) -> int:
+    """Write the documents that are not what they should be, or say which; the exit status."""
+    changed = {
+        path: text
+        for path, text in documents.items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
+    for path, text in changed.items():
+        if check:
+            said = f"{path} differs from what its results say; run python benchmarks/{by}"
+            print(said, file=sys.stderr)
+        else:
+            write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
+            print(f"{path} written")
+    return int(check and bool(changed))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 if the documents are what the results say."""
+    parser = document_parser(__doc__)
     parser.add_argument(
         "--documents", nargs="+", type=Path, default=DOCUMENTS, metavar="PATH",
         help="Markdown files (default: README.md and benchmarks/results/README.md)",
     )  # fmt: skip
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
-    )
     options = parser.parse_args(argv)
-    changed: dict[Path, str] = {}
+    made: dict[Path, str] = {}
     for path in options.documents:
-        old = path.read_text(encoding="utf-8")
         try:
-            new = rewrite(old, options.results)
+            made[path] = rewrite(path.read_text(encoding="utf-8"), options.results)
         except ValueError as error:
             # Before anything is written: the documents agree with each other or stay as they are.
             print(f"{path}: {error}", file=sys.stderr)
             return 2
-        if new != old:
-            changed[path] = new
-    if options.check:
-        for path in changed:
-            print(
-                f"{path} differs from what its results say; run python benchmarks/readme_tables.py",
-                file=sys.stderr,
-            )
-        return 1 if changed else 0
-    for path, text in changed.items():
-        write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
-    return 0
+    return publish(made, check=options.check, by="readme_tables.py")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def section(text, begin, end):
 def test_every_run_says_what_to_do_and_names_rows_that_there_are():
     for run in RUNS:
         assert re.match(r"\w+\.py( |$)", run.command)
-        assert (report.RESULTS.parent / run.command.split()[0]).is_file()
+        assert (readme_tables.RESULTS.parent / run.command.split()[0]).is_file()
         assert re.search(r"\b(minutes?|hours?)\b", run.time)
         assert {*run.methods} <= {*NAMES, *CONVNET, *ALL_RIVALS}
         assert not run.beside or run_of(run.beside)
@@ -102,7 +102,7 @@ def test_progress_counts_the_parts(whole, part):
 
 
 def test_every_committed_file_is_declared_and_can_be_counted():
-    library = Library(report.RESULTS)
+    library = Library(readme_tables.RESULTS)
     assert {path.name for path in library.folder.glob("*.json")} == {run.file for run in RUNS}
     for run in RUNS:
         assert 0 < pages.progress(run, library.results(run.file)) <= run.parts
