@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from protocol.provenance import provenance
 
 from data.datasets import load_mnist, standardize
-from protocol.provenance import provenance
 from protocol.store import write_json
 from sklearn_mmdinit._graph.distinct import distinct_rows
 from sklearn_mmdinit._graph.projection import principal_components

@@ -34,11 +34,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from protocol.provenance import provenance
+
 from protocol.store import write_json
-from reporting.speed_tables import build_speed_table, machine_line
-from reporting.table import as_text
+from reporting.results import machine_line
+from reporting.tables import text_of
 from timing.agreement import (
     DisagreementError,
     check_gradient_law,
@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = SECTIONS[name](size, options.quick, options.device)
             results |= found
             for kind in found:
-                print(f"\n{as_text(build_speed_table(kind, results))}", flush=True)
+                print(f"\n{text_of(results, [kind])}", flush=True)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

@@ -112,7 +112,7 @@ def ratios(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _settings(results: Results) -> dict[str, Any]:
-    settings: dict[str, Any] = results.get("settings", results.get("plan", {}))
+    settings: dict[str, Any] = results.get("settings") or results.get("plan") or {}
     return settings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from reporting.layout import Table, as_markdown, as_text
@@ -47,7 +47,7 @@ def build_table(kind: str, results: Results) -> Table:
     return TABLES[kind](results)
 
 
-def text_of(results: Results, *kinds: str) -> str:
+def text_of(results: Results, kinds: Iterable[str]) -> str:
     """All that a command prints: its tables, those without a row left out."""
     tables = [build_table(kind, results) for kind in kinds]
     return "\n\n".join(as_text(table) for table in tables if table.rows)

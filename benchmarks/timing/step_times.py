@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-
 from protocol.checkpoints import warm_up
+from sklearn.base import BaseEstimator, clone
 
 __all__ = ["seconds_a_step"]
 

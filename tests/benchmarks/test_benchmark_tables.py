@@ -60,7 +60,7 @@ def test_the_paper_s_figures_stand_beside_ours_where_they_belong():
     assert rows_of("task_std", HAND)["xavier/fcn/ours"] == ["10.61 ± 5.00 (4.76 ± 0.88)"]
     # Neither scratch itself nor what is no network has a row.
     assert rows_of("gain", HAND) == {"xavier/fcn/ours": ["+10.00 [-2.99, +22.99] (+2.79)"]}
-    assert text_of(HAND, "accuracy", "against").startswith("Table 1. Test accuracy")
+    assert text_of(HAND, ["accuracy", "against"]).startswith("Table 1. Test accuracy")
 
 
 @pytest.mark.parametrize(
