@@ -51,7 +51,7 @@ def _state(run: runs.Run, library: Library) -> str:
 
 
 def _states(library: Library) -> Table:
-    rows = [[run.item, run.file, _state(run, library)] for run in runs.RUNS if run.section]
+    rows = [[run.name, run.file, _state(run, library)] for run in runs.RUNS if run.section]
     frame = pd.DataFrame(rows, columns=["item", "file", "state"])
     return Table("What there is, and what is missing", frame)
 

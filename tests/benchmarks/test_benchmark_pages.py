@@ -84,7 +84,7 @@ def test_every_run_says_what_to_do_and_names_rows_that_there_are():
         assert re.search(r"\b(minutes?|hours?)\b", run.time)
         assert {*run.methods} <= {*NAMES, *CONVNET, *ALL_RIVALS}
         assert not run.beside or run_of(run.beside)
-    assert len({run.item for run in RUNS}) == len(RUNS)
+    assert len({run.name for run in RUNS}) == len(RUNS)
     assert run_of("mnist-rivals.json").methods == RIVALS
     assert run_of("mnist-rivals.json").arguments[-2:] == ["--rivals", "*"]
     with pytest.raises(ValueError, match="no measurement is declared for 'x'"):
@@ -406,7 +406,7 @@ def test_a_part_of_it_says_what_is_there_and_what_to_run(part):
 def test_without_any_result_the_document_is_a_list_of_commands(empty):
     text = pages.report(empty)
     for run in RUNS:
-        assert not run.section or f"| {run.item} | {run.file} | {run.not_run} |" in text
+        assert not run.section or f"| {run.name} | {run.file} | {run.not_run} |" in text
     # The paper's figures stand there all the same.
     assert "82.42 ± 0.72" in text
     assert links(text) == []
