@@ -53,6 +53,10 @@ MADE_WITH = ("seconds_of_this_call", "versions", "hardware", "git_commit", "git_
              "measured_at_commits", "measured_on")  # fmt: skip
 
 
+# What not every part says of itself.
+MAY_LACK = {"runs", "first_run", "rivals"}
+
+
 class PartsDifferError(ValueError):
     """Results that are not parts of one measurement."""
 
@@ -75,7 +79,7 @@ class Kind:
         """Whether results are of this command."""
         if not isinstance(results, dict) or not {self.settings, *self.keys} <= results.keys():
             return False
-        return self.own[0] in results[self.settings]
+        return set(self.own) - MAY_LACK <= results[self.settings].keys()
 
 
 CELL = ("method", "run", "n_labels")

@@ -13,6 +13,7 @@ from results_stand_in import (
     CELLS,
     LOSSES,
     degeneracies,
+    detachment,
     like_the_paper,
     of_coherence,
     scales,
@@ -162,6 +163,12 @@ def test_parts_of_other_measurements_are_refused(changed, message):
         combine.combined(TASKS, named([xavier, changed(he)]))
     # What says nothing of a figure may differ.
     combine.combined(TASKS, named([xavier, change({"device": "cuda"})(halves()[1])]))
+
+
+def test_a_file_is_known_by_what_it_holds():
+    for kind, whole, _ in PARTS.values():
+        assert [own for own in combine.KINDS if own.holds(whole)] == [kind]
+    assert not any(kind.holds(results) for kind in combine.KINDS for results in (detachment(), []))
 
 
 def test_parts_of_other_studies_are_refused():
