@@ -190,7 +190,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
         given["n_labels"] = tuple(sorted(set(options.n_labels)))
     if options.methods:
         given["methods"] = tuple(select_names(options.methods, NAMES_OF[options.network]))
-    plan = Plan(**{name: preset.get(name) if v is None else v for name, v in given.items()})
+    values: dict[str, Any] = {k: preset.get(k) if v is None else v for k, v in given.items()}
+    plan = Plan(**values)
     if FEATURES_CV in plan.methods and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
         raise ValueError(
             f"{FEATURES_CV} chooses its penalty on parts of the labelled rows, each of which must "

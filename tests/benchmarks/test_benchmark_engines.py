@@ -308,7 +308,7 @@ def test_an_error_of_a_cell_is_raised_as_it_is_and_of_an_unreadable_call_explain
     with Dask(cluster.address, 0) as engine:
         with pytest.raises(ZeroDivisionError, match="cell"):
             list(engine.results(_failing, [Call((0,), shared=(Parcel(tmp_path),))]))
-        with pytest.raises(EngineLostError, match="'nowhere'.*on PYTHONPATH"):
+        with pytest.raises(EngineLostError, match=r"'nowhere'.*on PYTHONPATH"):
             list(engine.results(_where, [Call((0, Unreadable(), None))]))
 
 

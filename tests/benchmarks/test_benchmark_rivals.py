@@ -216,7 +216,7 @@ def encoder(digits):
 def test_the_autoencoder_learns_to_undo_noise(encoder, digits):
     # The best that knows nothing of a row is the mean of each pixel.
     assert encoder.n_iter_ == 4
-    assert encoder.best_loss_ < 0.9 * digits.var(axis=0).mean()
+    assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
     assert encoder.loss_curve_ == sorted(encoder.loss_curve_, reverse=True)
     chain = encoder._state[0][0]
     hidden = chain(torch.from_numpy(digits[:20])).detach().numpy()
@@ -443,9 +443,7 @@ def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     copies = found[AUGMENTED_GRADIENTS].make(7)
     assert copies.random_state == 7, "each task has its own"
     fitted = copies.fit(bench.X[:60], bench.dataset.y_train[:60] > 4).estimator_
-    np.testing.assert_allclose(
-        fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4
-    )
+    np.testing.assert_allclose(fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4)
     assert len(fitted[-1].support_) > 60, "of the copies, too"
 
 

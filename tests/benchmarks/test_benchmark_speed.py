@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from reporting.speed_tables import SPEED_TABLES, build_speed_table
 
 import readme_tables
 import speed
 from engines.threads import threads
-from reporting.speed_tables import SPEED_TABLES, build_speed_table
 from timing import agreement, fine_tuning, scaling
 from timing.agreement import (
     DisagreementError,

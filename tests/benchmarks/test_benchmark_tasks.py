@@ -250,9 +250,7 @@ def test_pre_trainings_are_those_that_their_names_say():
         random_state=0,
     )
     assert repr(initializer_of("he/fcn+bn/ours", settings)) == repr(ours)
-    coherent = MMDInitializer(
-        (4,), n_classes=3, coherence="auto", max_iter="auto", random_state=0
-    )
+    coherent = MMDInitializer((4,), n_classes=3, coherence="auto", max_iter="auto", random_state=0)
     assert repr(initializer_of(FEATURES_THETA0, settings)) == repr(coherent)
     module = {"module": ConvNet, "module__n_classes": 3, "module__side": 8, "module__width": 8}
     on_convnet = MMDInitializer(
