@@ -19,32 +19,19 @@ result (some seconds), and after ``report.py``::
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from protocol.store import write_atomically
+from reporting.documents import RESULTS, document_parser, publish
 from reporting.pages import commands, ranking, summary
 from reporting.results import Library
 from reporting.tables import TABLES, as_markdown, build_table
 
-__all__ = [
-    "DIGESTS",
-    "DOCUMENTS",
-    "RESULTS",
-    "document_parser",
-    "main",
-    "publish",
-    "rewrite",
-    "tables_in",
-]
+__all__ = ["DIGESTS", "DOCUMENTS", "RESULTS", "main", "rewrite", "tables_in"]
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "README.md", RESULTS / "README.md")
+DOCUMENTS = (RESULTS.parents[1] / "README.md", RESULTS / "README.md")
 BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
     r"(?P<tail><!-- end of table -->)",
@@ -99,35 +86,6 @@ def rewrite(text: str, folder: Path) -> str:
             "<!-- table: FILE KIND --> ... <!-- end of table -->"
         )
     return BLOCK.sub(replace, text)
-
-
-def document_parser(doc: str | None) -> argparse.ArgumentParser:
-    """What both commands that write documents take."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
-    )
-    return parser
-
-
-def publish(documents: dict[Path, str], *, check: bool, by: str) -> int:
-    """Write the documents that are not what they should be, or say which; the exit status."""
-    changed = {
-        path: text
-        for path, text in documents.items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
-    }
-    for path, text in changed.items():
-        if check:
-            said = f"{path} differs from what its results say; run python benchmarks/{by}"
-            print(said, file=sys.stderr)
-        else:
-            write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
-            print(f"{path} written")
-    return int(check and bool(changed))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from readme_tables import document_parser, publish
+from reporting.documents import document_parser, publish
 from reporting.pages import report
 from reporting.results import Library
 
