@@ -106,8 +106,14 @@ def _init(init: str) -> tuple[str, ...]:
 
 
 def _coherent(
-    section: str, title: str, file: str, options: str, minutes: int,
-    minus: str = "", beside: str = "", how: str = "",
+    section: str,
+    title: str,
+    file: str,
+    options: str,
+    minutes: int,
+    minus: str = "",
+    beside: str = "",
+    how: str = "",
 ) -> Run:
     """The recommended rows and rivals, on binary tasks or with the ten digits as classes."""
     ten_way = IN_TEN in options

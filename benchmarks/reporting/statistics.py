@@ -101,7 +101,7 @@ def complete(own: pd.Series, other: pd.Series) -> pd.Series:
 
 
 def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
-    """Whether means over runs may be of one law, at 95%.
+    """Whether means over runs may be of one law, at 95%, by Welch's test.
 
     With variances v and w over n and m runs the difference of two means has the variance
     v / n + w / m, and Student's t with Welch's degrees of freedom. With one run of ours, whose

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from protocol.methods import FEATURES, FEATURES_CV, FEATURES_THETA0
@@ -359,7 +360,7 @@ def ranking_table(wide: pd.DataFrame) -> Table:
     if ranked.empty:
         return Table(title, pd.DataFrame())
     fewest = means.columns[0]
-    over = wide.sub(wide.get(SCRATCH), axis=0).drop(columns=SCRATCH, errors="ignore")
+    over = wide.sub(wide.get(SCRATCH, np.nan), axis=0).drop(columns=SCRATCH, errors="ignore")
     frame = by_n(texts(mean_and_std, ranked), "method")
     frame.insert(1, "runs", _runs(wide).reindex(ranked.index).to_numpy())
     gain = _gain_texts(over)[fewest].reindex(ranked.index).fillna("-")

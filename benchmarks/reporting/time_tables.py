@@ -51,11 +51,8 @@ def budget_points(results: Results) -> pd.DataFrame:
     wide = wide_of(results)
     curves = [f"{s}@{p:g}" for s, p in zip(points["setting"], points["passes"], strict=True)]
     accuracy = mean_by(wide[curves], "n_labels").T.reset_index(drop=True)
-    full = (
-        points["passes"].where(points["setting"] == REFERENCE).idxmax(skipna=True)
-        if (points["setting"] == REFERENCE).any()
-        else None
-    )
+    passes = points.loc[points["setting"] == REFERENCE, "passes"]
+    full = passes.idxmax() if len(passes) else None
     points = pd.concat([points, accuracy], axis=1)
     points["reference"] = points.index == full
     if full is None:

@@ -331,6 +331,8 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     # Paired: of a row with one run, only that run of scratch counts.
     assert {row[1] for row in ranking_table(rows_of_all_files(part)).rows} == {"1", "4"}
     assert ranking_table(rows_of_all_files(empty)).rows == []
+    alone = ranking_table(rows_of_all_files(part).drop(columns="xavier/fcn/scratch"))
+    assert {row[-1] for row in alone.rows} == {"-"}
 
 
 def test_another_way_is_paired_with_the_same_rows_without_it(whole):
