@@ -93,8 +93,7 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     ``noise`` (m,) is standard normal, one number a parameter: layer by layer, weights before
     biases, as ``perturbation_std`` has them; there is no batch normalisation.
     """
-    architecture: Any = theta0.architecture
-    epsilon = noise * perturbation_std(architecture, perturbation_scale)
+    epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     arrays, start = {}, 0
     for layer in range(len(theta0.arrays) // 2):
         for name in (f"linears.{layer}.weight", f"linears.{layer}.bias"):

@@ -108,8 +108,11 @@ def _read(name: str, path: Path) -> Given:
 
 def _network_of(theta0: Theta0) -> dict[str, Any]:
     """What the initializer of a perceptron of the same shape is called with."""
-    names = ("hidden_layer_sizes", "n_classes", "activation", "batch_norm")
-    return {name: getattr(theta0.architecture, name) for name in names}
+    try:
+        keywords = theta0.architecture.keywords
+    except AttributeError as error:  # another module
+        raise ValueError(str(error)) from error
+    return {name: value for name, value in keywords.items() if name != "n_features"}
 
 
 def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:

@@ -41,7 +41,7 @@ from protocol.store import digest_of, versions
 from protocol.studies import Cell, Study, run_study
 from reporting.pictures import draw_theorems
 from reporting.tables import text_of
-from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
 from sklearn_mmdinit.theory import (
     class_probability_lower_bound,
@@ -108,9 +108,7 @@ def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializ
 
 def network_std(width: int) -> np.ndarray:
     """The paper's perturbation of 784-w-w-w-2: a standard deviation for each parameter."""
-    fresh = _fresh((width, width, width), np.zeros((2, 784)), random_state=0)
-    architecture: Any = fresh.theta0_.architecture
-    return perturbation_std(architecture)
+    return perturbation_std(Architecture.of_perceptron(784, (width, width, width), 2))
 
 
 def drawn_norms(std: np.ndarray, n_draws: int, seed: int) -> np.ndarray:

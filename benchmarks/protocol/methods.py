@@ -408,7 +408,7 @@ class FineTuning:
             return pipeline.set_params(
                 mlpclassifier__learning_rate_init=self.learning_rate,
                 mlpclassifier__max_iter=self.epochs,
-                mlpclassifier__skorch_params={"optimizer__weight_decay": self.weight_decay},
+                mlpclassifier__optimizer__weight_decay=self.weight_decay,
             )
 
         return variant(scratch, name, change, asdict(self))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,8 +84,11 @@ def _said(value: Any) -> str:
 
 
 def _decided(fitted: Any) -> dict[str, Any]:
-    """What parameters of "auto" stood for; without any the paper's baseline."""
-    return getattr(fitted, "auto_params_", {})
+    """What parameters of "auto" stood for, where the network and the device have no say."""
+    config = getattr(fitted, "config_", None)
+    values = {} if config is None else asdict(config)
+    params = fitted.get_params(deep=False)
+    return {name: value for name, value in values.items() if str(params.get(name)) == "auto"}
 
 
 def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
     probe.partial_fit(np.random.default_rng(0).normal(size=(32, 4)))
     return {
         "coherence": _parameters(own),
-        "values": repr(sorted(_decided(probe).items())),
+        "values": repr(probe.config_),
         # Its last digits depend on the machine.
         "gain": [f"{factor:.2g}" for factor in probe.gain_],
     }
