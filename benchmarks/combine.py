@@ -53,42 +53,33 @@ MADE_WITH = ("seconds_of_this_call", "versions", "hardware", "git_commit", "git_
              "measured_at_commits", "measured_on")  # fmt: skip
 
 
+# What not every part says of itself.
+MAY_LACK = {"runs", "first_run", "rivals"}
+
+
 class PartsDifferError(ValueError):
     """Results that are not parts of one measurement."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a command writes.
-
-    Parameters
-    ----------
-    script : str
-        The command.
-    settings : str
-        The key of what was asked for.
-    own : tuple of str
-        Settings that a part may have of its own; a list has those of all parts.
-    keys : dict
-        By the key of a list, what tells its entries apart.
-    draw : callable
-        Its picture.
-    names : callable, default=none
-        From the settings to the rows in the order of the tables.
-    """
+    """What a command writes."""
 
     script: str
+    # The key of what was asked for, and what of it a part may have of its own; a list has all.
     settings: str
     own: tuple[str, ...]
+    # By the key of a list, what tells its entries apart.
     keys: dict[str, tuple[str, ...]]
     draw: Callable[[Results, Path], str]
+    # From the settings to the rows in the order of the tables.
     names: Callable[[dict[str, Any]], Sequence[str]] = lambda settings: ()
 
     def holds(self, results: Any) -> bool:
         """Whether results are of this command."""
         if not isinstance(results, dict) or not {self.settings, *self.keys} <= results.keys():
             return False
-        return self.own[0] in results[self.settings]
+        return set(self.own) - MAY_LACK <= results[self.settings].keys()
 
 
 CELL = ("method", "run", "n_labels")
@@ -183,20 +174,9 @@ def _made_with(kind: Kind, part: Results) -> dict[str, Any]:
 
 
 def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
-    """One file of results from several.
+    """One file of results from several, in an order that is not that of the parts.
 
-    Parameters
-    ----------
-    kind : Kind
-        Whose they are.
-    parts : sequence of (str, dict)
-        Names, for errors, and results as the command writes them, or this function.
-
-    Returns
-    -------
-    dict
-        The same with the entries of all, in an order that is not that of the parts, and under
-        "parts" what each of them was made with.
+    Under "parts" it says what each of them was made with.
 
     Raises
     ------

@@ -19,23 +19,19 @@ result (some seconds), and after ``report.py``::
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from protocol.store import write_atomically
+from reporting.documents import RESULTS, document_parser, publish
 from reporting.pages import commands, ranking, summary
 from reporting.results import Library
 from reporting.tables import TABLES, as_markdown, build_table
 
-__all__ = ["DIGESTS", "DOCUMENTS", "main", "rewrite", "tables_in"]
+__all__ = ["DIGESTS", "DOCUMENTS", "RESULTS", "main", "rewrite", "tables_in"]
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "README.md", RESULTS / "README.md")
+DOCUMENTS = (RESULTS.parents[1] / "README.md", RESULTS / "README.md")
 BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
     r"(?P<tail><!-- end of table -->)",
@@ -71,14 +67,7 @@ def _body(library: Library, file: str, kind: str) -> str:
 
 
 def rewrite(text: str, folder: Path) -> str:
-    """The text with each table between its comments made anew.
-
-    Parameters
-    ----------
-    text : str
-        A Markdown document.
-    folder : Path
-        Where the files of results are.
+    """The text of a Markdown document with each table between its comments made anew.
 
     Raises
     ------
@@ -100,39 +89,22 @@ def rewrite(text: str, folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    """Run the command line; 0 if the documents are what the results say."""
+    parser = document_parser(__doc__)
     parser.add_argument(
         "--documents", nargs="+", type=Path, default=DOCUMENTS, metavar="PATH",
         help="Markdown files (default: README.md and benchmarks/results/README.md)",
     )  # fmt: skip
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
-    )
     options = parser.parse_args(argv)
-    changed: dict[Path, str] = {}
+    made: dict[Path, str] = {}
     for path in options.documents:
-        old = path.read_text(encoding="utf-8")
         try:
-            new = rewrite(old, options.results)
+            made[path] = rewrite(path.read_text(encoding="utf-8"), options.results)
         except ValueError as error:
             # Before anything is written: the documents agree with each other or stay as they are.
             print(f"{path}: {error}", file=sys.stderr)
             return 2
-        if new != old:
-            changed[path] = new
-    if options.check:
-        for path in changed:
-            print(
-                f"{path} differs from what its results say; run python benchmarks/readme_tables.py",
-                file=sys.stderr,
-            )
-        return 1 if changed else 0
-    for path, text in changed.items():
-        write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
-    return 0
+    return publish(made, check=options.check, by="readme_tables.py")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class Run:
     file : str
         Its figures, in ``benchmarks/results``.
     item : str
-        What it is, to a reader.
+        What it is, to a reader; where empty its section and title say it.
     command : str
         What follows ``python benchmarks/``.
     time : str
@@ -60,6 +60,11 @@ class Run:
     minus: str = ""
     beside: str = ""
     how: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return self.item or f"{self.section}: {self.title}"
 
     @property
     def arguments(self) -> list[str]:
@@ -100,14 +105,23 @@ def _init(init: str) -> tuple[str, ...]:
     return tuple(f"{init}/{row}" for row in rows)
 
 
-def _coherent(file: str, item: str, options: str, minutes: int, **more: object) -> Run:
+def _coherent(
+    section: str,
+    title: str,
+    file: str,
+    options: str,
+    minutes: int,
+    minus: str = "",
+    beside: str = "",
+    how: str = "",
+) -> Run:
     """The recommended rows and rivals, on binary tasks or with the ten digits as classes."""
     ten_way = IN_TEN in options
-    methods = RECOMMENDED_CV if ten_way and "--augmentation" in options else RECOMMENDED
-    command = f"{TASKS} --rivals --methods {' '.join(methods)} {options}".rstrip()
+    methods = RECOMMENDED_CV if ten_way and DIGITS in options else RECOMMENDED
     return Run(
-        file, item, command, f"{minutes} minutes on 2 cores",
-        methods=methods, runs=1 if ten_way else PAPER_RUNS, **more,  # type: ignore[arg-type]
+        file, "", f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
+        f"{minutes} minutes on 2 cores", section, methods, 1 if ten_way else PAPER_RUNS,
+        title=title, minus=minus, beside=beside, how=how,
     )  # fmt: skip
 
 
@@ -133,7 +147,10 @@ SCRATCH = tuple(n for init in ("xavier", "he") for n in _init(init) if n.endswit
 PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
 NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
 TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
-PLUS = "with augmentation"
+DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
+FASHION = "--dataset fashion-mnist"
+PLUS, ON_DIGITS = "with augmentation", "The ten digits themselves"
+ONCE = "In two rounds minus in one"
 WITHOUT = "With augmentation minus without"
 BY_PIXELS = "With neighbours by gradients minus by pixels"
 OF_CONVNET = _both(CONVNET[1:3])
@@ -195,77 +212,51 @@ RUNS = (
             "pca-layer", "self-training", "tuned-scratch"))),
     Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
         "tune_scratch.py --jobs 1", "40 minutes on one core", RIVALS),
-    _coherent("mnist-coherence.json", "Coherence on MNIST, four runs", "", 40,
-              section=COHERENCE, title="MNIST", how="and the same of He's weights"),
-    _coherent("fashion-coherence.json", "Coherence on Fashion-MNIST, four runs",
-              "--dataset fashion-mnist", 40, section=COHERENCE, title="Fashion-MNIST"),
-    _coherent("mnist-ten-way.json", "Coherence on the ten digits themselves", IN_TEN, 10,
-              section=COHERENCE, title="The ten digits themselves"),
-    _coherent("mnist-augmented.json", "Coherence with augmentation on MNIST, four runs",
-              "--augmentation digits", 50, section=AUGMENTATION, title=f"MNIST, {PLUS}",
-              minus=WITHOUT, beside="mnist-coherence.json"),
-    _coherent("mnist-ten-way-augmented.json",
-              "Coherence with augmentation on the ten digits themselves",
-              f"{IN_TEN} --augmentation digits", 10, section=AUGMENTATION,
-              title=f"The ten digits themselves, {PLUS}", minus=WITHOUT,
-              beside="mnist-ten-way.json"),
-    Run("mnist-convnet-ten-way-augmented.json",
-        "A convolutional network on the ten digits themselves, with augmentation",
-        f"{TASKS} --network convnet {IN_TEN} --augmentation digits {OF_CONVNET}",
+    _coherent(COHERENCE, "MNIST", "mnist-coherence.json", "", 40,
+              how="and the same of He's weights"),
+    _coherent(COHERENCE, "Fashion-MNIST", "fashion-coherence.json", FASHION, 40),
+    _coherent(COHERENCE, ON_DIGITS, "mnist-ten-way.json", IN_TEN, 10),
+    _coherent(AUGMENTATION, f"MNIST, {PLUS}", "mnist-augmented.json", DIGITS, 50,
+              WITHOUT, "mnist-coherence.json"),
+    _coherent(AUGMENTATION, f"{ON_DIGITS}, {PLUS}", "mnist-ten-way-augmented.json",
+              f"{IN_TEN} {DIGITS}", 10, WITHOUT, "mnist-ten-way.json"),
+    Run("mnist-convnet-ten-way-augmented.json", "",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
         "20 minutes on 2 cores", AUGMENTATION, CONVNET[1:3], 1,
-        title="The ten digits themselves, by the convolutional network with augmentation",
+        title=f"{ON_DIGITS}, by the convolutional network with augmentation",
         minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
-    _coherent("mnist-two-rounds.json",
-              "Coherence with augmentation on MNIST in two rounds, four runs",
-              "--augmentation digits --rounds 2", 80, section=ROUNDS, title="MNIST, in two rounds",
-              minus="In two rounds minus in one", beside="mnist-augmented.json", how=PUT_TOGETHER),
-    _coherent("mnist-ten-way-two-rounds.json",
-              "Coherence with augmentation on the ten digits themselves in two rounds",
-              f"{IN_TEN} --augmentation digits --rounds 2", 20, section=ROUNDS,
-              title="The ten digits themselves, in two rounds",
-              minus="In two rounds minus in one", beside="mnist-ten-way-augmented.json"),
-    _coherent("mnist-gradients.json",
-              "Coherence with augmentation and neighbours by gradients on MNIST, four runs",
-              "--augmentation digits --neighbors gradients", 50, section=GRADIENTS,
-              title="MNIST, with augmentation and neighbours by gradients", minus=BY_PIXELS,
-              beside="mnist-augmented.json", how=PUT_TOGETHER),
-    _coherent("mnist-ten-way-gradients.json",
-              "Coherence with augmentation and neighbours by gradients on the ten digits "
-              "themselves",
-              f"{IN_TEN} --augmentation digits --neighbors gradients", 10, section=GRADIENTS,
-              title="The ten digits themselves, with augmentation and neighbours by gradients",
-              minus=BY_PIXELS, beside="mnist-ten-way-augmented.json", how=PUT_TOGETHER),
-    Run("mnist-convnet-ten-way-gradients.json",
-        "A convolutional network on the ten digits themselves, with augmentation and neighbours by "
-        "gradients",
-        f"{TASKS} --network convnet {IN_TEN} --augmentation digits --neighbors gradients "
-        f"{OF_CONVNET}", "20 minutes on 2 cores", GRADIENTS, CONVNET[1:3], 1,
-        title="The ten digits themselves, by the convolutional network with both",
+    _coherent(ROUNDS, "MNIST, in two rounds", "mnist-two-rounds.json", f"{DIGITS} --rounds 2", 80,
+              ONCE, "mnist-augmented.json", PUT_TOGETHER),
+    _coherent(ROUNDS, f"{ON_DIGITS}, in two rounds", "mnist-ten-way-two-rounds.json",
+              f"{IN_TEN} {DIGITS} --rounds 2", 20, ONCE, "mnist-ten-way-augmented.json"),
+    _coherent(GRADIENTS, f"MNIST, {PLUS} and neighbours by gradients", "mnist-gradients.json",
+              f"{DIGITS} {GRADED}", 50, BY_PIXELS, "mnist-augmented.json", PUT_TOGETHER),
+    _coherent(GRADIENTS, f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
+              "mnist-ten-way-gradients.json", f"{IN_TEN} {DIGITS} {GRADED}", 10,
+              BY_PIXELS, "mnist-ten-way-augmented.json", PUT_TOGETHER),
+    Run("mnist-convnet-ten-way-gradients.json", "",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
+        "20 minutes on 2 cores", GRADIENTS, CONVNET[1:3], 1,
+        title=f"{ON_DIGITS}, by the convolutional network with both",
         minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
-    Run("mnist-convnet-gradients.json",
-        "A convolutional network on MNIST, with augmentation and neighbours by gradients, two runs",
-        f"{TASKS} --network convnet --runs 2 --augmentation digits --neighbors gradients "
-        f"{OF_CONVNET}", "half an hour on 2 cores", GRADIENTS, CONVNET[1:3], 2,
+    Run("mnist-convnet-gradients.json", "",
+        f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
+        "half an hour on 2 cores", GRADIENTS, CONVNET[1:3], 2,
         title="MNIST, by the convolutional network with both",
         minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
-    _coherent("fashion-gradients.json",
-              "Coherence with neighbours by gradients on Fashion-MNIST, four runs",
-              "--dataset fashion-mnist --neighbors gradients --separation 4", 40, section=GRADIENTS,
-              title="Fashion-MNIST, with neighbours by gradients",
-              minus="By gradients at a separation of 4 minus by pixels at 2",
-              beside="fashion-coherence.json"),
-    _coherent("fashion-augmented.json",
-              "Coherence with augmentation and neighbours by gradients on Fashion-MNIST, four runs",
-              "--dataset fashion-mnist --neighbors gradients --separation 4 --augmentation clothes",
-              50, section=GRADIENTS, title="Fashion-MNIST, with augmentation as well",
-              minus=WITHOUT, beside="fashion-gradients.json"),
-    Run("mnist-convnet.json", "A convolutional network on MNIST, two runs",
+    _coherent(GRADIENTS, "Fashion-MNIST, with neighbours by gradients", "fashion-gradients.json",
+              f"{FASHION} {GRADED} --separation 4", 40,
+              "By gradients at a separation of 4 minus by pixels at 2", "fashion-coherence.json"),
+    _coherent(GRADIENTS, "Fashion-MNIST, with augmentation as well", "fashion-augmented.json",
+              f"{FASHION} {GRADED} --separation 4 --augmentation clothes", 50,
+              WITHOUT, "fashion-gradients.json"),
+    Run("mnist-convnet.json", "",
         f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
         "an hour on 2 cores", CONVNETS, CONVNET, 2, title="MNIST, by the convolutional network",
         beside="mnist-coherence.json"),
-    Run("mnist-convnet-ten-way.json", "A convolutional network on the ten digits themselves",
+    Run("mnist-convnet-ten-way.json", "",
         f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
-        CONVNETS, CONVNET[1:], 1, title="The ten digits themselves, by the convolutional network",
+        CONVNETS, CONVNET[1:], 1, title=f"{ON_DIGITS}, by the convolutional network",
         beside="mnist-ten-way.json"),
     Run("coherence.json", "Accuracy against pre-training time, by objective",
         "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",

@@ -8,7 +8,7 @@ another theta0, "close" is all that is meant: less than two of the paper's stand
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from reporting.statistics import (
     Estimates,
     Ordering,
     Same,
-    all_pairs,
     orderings,
     within_batches,
     within_runs,
@@ -80,56 +79,37 @@ class Tally(NamedTuple):
         return f"{self.short}; not: {named}" + (f"; and {more} more." if more > 0 else ".")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Beside:
-    """Figures of ours beside a table of the paper's, of whose rows and columns they are.
-
-    Parameters
-    ----------
-    ours, paper : Estimates
-        Figures; those that ours lacks are missing.
-    spread : Spread
-        By which they agree.
-    missing : str
-        What is said of the rows that ours lacks.
-    name : str, default="here"
-        What a line of ours is called.
-    """
+    """Figures of ours beside a table of the paper's, of whose rows and columns they become."""
 
     ours: Estimates
     paper: Estimates
     spread: Spread
+    # What is said of the rows that ours lacks, and what a line of ours is called.
     missing: str = ""
     name: str = "here"
-    same: pd.DataFrame = field(init=False)
 
     def __post_init__(self) -> None:
         shape = {"index": self.paper.mean.index, "columns": self.paper.mean.columns}
-        ours = Estimates(*(part.reindex(**shape) for part in self.ours))
-        object.__setattr__(self, "ours", ours)
-        same = self.spread.same(ours, self.paper) if len(self.paper.mean) else np.zeros((0, 0))
-        object.__setattr__(self, "same", pd.DataFrame(same, **shape))
+        self.ours = Estimates(*(part.reindex(**shape) for part in self.ours))
+        self.there = self.ours.mean.notna()
+        self.same = pd.DataFrame(self.spread.same(self.ours, self.paper), **shape)
 
     def agreement(self) -> Tally:
         """Which figures of ours agree with the paper's."""
-        there = self.ours.mean.notna()
         names = [
             f"{row}, {column} ({self.ours.mean[column][row]:.2f}, the paper "
             f"{mean_and_std(self.paper.mean[column][row], self.paper.std[column][row])})"
-            for column in there
-            for row in there.index[there[column] & ~self.same[column]]
+            for column in self.there
+            for row in self.there.index[self.there[column] & ~self.same[column]]
         ]
-        kept = int((self.same & there).to_numpy().sum())
+        kept = int((self.same & self.there).to_numpy().sum())
         return Tally(kept, f"figures {self.spread.agree}", tuple(names))
-
-    def orderings(self) -> list[Ordering]:
-        """The paper's orderings beyond its own spread, and what ours has of them."""
-        return orderings(self.ours.mean, self.paper, self.spread.same, all_pairs)
 
     def texts(self) -> pd.DataFrame:
         """Our figures, a star where one disagrees with the paper's."""
-        there = self.ours.mean.notna()
-        stars = np.where(there & ~self.same, " *", "")
+        stars = np.where(self.there & ~self.same, " *", "")
         return texts(mean_and_std, self.ours.mean, self.ours.std) + stars
 
     def label(self, row: str) -> str:
@@ -161,10 +141,10 @@ def side_by_side(title: str, what: str, ours: Sequence[Beside], paper_name: str)
     for row in of_paper.index:
         lines.append([row, paper_name, *of_paper.loc[row]])
         for own, cells in zip(ours, of_ours, strict=True):
-            if own.ours.mean.loc[row].notna().any():
+            if own.there.loc[row].any():
                 lines.append(["", own.label(row), *cells.loc[row]])
     for own in ours:
-        lacks = own.ours.mean.isna().all(axis=1)
+        lacks = ~own.there.any(axis=1)
         if own.missing and lacks.any():
             rest = "all" if lacks.all() else "the others"
             lines.append([rest, own.name, own.missing, *[""] * (len(of_paper.columns) - 1)])
@@ -316,10 +296,8 @@ class AppendixTable:
         """What agrees and which orderings hold, by reading; those without figures left out."""
         found = {}
         for said, beside in self._besides(library).items():
-            both = [
-                beside.agreement(),
-                holding(beside.orderings(), "orderings of the paper hold"),
-            ]
+            ordered = orderings(beside.ours.mean, beside.paper, self.spread.same)
+            both = [beside.agreement(), holding(ordered, "orderings of the paper hold")]
             if own := [tally for tally in both if tally.total]:
                 found[said] = own
         return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+import jinja2
 import numpy as np
 import pandas as pd
 
@@ -81,3 +83,14 @@ def in_brackets(own: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Our figures, and the paper's in round brackets where it has one beside ours."""
     beside = paper.reindex_like(own).fillna("-")
     return own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")
+
+
+def template_environment() -> jinja2.Environment:
+    """Where the templates of tables and pages are."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # of Markdown
+    )

@@ -7,10 +7,8 @@ what needs more than a call. What was not measured yet is said in the words of `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
 import runs
@@ -18,7 +16,7 @@ from protocol.methods import FEATURES_THETA0
 from protocol.rivals import ALL_RIVALS, RIVALS
 from reporting import comparison, task_tables, time_tables
 from reporting.findings import FIGURES
-from reporting.layout import Table, as_markdown
+from reporting.layout import Table, as_markdown, template_environment
 from reporting.results import Library, Results, made_with
 from reporting.statistics import complete, gains
 from reporting.tables import TABLES
@@ -53,7 +51,7 @@ def _state(run: runs.Run, library: Library) -> str:
 
 
 def _states(library: Library) -> Table:
-    rows = [[run.item, run.file, _state(run, library)] for run in runs.RUNS if run.section]
+    rows = [[run.name, run.file, _state(run, library)] for run in runs.RUNS if run.section]
     frame = pd.DataFrame(rows, columns=["item", "file", "state"])
     return Table("What there is, and what is missing", frame)
 
@@ -136,13 +134,7 @@ def _points_of_coherence(every: pd.DataFrame) -> Iterator[tuple[str, str]]:
             yield words, ", ".join(f"{', '.join(own)} ({name})" for name, own in said.items())
 
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-    autoescape=False,  # of Markdown
-)
+TEMPLATES = template_environment()
 TEMPLATES.filters["markdown"] = as_markdown
 TEMPLATES.globals |= {
     "APPENDIX": comparison.APPENDIX,

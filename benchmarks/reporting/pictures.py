@@ -129,7 +129,7 @@ def _panels(names: list[str]) -> list[list[str]]:
 # Against time
 
 
-def _draw_time(axes: Any, curves: Any, value: str | int) -> None:
+def _draw_time(axes: Any, curves: Any, value: Any) -> None:
     """A curve a setting, against seconds."""
     for number, (setting, points) in enumerate(curves):
         # Beyond ten settings the colours come again, and the markers tell them apart.
@@ -206,7 +206,7 @@ def draw_densities(results: Results, path: Path) -> str:
     def paint(figure: Any) -> None:
         parts = figure.subfigures(len(rows), 1, squeeze=False).ravel()
         for part, (setting, over) in zip(parts, rows, strict=True):
-            (lam, xi), (noun, words) = setting, DENSITIES[over]
+            (lam, xi), (noun, words) = setting or (0.0, 0.0), DENSITIES[over]
             samples = {"before": before[over], "after": found[setting][over]}
             names = [f"{noun} {i + 1}" for i in range(len(before[over]))]
             axes = part.subplots(1, len(names), squeeze=False, sharex=True)[0]

@@ -43,15 +43,25 @@ class Library:
         return held
 
     def scores(self, *files: str) -> pd.DataFrame:
-        """Every score of the files that are there: file, data set, classes, then as unpacked."""
-        found = []
+        """Every score of the files that are there, a row each, and what it is of.
+
+        After the columns of :func:`unpack_scores` come the file, the data set, the number of
+        classes, the network ("392-392-392"), and the commits by which the file was measured.
+        """
+        found = [unpack_scores([])]
         for file in files:
-            results = self.results(file)
-            if results is not None:
-                origin = {"file": file, "dataset": results["dataset"]["name"]}
-                origin["classes"] = results.get("settings", {}).get("classes", 2)
+            if results := self.results(file):
+                settings = _settings(results)
+                widths = settings.get("hidden_layer_sizes", [settings.get("network", "")])
+                origin = {
+                    "file": file,
+                    "dataset": results["dataset"]["name"],
+                    "classes": settings.get("classes", 2),
+                    "network": "-".join(map(str, widths)),
+                    "commits": "; ".join(_commit(part) for part in _parts(results)),
+                }
                 found.append(unpack_scores(results["scores"]).assign(**origin))
-        return pd.concat(found, ignore_index=True) if found else unpack_scores([])
+        return pd.concat(found[1:] or found, ignore_index=True)
 
     def picture(self, file: str, words: str) -> str:
         """A link to a picture, or nothing where it is not there yet."""
@@ -102,7 +112,13 @@ def ratios(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _settings(results: Results) -> dict[str, Any]:
-    return results.get("settings", results.get("plan", {}))
+    settings: dict[str, Any] = results.get("settings") or results.get("plan") or {}
+    return settings
+
+
+def _parts(results: Results) -> list[Results]:
+    """What was measured in one go: a file that was put together says it of each part."""
+    return results.get("parts") or [results]
 
 
 def _runs(results: Results) -> str:
@@ -164,8 +180,7 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
         results = library.results(file)
         if results is None:
             continue
-        # What was put together says of each part what it was made with.
-        for number, part in enumerate(results.get("parts", [results]), 1):
+        for number, part in enumerate(_parts(results), 1):
             machines = part.get("measured_on") or [part.get("hardware")]
             rows.append(
                 {

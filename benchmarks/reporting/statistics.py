@@ -101,7 +101,7 @@ def complete(own: pd.Series, other: pd.Series) -> pd.Series:
 
 
 def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
-    """Whether means over runs may be of one law, at 95%.
+    """Whether means over runs may be of one law, at 95%, by Welch's test.
 
     With variances v and w over n and m runs the difference of two means has the variance
     v / n + w / m, and Student's t with Welch's degrees of freedom. With one run of ours, whose
@@ -152,16 +152,9 @@ def all_pairs(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
 def orderings(
     ours: pd.DataFrame, paper: Estimates, same: Same | None, pairs: Pairs = all_pairs
 ) -> list[Ordering]:
-    """The paper's orderings of the rows that ours has.
+    """The paper's orderings of the rows that ours has, among the pairs that are compared.
 
-    Parameters
-    ----------
-    ours, paper : DataFrame, Estimates
-        Our means, and the paper's figures.
-    same : callable or None
-        Two figures of the paper's that are the same by it have no order; None: all have one.
-    pairs : callable
-        Which rows are compared.
+    Two figures of the paper's that are the ``same`` have no order; without it all have one.
     """
     found = []
     for column in paper.mean:
@@ -186,12 +179,7 @@ def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[di
     The highest mean comes first. A difference is averaged over N on each (run, task) first, so
     that a task counts once in the interval.
 
-    Parameters
-    ----------
-    records : iterable of dict
-        Scores: method (the setting's name), run, task, n_labels and accuracy (0 to 1).
-    reference : str
-        The setting that differences are taken from; its own is None.
+    Scores are records of method (the setting's name), run, task, n_labels and accuracy (0 to 1).
     """
     scores = pd.DataFrame(list(records))
     wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))

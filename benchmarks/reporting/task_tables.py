@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from protocol.methods import FEATURES, FEATURES_CV, FEATURES_THETA0
@@ -308,14 +309,18 @@ KINDS = {
 
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of ``ROWS`` on the paper's tasks."""
-    found = wide_of(None)
-    for file, way in WAYS.items():
-        wide = paper_tasks(library.results(file))
-        if way:
-            wide = wide.rename(columns={r: f"{r}, {way}" for r in (FEATURES_THETA0, FEATURES)})
-        if len(wide):
-            found = wide.combine_first(found) if len(found) else wide
-    return found[[row for row in ROWS if row in found]]
+    scores = library.scores(*WAYS)
+    if scores.empty:
+        return by_task(scores)
+    of_paper = (scores["dataset"] == "mnist") & (scores["classes"] == 2)
+    scores = scores[of_paper & (scores["network"] == "392-392-392")]
+    ways = scores["file"].map(WAYS)
+    learned = scores["method"].isin([FEATURES_THETA0, FEATURES]) & (ways != "")
+    scores = scores.assign(
+        method=scores["method"].where(~learned, scores["method"] + ", " + ways)
+    ).drop_duplicates(["method", "n_labels", "run", "task"], keep="last")
+    wide = by_task(scores)
+    return wide[[row for row in ROWS if row in wide]]
 
 
 def _runs(wide: pd.DataFrame) -> pd.Series:
@@ -355,7 +360,7 @@ def ranking_table(wide: pd.DataFrame) -> Table:
     if ranked.empty:
         return Table(title, pd.DataFrame())
     fewest = means.columns[0]
-    over = wide.sub(wide.get(SCRATCH), axis=0).drop(columns=SCRATCH, errors="ignore")
+    over = wide.sub(wide.get(SCRATCH, np.nan), axis=0).drop(columns=SCRATCH, errors="ignore")
     frame = by_n(texts(mean_and_std, ranked), "method")
     frame.insert(1, "runs", _runs(wide).reindex(ranked.index).to_numpy())
     gain = _gain_texts(over)[fewest].reindex(ranked.index).fillna("-")

@@ -9,14 +9,14 @@ adds to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from reporting.layout import Table, gain_text, mean_and_std, named_rows, texts
+from reporting.layout import Table, gain_text, mean_and_std, template_environment, texts
 from reporting.results import Results
 from reporting.statistics import complete, gains, gains_over_n, mean_by
 from reporting.task_tables import SCRATCH, wide_of
@@ -51,11 +51,8 @@ def budget_points(results: Results) -> pd.DataFrame:
     wide = wide_of(results)
     curves = [f"{s}@{p:g}" for s, p in zip(points["setting"], points["passes"], strict=True)]
     accuracy = mean_by(wide[curves], "n_labels").T.reset_index(drop=True)
-    full = (
-        points["passes"].where(points["setting"] == REFERENCE).idxmax(skipna=True)
-        if (points["setting"] == REFERENCE).any()
-        else None
-    )
+    passes = points.loc[points["setting"] == REFERENCE, "passes"]
+    full = passes.idxmax() if len(passes) else None
     points = pd.concat([points, accuracy], axis=1)
     points["reference"] = points.index == full
     if full is None:
@@ -294,159 +291,35 @@ def _seconds(seconds: float) -> str:
 
 
 def _mib(n_bytes: float) -> str:
-    if pd.isna(n_bytes):
-        return "-"
     return f"{n_bytes / 2**20:.0f} MiB" if n_bytes >= 2**20 else f"{n_bytes / 1024:.0f} KiB"
 
 
-Column = tuple[str, Callable[[Any], str]]
+def _written(kind: str, results: Results) -> Table:
+    """What ``tables.j2`` has of a kind."""
+    environment = template_environment()
+    environment.filters |= {"seconds": _seconds, "mib": _mib}
+    template = environment.get_template("tables.j2")
+    text = template.render({**results, "kind": kind, "FORMS": FORMS})
+    title, *lines = filter(None, text.splitlines())
+    head, *rows = (line.split(" | ") for line in lines)
+    return Table(title, pd.DataFrame(rows, columns=head))
 
 
-def _columns(records: Iterable[dict[str, Any]], columns: dict[str, Column]) -> pd.DataFrame:
-    """Head -> entry of a record, a dot before one of an inner object, and how it is written."""
-    frame = pd.json_normalize(list(records))
-    made = {
-        head: frame[entry].map(form) if entry in frame else "-"
-        for head, (entry, form) in columns.items()
-    }
-    return pd.DataFrame(made)
-
-
-TIMES: dict[str, Column] = {"median": ("median", _seconds), "fastest": ("minimum", _seconds)}
-TWO_DIGITS = "{:.2f}".format
-
-
-def _step(results: Results) -> Table:
-    seconds, size = results["step"]["seconds"], results["size"]
-    floor = seconds["floor"]["median"]
-    forms = [{"form": form, **seconds[form]} for form in list(FORMS)[:5]]
-    times = {"times the floor": ("median", lambda median: f"{median / floor:.2f}")}
-    title = (
-        f"Seconds a pre-training step (K = {size['n_perturbations']}, B = {size['batch_size']}, "
-        f"{size['network']}; {results['threads']} threads; sgemm at "
-        f"{results['step']['sgemm_gflops']['median']:.0f} GFLOP/s)"
-    )
-    return Table(title, _columns(forms, {"form": ("form", FORMS.__getitem__)} | TIMES | times))
-
-
-def _breakdown(results: Results) -> Table:
-    parts = pd.Series(results["breakdown"]).sort_values(ascending=False, kind="stable")
-    shares = (100 * parts / parts.sum()).map("{:.0f} %".format)
-    frame = pd.DataFrame({"part": parts.index, "a step": parts.map(_seconds), "share": shares})
-    return Table("Where a step of the library goes", frame)
-
-
-SIMPLE: dict[str, tuple[str, dict[str, Column]]] = {
-    "memory": (
-        "Peak memory of pre-training, above what the process held",
-        {"form": ("form", FORMS.__getitem__), "peak": ("peak", _mib)},
-    ),
-    "scaling": (
-        "A step of the library, one number changed",
-        {"size": ("size", str), "a step": ("seconds", _seconds), "peak": ("peak", _mib)},
-    ),
-    "rows": (
-        "Twenty steps of `fit` on rows on disk",
-        {
-            "rows": ("rows", "{:,}".format),
-            "on disk": ("bytes", _mib),
-            "time": ("seconds", _seconds),
-            "memory": ("anonymous", _mib),
-            "memory with the file's own pages": ("peak", _mib),
-        },
-    ),
-    "fine_tuning": (
-        "`MLPClassifier.fit`, ten epochs on 784-392-392-392-2",
-        {
-            "rows": ("rows", str),
-            "threads": ("threads", str),
-            "ours": ("seconds.ours.median", _seconds),
-            "scikit-learn": ("seconds.scikit-learn.median", _seconds),
-            "ratio": ("ours / scikit-learn.median", TWO_DIGITS),
-        },
-    ),
-}
-"""Tables that have a row for each record of the results' entry of their name."""
-
-
-def _simple(kind: str, results: Results) -> Table:
-    title, columns = SIMPLE[kind]
-    records = results[kind]
-    if kind == "scaling":
-        records = [r | {"size": f"{r['axis']} = {r['value']}"} for r in records]
-    return Table(title, _columns(records, columns))
-
-
-def _cross_validation(results: Results) -> Table:
-    found = results["cross_validation"]
-    times = {"1": 1.0, "2": found["one job / two jobs"]["median"]}
-    jobs = [{"n": n, "times": t, **found["seconds"][n]} for n, t in times.items()]
-    columns = {"n_jobs": ("n", str), "time": ("median", _seconds)}
-    title = f"`cross_val_score`, {found['folds']} folds of {found['rows']} rows"
-    return Table(title, _columns(jobs, columns | {"times as fast": ("times", TWO_DIGITS)}))
-
-
-def _modules(results: Results) -> Table:
-    found, size = results["modules"], results["size"]
-    # Name in the results -> what it is, and the name of what it is compared with.
-    forms = {
-        form: (FORMS[form], below)
-        for form, below in (("perceptron", ""), ("sequential", "perceptron"))
-    }
-    for width in (convnet["width"] for convnet in found["convnets"]):
-        name, text = (
-            f"convnet {width}",
-            f"a ConvNet of {width} and {2 * width} channels in `module=`",
-        )
-        forms |= {name: (text, f"{name} floor"), f"{name} floor": (FORMS["floor"], "")}
-    rows = [
-        found["seconds"][form]
-        | {"text": text, "times": found["ratios"][f"{form} / {below}"]["median"] if below else 1.0}
-        for form, (text, below) in forms.items()
-    ]
-    convnet = found["convnets"][0]
-    title = (
-        f"Seconds a pre-training step of a module: the paper's perceptron (K = "
-        f"{size['n_perturbations']}, B = {size['batch_size']}, {size['network']}), and ConvNets "
-        f"(K = {convnet['n_perturbations']}, B = {convnet['batch_size']}, {convnet['side']} x "
-        f"{convnet['side']} pixels); {results['threads']} threads"
-    )
-    times = {"times what it is compared with": ("times", TWO_DIGITS)}
-    return Table(title, _columns(rows, {"form": ("text", str)} | TIMES | times))
-
-
-def _module_memory(results: Results) -> Table:
-    frame = pd.DataFrame(results["module_memory"])
-    peaks = frame.pivot(index="form", columns="K", values="peak").map(_mib)
-    peaks = peaks.loc[frame["form"].unique()].rename(index=FORMS, columns="K = {}".format)
-    title = "Peak memory of pre-training a module, above what the process held"
-    return Table(title, named_rows(peaks, "form"))
-
-
-def _backends(results: Results) -> Table:
-    engines = [{"name": name, **found} for name, found in results["engines"].items()]
-    title = (
-        f"{results['fits']} fits on {results['dataset']['name']}, {results['jobs']} workers, the "
-        "same figures on each"
-    )
-    columns: dict[str, Column] = {
-        "backend": ("name", str),
-        "to start": ("start", "{:.1f} s".format),
-        "first round": ("first_round", "{:.1f} s".format),
-        "a round": ("rounds.median", "{:.1f} s".format),
-        "times loky": ("times_of_loky.median", TWO_DIGITS),
-    }
-    return Table(title, _columns(engines, columns))
-
+SPEED_KINDS = (
+    "step",
+    "breakdown",
+    "memory",
+    "scaling",
+    "rows",
+    "fine_tuning",
+    "cross_validation",
+    "modules",
+    "module_memory",
+)
+"""Those of ``speed.py``, each made of the results' entry of its name."""
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
-    "step": _step,
-    "breakdown": _breakdown,
-    **{kind: partial(_simple, kind) for kind in SIMPLE},
-    "cross_validation": _cross_validation,
-    "modules": _modules,
-    "module_memory": _module_memory,
-    "backends": _backends,
+    **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
     "budget": _budget,
     "budget_points": _every_point,
     "coherence_time": _coherence_time,
@@ -454,6 +327,3 @@ TIME_TABLES: dict[str, Callable[..., Table]] = {
     "tuning": _tuning,
 }
 """From the results of a command to a table of them, by kind."""
-
-SPEED_KINDS = tuple(TIME_TABLES)[:9]
-"""Those of ``speed.py``, each made of the results' entry of its name."""

@@ -1,9 +1,11 @@
 """Results made up for the report: the paper's own figures, so that all of it must agree."""
 
 import math
+import re
 
 import numpy as np
 
+import runs
 from protocol.rivals import RIVALS
 from protocol.store import write_json
 from reporting.paper import N_LABELS, paper_table
@@ -53,7 +55,8 @@ def like_the_paper(methods=PAPER_METHODS, runs=4, by=0.0):
             spread, spread_std = paper_figure("task_std", method, place)
             own = [
                 [
-                    (mean + std * OF_RUNS[run] + (spread + spread_std * OF_RUNS[run]) * of) / 100 + by
+                    (mean + std * OF_RUNS[run] + (spread + spread_std * OF_RUNS[run]) * of) / 100
+                    + by
                     for of in OF_TASKS
                 ]
                 for run in range(runs)
@@ -173,9 +176,7 @@ def theorems(holds=True):
     points = {"bounds": [0.5, 0.0], "shares": [0.6, 0.0], "distances": [0.1, 0.9]}
     found.append({"theorem": 2, "case": "d = 2", "n_classes": 2, "holds": [True] * 2, **points})
     law = {"mean": 0.99, "std": 0.1, "expected_mean": 1.0, "expected_std": 0.1}
-    found.append(
-        {"theorem": 3, "case": "n", "width": 4, "n_networks": 1024, "holds": [True]} | law
-    )
+    found.append({"theorem": 3, "case": "n", "width": 4, "n_networks": 1024, "holds": [True]} | law)
     without = {key: value for key, value in HEAD.items() if key != "dataset"}
     return {**without, "settings": {"seed": 0}, "records": found}
 
@@ -213,9 +214,11 @@ def of_coherence(runs=(4,), changes=("gain=1",), table=None):
         "ablation/default@6": 80.0,
         **{f"ablation/{name}@6": 60.0 for name in changes},
     }
+    names = [re.fullmatch(r"(\w+)/(.+)@(\d+)", name) for name in table]
     settings = [
-        {"section": s, "name": n.partition("@")[0], "passes": int(n.partition("@")[2]), "changes": {}}
-        for s, n in (name.split("/") for name in table if "@" in name)
+        {"section": found[1], "name": found[2], "passes": int(found[3]), "changes": {}}
+        for found in names
+        if found
     ]
     seconds = {"paper": 100.0, "both": 20.0}
     learned = [
@@ -246,28 +249,38 @@ def of_budget(points):
 TUNED = {"setting": "s", "accuracy": {"5": 80.0, "20": 90.0}, "mean": 85.0, "difference": None}
 
 
+OF_SECTION = {
+    runs.COHERENCE: COHERENT | OF_RIVALS,
+    runs.AUGMENTATION: AUGMENTED,
+    runs.ROUNDS: TWICE,
+    runs.GRADIENTS: BY_GRADIENTS,
+    runs.CONVNETS: CONVOLUTIONAL,
+}
+
+
+def with_coherence(run):
+    """A file of one of the report's sections on coherence."""
+    own = CONVOLUTIONAL if "convnet" in run.file else OF_SECTION[run.section]
+    penalty = {"features+logistic-cv": 98.5} if "features+logistic-cv" in run.methods else {}
+    classes = 10 if "--classes 10" in run.command else 2
+    results = task_results(flat(own | penalty, runs=run.runs), classes=classes)
+    dataset = "fashion-mnist" if "fashion" in run.file else "mnist"
+    return results | {"dataset": {"name": dataset, "source": "nowhere"}}
+
+
 def complete():
     """Every file that the report reads."""
-    fashion = {"dataset": {"name": "fashion-mnist"}}
-    both = {"augmentation": "digits", "neighbors": "gradients"}
-    one = {"classes": 10, "augmentation": "digits"}
-    penalty = {"features+logistic-cv": 98.5}
-    coherent = task_results(flat(COHERENT | OF_RIVALS))
-    separate = {"neighbors": "gradients", "separation": 4.0}
-    of_convnet, once = flat(CONVOLUTIONAL, runs=2), flat(CONVOLUTIONAL, runs=1)
+    short = {"epochs": 2, "n_perturbations": 64}
     return {
+        **{run.file: with_coherence(run) for run in runs.RUNS if run.section in OF_SECTION},
         "mnist-full.json": task_results(like_the_paper()),
         "mnist-balanced.json": task_results(like_the_paper(), draw="balanced"),
         "mnist-batch-norm.json": task_results(flat(NORMED)),
         "mnist-mean-of-kernels.json": task_results(
             flat(AVERAGED), kernels="mean", epochs=5, n_perturbations=256
         ),
-        **{
-            f"mnist-two-passes{end}.json": task_results(
-                flat(AVERAGED, runs=2), kernels=kernels, epochs=2, n_perturbations=64
-            )
-            for end, kernels in (("", "sum"), ("-mean-of-kernels", "mean"))
-        },
+        "mnist-two-passes.json": task_results(flat(AVERAGED, runs=2), **short),
+        "mnist-two-passes-mean-of-kernels.json": task_results(flat(AVERAGED, runs=2), **short),
         "degeneracies.json": degeneracies(),
         "degeneracies-mean-of-kernels.json": averaged(degeneracies()),
         "degeneracies-by-share.json": shares(times=(1.0, 3.0, 9.0, 27.0)),
@@ -275,28 +288,8 @@ def complete():
         "scale-and-weight-mean-of-kernels.json": averaged(scales()),
         "detachment-nearby.json": detachment(),
         "theorems.json": theorems(),
-        "mnist-rivals.json": coherent,
+        "mnist-rivals.json": task_results(flat(COHERENT | OF_RIVALS)),
         "tuned-scratch.json": {**HEAD, "settings": SETTINGS, "tried": [TUNED]},
-        "mnist-coherence.json": coherent,
-        "fashion-coherence.json": coherent | fashion,
-        "mnist-ten-way.json": task_results(flat(COHERENT, runs=1), classes=10),
-        "mnist-augmented.json": task_results(flat(AUGMENTED), augmentation="digits"),
-        "mnist-ten-way-augmented.json": task_results(flat(AUGMENTED | penalty, runs=1), **one),
-        "mnist-two-rounds.json": task_results(flat(TWICE), augmentation="digits", rounds=2),
-        "mnist-ten-way-two-rounds.json": task_results(flat(TWICE | penalty, runs=1), rounds=2, **one),
-        "mnist-gradients.json": task_results(flat(BY_GRADIENTS), **both),
-        "mnist-ten-way-gradients.json": task_results(
-            flat(BY_GRADIENTS | penalty, runs=1), classes=10, **both
-        ),
-        "fashion-gradients.json": task_results(flat(BY_GRADIENTS), **separate) | fashion,
-        "fashion-augmented.json": task_results(flat(BY_GRADIENTS), **separate) | fashion,
-        "mnist-convnet.json": task_results(of_convnet, network="convnet"),
-        "mnist-convnet-ten-way.json": task_results(once, network="convnet", classes=10),
-        "mnist-convnet-ten-way-augmented.json": task_results(once, network="convnet", **one),
-        "mnist-convnet-gradients.json": task_results(of_convnet, network="convnet", **both),
-        "mnist-convnet-ten-way-gradients.json": task_results(
-            once, network="convnet", classes=10, **both
-        ),
         "coherence.json": of_coherence(),
         "mnist-budget.json": of_budget({("paper", 5): (60.0, [0.8, 0.9])}),
     }

@@ -13,6 +13,7 @@ from results_stand_in import (
     CELLS,
     LOSSES,
     degeneracies,
+    detachment,
     like_the_paper,
     of_coherence,
     scales,
@@ -53,7 +54,9 @@ PARTS = {
         TASKS,
         task_results(like_the_paper()),
         [
-            part_of(task_results(like_the_paper()), lambda e, r=r: e["run"] == r, ["scores", "theta0"])
+            part_of(
+                task_results(like_the_paper()), lambda e, r=r: e["run"] == r, ["scores", "theta0"]
+            )
             for r in range(4)
         ],
     ),
@@ -89,7 +92,9 @@ def test_parts_are_the_whole_in_any_order_and_parts_of_parts_are_flat(name):
         assert {key: found[key] for key in kind.keys} == {key: expected[key] for key in kind.keys}
         assert len(found["parts"]) == len(parts)
         first, rest = mixed[:2], mixed[2:]
-        again = combine.combined(kind, [("first", combine.combined(kind, named(first))), *named(rest)])
+        again = combine.combined(
+            kind, [("first", combine.combined(kind, named(first))), *named(rest)]
+        )
         assert again == found
     settings, own = (results[kind.settings] for results in (found, expected))
     assert settings.get("runs") == own.get("runs")
@@ -158,6 +163,12 @@ def test_parts_of_other_measurements_are_refused(changed, message):
         combine.combined(TASKS, named([xavier, changed(he)]))
     # What says nothing of a figure may differ.
     combine.combined(TASKS, named([xavier, change({"device": "cuda"})(halves()[1])]))
+
+
+def test_a_file_is_known_by_what_it_holds():
+    for kind, whole, _ in PARTS.values():
+        assert [own for own in combine.KINDS if own.holds(whole)] == [kind]
+    assert not any(kind.holds(results) for kind in combine.KINDS for results in (detachment(), []))
 
 
 def test_parts_of_other_studies_are_refused():

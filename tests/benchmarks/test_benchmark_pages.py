@@ -80,11 +80,11 @@ def section(text, begin, end):
 def test_every_run_says_what_to_do_and_names_rows_that_there_are():
     for run in RUNS:
         assert re.match(r"\w+\.py( |$)", run.command)
-        assert (report.RESULTS.parent / run.command.split()[0]).is_file()
+        assert (readme_tables.RESULTS.parent / run.command.split()[0]).is_file()
         assert re.search(r"\b(minutes?|hours?)\b", run.time)
         assert {*run.methods} <= {*NAMES, *CONVNET, *ALL_RIVALS}
         assert not run.beside or run_of(run.beside)
-    assert len({run.item for run in RUNS}) == len(RUNS)
+    assert len({run.name for run in RUNS}) == len(RUNS)
     assert run_of("mnist-rivals.json").methods == RIVALS
     assert run_of("mnist-rivals.json").arguments[-2:] == ["--rivals", "*"]
     with pytest.raises(ValueError, match="no measurement is declared for 'x'"):
@@ -102,7 +102,7 @@ def test_progress_counts_the_parts(whole, part):
 
 
 def test_every_committed_file_is_declared_and_can_be_counted():
-    library = Library(report.RESULTS)
+    library = Library(readme_tables.RESULTS)
     assert {path.name for path in library.folder.glob("*.json")} == {run.file for run in RUNS}
     for run in RUNS:
         assert 0 < pages.progress(run, library.results(run.file)) <= run.parts
@@ -120,7 +120,9 @@ def test_the_paper_s_own_figures_agree_with_the_paper(whole):
             assert ordered.short.startswith("16 of 16 orderings")
             rows = table.table(wide, init, "none").rows
             assert [row[1] for row in rows] == ["the paper", "here, 4 runs"] * 5
-            assert all(own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True))
+            assert all(
+                own[2:] == paper[2:] for paper, own in zip(rows[::2], rows[1::2], strict=True)
+            )
     for table in APPENDIX:
         tallies = table.tallies(whole)
         assert list(tallies) == ["", AVERAGING]
@@ -131,7 +133,9 @@ def test_the_paper_s_own_figures_agree_with_the_paper(whole):
 
 
 def test_claims_are_looked_at_task_by_task():
-    rows = {row[0]: row[1:] for row in claims_table(wide_of_scores(like_the_paper()), "xavier").rows}
+    rows = {
+        row[0]: row[1:] for row in claims_table(wide_of_scores(like_the_paper()), "xavier").rows
+    }
     assert set(rows) == {n for n in PAPER_METHODS if n.startswith("xavier")} - {"xavier/fcn/ours"}
     # The means' difference is the paper's.
     assert rows["xavier/fcn/scratch"][0].startswith("holds: +2.79 [")
@@ -327,6 +331,8 @@ def test_the_ranking_has_every_measured_row_once_and_the_best_one_first(whole, p
     # Paired: of a row with one run, only that run of scratch counts.
     assert {row[1] for row in ranking_table(rows_of_all_files(part)).rows} == {"1", "4"}
     assert ranking_table(rows_of_all_files(empty)).rows == []
+    alone = ranking_table(rows_of_all_files(part).drop(columns="xavier/fcn/scratch"))
+    assert {row[-1] for row in alone.rows} == {"-"}
 
 
 def test_another_way_is_paired_with_the_same_rows_without_it(whole):
@@ -402,7 +408,7 @@ def test_a_part_of_it_says_what_is_there_and_what_to_run(part):
 def test_without_any_result_the_document_is_a_list_of_commands(empty):
     text = pages.report(empty)
     for run in RUNS:
-        assert not run.section or f"| {run.item} | {run.file} | {run.not_run} |" in text
+        assert not run.section or f"| {run.name} | {run.file} | {run.not_run} |" in text
     # The paper's figures stand there all the same.
     assert "82.42 ± 0.72" in text
     assert links(text) == []

@@ -69,7 +69,11 @@ NOT_TIMED = of_coherence(table={"xavier/fcn/scratch": 70.0, "ablation/default@6"
 @pytest.mark.parametrize(
     ("draw", "results", "why"),
     [
-        (pictures.draw_accuracy, two_tasks(["a"]) | {"scores": OTHER_N}, "there is no N that every"),
+        (
+            pictures.draw_accuracy,
+            two_tasks(["a"]) | {"scores": OTHER_N},
+            "there is no N that every",
+        ),
         (pictures.draw_accuracy, task_results([]), "there is no N that every method"),
         (pictures.draw_accuracy, ONE_TASK, "an interval takes two tasks or more"),
         (pictures.draw_coherence, NOT_TIMED, "nothing was measured against time"),

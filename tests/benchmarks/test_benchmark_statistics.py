@@ -1,4 +1,4 @@
-"""Means, spreads, paired differences and what agrees with the paper: by hand and as scipy has it."""
+"""Means, spreads, paired differences and what agrees with the paper: by hand and by scipy."""
 
 import math
 
