@@ -6,7 +6,6 @@ Then it measures, all in one run on one machine and what is compared in turns:
 - ``step``: seconds a pre-training step, as the paper writes it (a copy of every weight for each
   network; the same by ``torch.func.vmap``), by ``MMDInitializer``, and the floor, which is the
   step's dense matrix products at the rate of this machine's own sgemm; and the memory of each;
-- ``scaling``: time and memory against K, B, width, depth and d;
 - ``fine-tuning``: ``MLPClassifier.fit`` beside scikit-learn's and a plain PyTorch loop;
 - ``modules``: the same perceptron as an ``nn.Sequential`` in ``module=``, ConvNets' steps beside
   their dense products, and the memory against K.
@@ -42,13 +41,13 @@ from reporting.speed_tables import build_speed_table, machine_line
 from reporting.table import as_text
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
-from timing.probe import compare, in_own_process, measure_memory, measure_scaling
+from timing.probe import compare, in_own_process
 from timing.steps import Step, measure_modules, measure_steps
 
 __all__ = ["main"]
 
-SECTIONS = ("step", "scaling", "fine-tuning", "modules")
-PAPER, QUICK = Step(), Step(n_perturbations=64)
+SECTIONS = ("step", "fine-tuning", "modules")
+PAPER = Step()
 # The first ConvNet is that of ``mnist_tasks.py --network convnet``, the last that of PyTorch's
 # example of MNIST.
 MODULES = {
@@ -60,41 +59,44 @@ AGAINST = {
     **MODULES,
     "perceptron, 10 classes": replace(PAPER, n_classes=10),
     "coherent": replace(PAPER, n_perturbations=32, coherent=True),
-    "coherent convnet 8": Step("convnet", n_perturbations=32, coherent=True),
+    "coherent convnet": Step("convnet", n_perturbations=32, coherent=True),
 }
 
 
-def _agreement(quick: bool, networks: Sequence[str]) -> dict[str, Any]:
-    """Check the law of what a step computes, at the paper's size and by learning at a small one."""
-    found: dict[str, Any] = {}
-    for network in networks:
-        small = Step(network, 16, (12, 12), n_perturbations=64, batch_size=4)
-        found[f"outputs of the {network}"] = check_outputs(
-            replace(PAPER, network=network), n_networks=256 if quick else 4096
-        )
-        found[f"learning of the {network}"] = check_learning(small, 6 if quick else 30)
+def _agreement(quick: bool, sections: Sequence[str]) -> dict[str, Any]:
+    """Check that what the chosen sections compare is the same."""
+    found: dict[str, Any] = {"training loss": check_training()} if "fine-tuning" in sections else {}
+    for section, network in (("step", "perceptron"), ("modules", "sequential")):
+        if section in sections:
+            step = replace(PAPER, network=network)
+            small = Step(network, 16, (12, 12), n_perturbations=64, batch_size=4)
+            found[f"outputs, {network}"] = check_outputs(step, 256 if quick else 4096)
+            found[f"learning, {network}"] = check_learning(small, 20 if quick else 40)
     return found
 
 
 def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
     """Figures of a section, by the name of their table."""
-    size = QUICK if quick else PAPER
     n_steps, rounds = (4, 2) if quick else (20, 5)
-    if section == "step":
-        found = measure_steps(size, n_steps, rounds, device)
-        return {"step": found, "memory": measure_memory(size)}
-    if section == "scaling":
-        return {"scaling": measure_scaling(size, quick)}
+    most = 64 if quick else 256
     if section == "fine-tuning":
         rows, threads = ((60, 240), (1,)) if quick else ((60, 120, 240, 480), (1, 2))
         return {"fine_tuning": measure_fits(rows, threads, rounds=3 if quick else 7)}
+    if section == "step":
+        step = replace(PAPER, n_perturbations=most)
+        memory = [{"form": f} | in_own_process(step, f) for f in ("library", "direct", "vmap")]
+        return {"step": measure_steps(step, n_steps, rounds, device), "memory": memory}
     memory = [
         {"form": name.split()[0], "K": K}
         | in_own_process(replace(MODULES[name], n_perturbations=K))
         for name in ("sequential", "convnet 8")
-        for K in ((16, 64) if quick else (64, 128, 256, 512))
+        for K in (64, 128, 256, 512)
     ]
-    return {"modules": measure_modules(MODULES, n_steps, rounds, device), "module_memory": memory}
+    steps = {
+        name: replace(step, n_perturbations=min(step.n_perturbations, most))
+        for name, step in MODULES.items()
+    }
+    return {"modules": measure_modules(steps, n_steps, rounds, device), "module_memory": memory}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,33 +111,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--output", type=Path, default=Path(__file__).parent / "output", help="for speed.json")
     add("--against", type=Path, help="a checkout of the package to compare this one with")
     add("--steps", nargs="+", choices=AGAINST, default=AGAINST, help="of --against (default: all)")
+    add("--rounds", type=int, default=5, help="of --against (default: 5)")
     options = parser.parse_args(argv)
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads or torch.get_num_threads())
     if options.against:
-        steps = {name: AGAINST[name] for name in options.steps}
-        compare(options.against, steps, rounds=2 if options.quick else 7)
+        compare(options.against, {name: AGAINST[name] for name in options.steps}, options.rounds)
         return 0
     start = time.perf_counter()
-    size = QUICK if options.quick else PAPER
     results: dict[str, Any] = {
         "quick": options.quick,
         "device": options.device,
         "threads": torch.get_num_threads(),
         **provenance(),
         "size": {
-            "n_perturbations": size.n_perturbations,
-            "batch_size": size.batch_size,
-            "network": "-".join(map(str, size.widths)),
+            "n_perturbations": 64 if options.quick else PAPER.n_perturbations,
+            "batch_size": PAPER.batch_size,
+            "network": "-".join(map(str, PAPER.widths)),
         },
     }
     print(machine_line(results))
-    networks = ["perceptron"] if {"step", "scaling"} & set(options.sections) else []
-    networks += ["sequential"] if "modules" in options.sections else []
     try:
-        results["agreement"] = _agreement(options.quick, networks)
-        if "fine-tuning" in options.sections:
-            results["agreement"]["training loss"] = check_training()
+        results["agreement"] = _agreement(options.quick, options.sections)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

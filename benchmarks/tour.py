@@ -52,7 +52,8 @@ class Tour:
     def __init__(self, folder: Path, quick: bool) -> None:
         X, self.y = load_digits(return_X_y=True)
         n = 300 if quick else len(X)
-        self.X, self.y, self.folder, self.quick = np.float32(X[:n] / 16), self.y[:n], folder, quick
+        self.X, self.y = (X[:n] / 16).astype(np.float32), self.y[:n]
+        self.folder, self.quick = folder, quick
         self.images = (self.X - 0.3).reshape(n, 1, 8, 8)
         ((self.few, self.rest),) = self.draws(50, 1)
         self.n_steps, self.all_hold = 0, True
@@ -74,12 +75,13 @@ class Tour:
 
     def coherent(self, max_iter: int = 60, **params: Any) -> MMDInitializer:
         """An initializer with coherence, for ten classes."""
-        own = {"coherence": "auto", "max_iter": 4 if self.quick else max_iter, "random_state": 0}
+        own: dict[str, Any] = {"coherence": "auto"}
+        own |= {"max_iter": 4 if self.quick else max_iter, "random_state": 0}
         return MMDInitializer(HIDDEN, n_classes=10, **own | params)
 
     def classifier(self, start: Any, **params: Any) -> MLPClassifier:
         """A classifier with few epochs."""
-        own = {"max_iter": 4 if self.quick else 30, "random_state": 0}
+        own: dict[str, Any] = {"max_iter": 4 if self.quick else 30, "random_state": 0}
         return MLPClassifier(HIDDEN, warm_start_from=start, **own | params)
 
 
@@ -90,8 +92,8 @@ def same(one: Any, other: Any) -> bool:
 
 def paper(t: Tour) -> None:
     """The paper's objective, what it is good for, and the theorems about it."""
-    params = {"n_perturbations": 16, "max_iter": 4} if t.quick else {"max_iter": 20}
-    init = MMDInitializer(HIDDEN, window=9 if t.quick else 50, random_state=0, **params).fit(t.X)
+    few, window = (4, 9) if t.quick else (20, 50)
+    init = MMDInitializer(HIDDEN, max_iter=few, window=window, random_state=0).fit(t.X)
     t.save("loss", display.LossCurveDisplay.from_estimator(init))
     figure = f"loss {init.loss_curve_[0]:.3f}, then {init.best_loss_:.3f}"
     t.show("MMDInitializer", figure, init.best_loss_ < init.loss_curve_[0])
@@ -108,7 +110,8 @@ def paper(t: Tour) -> None:
     figure = f"degenerate softmax {ratios[0]:.0%}, then {ratios[1]:.0%}; {dead:.1%} of units dead"
     t.show("diagnostics", figure, ratios[1] <= ratios[0])
 
-    std, draw = theory.perturbation_std(init.theta0_.architecture), np.random.default_rng(0)
+    architecture: Any = init.theta0_.architecture
+    std, draw = theory.perturbation_std(architecture), np.random.default_rng(0)
     radius = 1.1 * float(np.linalg.norm(std))
     tail = float(theory.perturbation_norm_tail_bound(radius, std, form="sub_exponential"))
     lengths = np.linalg.norm(draw.normal(size=(500, std.size)) * std, axis=1)
@@ -170,7 +173,7 @@ def fine_tuning(t: Tour, init: MMDInitializer) -> None:
     t.show("GridSearchCV", f"walk_length {chosen:g}", same(best["init"].coefs_, coefs))
 
     stream = MMDInitializer((16,), max_iter=2, **SMALL)
-    clf = t.classifier(None, max_iter=2, validation_split=None)
+    clf: Any = t.classifier(None, max_iter=2, validation_split=None)
     whole, fitted = clone(stream).fit(t.X), clone(clf).fit(t.X, t.y)
     for _ in range(2):
         stream.partial_fit(t.X)
@@ -216,7 +219,7 @@ def modules(t: Tour) -> None:
     """Any PyTorch module: as an estimator, in place, in skorch."""
     params = {"coherence": "auto", "max_iter": 4 if t.quick else 60, **SMALL}
     init = MMDInitializer(module=ConvNet, module__n_classes=10, **params).fit(t.images)
-    common = {"max_iter": 3 if t.quick else 100, "random_state": 0}
+    common: dict[str, Any] = {"max_iter": 3 if t.quick else 100, "random_state": 0}
     score = []
     for start in (None, FrozenEstimator(init)):
         clf = mmd.NetClassifier(ConvNet, warm_start_from=start, **common)

@@ -58,7 +58,7 @@ def check_outputs(step: Step, n_networks: int, **parameters: float) -> dict[str,
 
 
 def check_learning(
-    step: Step, repetitions: int, n_steps: int = 40, **parameters: float
+    step: Step, repetitions: int, n_steps: int = 20, **parameters: float
 ) -> dict[str, float]:
     """Losses on the way, and all weights at its end, of pairs of runs from one start each.
 

@@ -14,7 +14,9 @@ __all__ = ["in_turns", "ratio", "timed"]
 
 def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> float:
     """Seconds that an action takes, a GPU's outstanding work included."""
-    wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
+    wait: Callable[[], None] = lambda: None  # noqa: E731
+    if torch.device(device).type == "cuda":
+        wait = torch.cuda.synchronize
     wait()
     start = time.perf_counter()
     action()

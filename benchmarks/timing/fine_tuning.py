@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def _plain_loop(X: np.ndarray, y: np.ndarray, hidden: tuple[int, ...], validatio
     rows, labels, n_held = torch.from_numpy(X), torch.from_numpy(y), validation * (len(X) // 6)
     for _ in range(EPOCHS):
         losses = []
-        for batch in (n_held + torch.randperm(len(X) - n_held)).split(50):
+        for batch in torch.split(n_held + torch.randperm(len(X) - n_held), 50):
             loss = nn.functional.cross_entropy(net(rows[batch]), labels[batch])
             optimizer.zero_grad()
             torch.autograd.backward(loss)
@@ -96,7 +97,7 @@ def measure_fits(
             with threads(n_threads):
                 fits = _fits(*labelled_rows(n_rows), validation=True)
                 in_turns(fits, 1)  # warm up
-                times = in_turns({n: lambda fit=fit: timed(fit) for n, fit in fits.items()}, rounds)
+                times = in_turns({name: partial(timed, fit) for name, fit in fits.items()}, rounds)
             ratios = {f"ours / {n}": ratio(times, "ours", n) for n in ("scikit-learn", "pytorch")}
             records.append({"rows": n_rows, "threads": n_threads, "seconds": times, **ratios})
     return records

@@ -10,7 +10,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,18 +22,9 @@ import sklearn_mmdinit
 from timing.clock import in_turns, ratio
 from timing.steps import Step
 
-__all__ = ["compare", "grown_by", "in_own_process", "measure_memory", "measure_scaling"]
+__all__ = ["compare", "grown_by", "in_own_process"]
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
-
-# What varies, and how a step follows from its value.
-AXES: dict[str, tuple[tuple[int, ...], Callable[[int], dict[str, Any]]]] = {
-    "K": ((64, 128, 256, 512), lambda v: {"n_perturbations": v}),
-    "B": ((8, 16, 32, 64), lambda v: {"batch_size": v}),
-    "width": ((98, 196, 392, 784), lambda v: {"hidden_layer_sizes": (v,) * 3}),
-    "depth": ((1, 2, 3, 5), lambda v: {"hidden_layer_sizes": (392,) * v}),
-    "d": ((2, 3, 10), lambda v: {"n_classes": v}),
-}
 
 
 def _memory() -> tuple[int, int]:
@@ -95,43 +86,19 @@ def in_own_process(
     return found
 
 
-def measure_memory(
-    step: Step, forms: Sequence[str] = ("library", "direct", "vmap")
-) -> list[dict[str, Any]]:
-    """Peak memory of a step of each form, above what its process held before."""
-    return [{"form": form, **in_own_process(step, form)} for form in forms]
-
-
-def measure_scaling(step: Step, quick: bool) -> list[dict[str, Any]]:
-    """Seconds and memory of the library's step, one number changed at a time."""
-    known: dict[Step, dict[str, Any]] = {}  # the step itself lies on every axis
-    records = []
-    for axis, (values, change) in AXES.items():
-        for value in (values[0], values[-1]) if quick else values:
-            point = replace(step, **change(value))
-            if point not in known:
-                known[point] = in_own_process(point) | in_own_process(point, n_steps=8)
-            records.append({"axis": axis, "value": value, **known[point]})
-    return records
-
-
-def compare(
-    old: Path, steps: Mapping[str, Step], rounds: int, new: Path | None = None
-) -> dict[str, dict[str, Any]]:
-    """Seconds of each step by two checkouts in turns, new / old; prints a line each."""
-    found = {}
+def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
+    """Print seconds of each step by another checkout and by this one, in turns, and new / old."""
+    print(f"old is {old}, new is {Path(sklearn_mmdinit.__file__).parents[1]}")
     for name, step in steps.items():
 
         def measure(checkout: Path | None, step: Step = step) -> float:
             return in_own_process(step, n_steps=24, checkout=checkout)["seconds"]
 
-        times = in_turns({"old": lambda: measure(old), "new": lambda: measure(new)}, rounds)
-        found[name] = times | {"new / old": ratio(times, "new", "old")}
+        times = in_turns({"old": lambda: measure(old), "new": lambda: measure(None)}, rounds)
         medians = ", ".join(f"{which} {1e3 * own['median']:.1f} ms" for which, own in times.items())
-        ratios = found[name]["new / old"]
-        shares = f"{ratios['median']:.3f}, of the fastest {ratios['of_minima']:.3f}"
-        print(f"{name}: {medians}; new / old {shares}", flush=True)
-    return found
+        shares = ratio(times, "new", "old")
+        found = f"{shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
+        print(f"{name}: {medians}; new / old {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -72,11 +72,13 @@ class Step:
     def initializer(self, **parameters: Any) -> MMDInitializer:
         """The library at this size, with the paper's other values."""
         own: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
-        if self.network == "convnet":
-            side = isqrt(self.n_features)
-            own = {"module": ConvNet(self.n_classes, self.width, side=side)}
-        elif self.network == "sequential":
-            own = {"module": perceptron(self.widths)}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # a module's weights are the same each time
+            if self.network == "convnet":
+                side = isqrt(self.n_features)
+                own = {"module": ConvNet(self.n_classes, self.width, side=side)}
+            elif self.network == "sequential":
+                own = {"module": perceptron(self.widths)}
         own |= {"coherence": "auto"} if self.coherent else {}
         own |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
         own |= {"batch_size": self.batch_size, "device": "cpu", "random_state": 0}
@@ -142,7 +144,8 @@ def products_of_step(step: Step, **parameters: Any) -> list[Product]:
             layer.register_forward_hook(look)
     with torch.no_grad():
         module(torch.from_numpy(X[:1]))
-    K, products = step.n_perturbations, []
+    K = step.n_perturbations
+    products: list[Product] = []
     for (n_in, n_out, n), sampler in zip(layers, fitted.samplers_.values(), strict=True):
         B, shared = step.batch_size * n, not products
         rows, batch = (B, 1) if shared else (K * B, K)
@@ -225,12 +228,16 @@ def measure_modules(
     A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
     """
     _, seconds_a_flop = _sgemm(steps["perceptron"], device)
+
+    def floor(flops: int) -> Callable[[], float]:
+        return lambda: seconds_a_flop() * flops
+
     measures = {name: step.library(n_steps, device) for name, step in steps.items()}
     pairs, convnets = [("sequential", "perceptron")], []
     for name, step in steps.items():
         if step.network == "convnet":
             flops = sum(product.flops for product in products_of_step(step))
-            measures[f"{name} floor"] = lambda flops=flops: seconds_a_flop() * flops
+            measures[f"{name} floor"] = floor(flops)
             pairs.append((name, f"{name} floor"))
             own = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
             sizes = {"n_perturbations": step.n_perturbations, "batch_size": step.batch_size}
