@@ -1,25 +1,24 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
-from . import diagnostics, display, theory
-from ._coherence import Coherence
-from ._fine_tuning import WarmStart
-from ._images import OrientedGradients, RandomAffine
-from ._in_place import mmd_init_
-from ._mlp_classifier import MLPClassifier
-from ._mmd_initializer import MMDInitializer
-from ._modules import register_layer
-from ._net_classifier import NetClassifier
-from ._network import Architecture, ModuleArchitecture, Theta0, load_theta0, save_theta0
-from ._random_label_initializer import RandomLabelInitializer
+from . import diagnostics, display, losses, theory
+from ._core.layers import register_layer
+from ._core.mlp import MLP
+from .classifiers import MLPClassifier, NetClassifier
+from .coherence import Coherence
+from .in_place import mmd_init_
+from .initializers import MMDInitializer, RandomLabelInitializer
+from .theta0 import Architecture, Theta0, load_theta0, save_theta0
+from .transforms import OrientedGradients, RandomAffine
+from .warm_start import WarmStart
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MLP",
     "Architecture",
     "Coherence",
     "MLPClassifier",
     "MMDInitializer",
-    "ModuleArchitecture",
     "NetClassifier",
     "OrientedGradients",
     "RandomAffine",
@@ -29,6 +28,7 @@ __all__ = [
     "diagnostics",
     "display",
     "load_theta0",
+    "losses",
     "mmd_init_",
     "register_layer",
     "save_theta0",

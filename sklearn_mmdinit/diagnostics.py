@@ -10,18 +10,25 @@ be the initializer, which knows the module. The defaults are the paper's: 128 ra
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils.validation import validate_data
+from torch import nn
 
-from ._compute import StepRandom
-from ._network import ModuleArchitecture
-from ._objective import coherence_kernel as kernel_of
-from ._sampling import Perturbation, perturbed_logits
-from ._subject import Subject, pretrained_theta0
+from ._core.hooks import own_output, replaced
+from ._core.network import Network
+from ._core.numbers import array_of, check_float32
+from ._core.perturbation import perturbed_logits
+from ._core.profile import Profile, look_at
+from ._core.random import StepRandom
+from ._core.source import Source
+from .losses import coherence_kernel as kernel_of
+from .theta0 import Theta0
 
 __all__ = [
     "coherence_kernel",
@@ -29,6 +36,48 @@ __all__ = [
     "degenerate_softmax_ratio",
     "prediction_samples",
 ]
+
+
+def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
+    """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
+    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
+    if not isinstance(theta0, Theta0):
+        raise ValueError(
+            f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
+        )
+    X = _rows(source, theta0, X)
+    learned_by = getattr(source, "initializer_", None) or source
+    profile = getattr(learned_by, "_profile", None)
+    if profile is None:
+        # to_module: what theta0 is of has to come with it, or be the built-in perceptron.
+        profile = look_at(Source(theta0.to_module()), X)
+    return profile, profile.network(theta0.without_gain(), "cpu"), X
+
+
+def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
+    """Rows of X in the shape that the network takes."""
+    if hasattr(source, "feature_names_in_"):
+        # Names alone: the rest has errors that speak of theta0.
+        validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
+    architecture = theta0.architecture
+    numbers = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
+    X = np.asarray(check_array(array_of(X), dtype=numbers, allow_nd=True))
+    check_float32(X)
+    if X.shape[1:] != architecture.input_shape:
+        shapes = (
+            "-".join(map(str, shape)) or "()" for shape in (X.shape[1:], architecture.input_shape)
+        )
+        raise ValueError("X has {} features an example, theta0 expects {}".format(*shapes))
+    return X
+
+
+def _batches(
+    profile: Profile, X: np.ndarray, n_batches: int, batch_size: int, random: Any
+) -> Iterator[torch.Tensor]:
+    """Mini-batches drawn at random."""
+    for _ in range(n_batches):
+        rows = random.choice(len(X), size=min(batch_size, len(X)), replace=False)
+        yield profile.examples(X[rows])
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
@@ -67,7 +116,7 @@ def degenerate_softmax_ratio(
 
     Parameters
     ----------
-    source : initializer, MLPClassifier or Theta0
+    source : initializer, classifier or Theta0
         Whose theta0 is perturbed.
     X : array-like of shape (n_samples, ...)
         Rows to draw mini-batches from.
@@ -103,17 +152,14 @@ def degenerate_softmax_ratio(
     >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
     (3,)
     """
-    subject = Subject.of(source)
-    X = subject.rows(X)
+    profile, network, X = _looked_at(source, X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
     rows, random = _seeded(random_state)
-    n_classes = subject.n_classes
-    perturbation = Perturbation(n_perturbations, scale)
-    ratios = []
-    with torch.no_grad(), subject.threads(n_perturbations * batch_size):
-        for step, batch in enumerate(subject.batches(X, n_batches, batch_size, rows)):
-            logits = perturbed_logits(subject.network, batch, perturbation, random.at(step))
+    n_classes, ratios = profile.architecture.n_classes, []
+    with torch.no_grad(), network.team(n_perturbations * batch_size, "cpu"):
+        for step, batch in enumerate(_batches(profile, X, n_batches, batch_size, rows)):
+            logits = perturbed_logits(network, batch, n_perturbations, scale, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
             ratios.append(float((used.sum(-1) < n_classes).double().mean()))
     return np.asarray(ratios)
@@ -131,7 +177,7 @@ def dead_neuron_ratio(
 
     Parameters
     ----------
-    source : initializer, MLPClassifier or Theta0
+    source : initializer, classifier or Theta0
         Whose theta0 is looked at, unperturbed.
     X : array-like of shape (n_samples, ...)
         Rows to draw mini-batches from.
@@ -144,14 +190,15 @@ def dead_neuron_ratio(
 
     Returns
     -------
-    ratios : ndarray of shape (n_batches, n_hidden_layers)
+    ratios : ndarray of shape (n_batches, n_layers)
+        One for each call of an ``nn.ReLU``, those of a perceptron's hidden layers in their order.
         Between 0 and 1; the paper reports mean and standard deviation over mini-batches.
 
     Raises
     ------
     ValueError
-        If the activation is not ReLU: other units do not die; if theta0 is of a module, `source`
-        holds none, X does not fit it, or a count is not positive.
+        If there is no layer of ``nn.ReLU``: other units do not die; if `source` holds no theta0,
+        X does not fit it, or a count is not positive.
 
     Examples
     --------
@@ -163,30 +210,32 @@ def dead_neuron_ratio(
     >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
     (3, 2)
     """
-    architecture = pretrained_theta0(source).architecture
-    if isinstance(architecture, ModuleArchitecture):
-        raise ValueError(
-            "fully dead neurons are counted in a multi-layer perceptron, and theta0 is of the "
-            f"module {architecture.module}"
-        )
-    if architecture.activation != "relu":
-        raise ValueError(
-            f"fully dead neurons are defined for activation='relu', got {architecture.activation!r}"
-        )
-    subject = Subject.of(source)
-    X = subject.rows(X)
+    profile, network, X = _looked_at(source, X)
     _check_counts(n_batches=n_batches, batch_size=batch_size)
-    if architecture.batch_norm and min(batch_size, len(X)) < 2:
+    units = [layer for layer in network.module.modules() if isinstance(layer, nn.ReLU)]
+    if not units:
+        raise ValueError(
+            "fully dead neurons are counted in layers of nn.ReLU, and there is none in "
+            f"{profile.architecture.module} with {dict(profile.architecture.parameters)}"
+        )
+    if min(batch_size, len(X)) < 2 and any(
+        isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.module.modules()
+    ):
         raise ValueError(
             "batch normalisation needs at least 2 rows a mini-batch, got "
             f"batch_size={batch_size} and {len(X)} rows"
         )
     rows, _ = _seeded(random_state)
-    ratios = []
-    with torch.no_grad():
-        for batch in subject.batches(X, n_batches, batch_size, rows):
-            alive = [(H > 0).any(dim=0) for H in subject.network.hidden_layers(batch)]
-            ratios.append([float((~layer).double().mean()) for layer in alive])
+    ratios: list[float] = []
+
+    def count(layer: nn.Module, H: torch.Tensor) -> Any:
+        output = own_output(layer, H)
+        ratios.append(float((~(output > 0).any(dim=0)).double().mean()))
+        return output
+
+    with torch.no_grad(), replaced(dict.fromkeys(units, count)):
+        for batch in _batches(profile, X, n_batches, batch_size, rows):
+            network.logits(batch)
     return np.asarray(ratios).reshape(n_batches, -1)
 
 
@@ -205,7 +254,7 @@ def prediction_samples(
 
     Parameters
     ----------
-    source : initializer, MLPClassifier or Theta0
+    source : initializer, classifier or Theta0
         Whose theta0 is perturbed.
     X : array-like of shape (n_samples, ...)
         Inputs, taken as one mini-batch.
@@ -236,14 +285,12 @@ def prediction_samples(
     >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
     (10, 4, 2)
     """
-    subject = Subject.of(source)
-    X = subject.rows(X)
+    profile, network, X = _looked_at(source, X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations)
     _, random = _seeded(random_state)
-    perturbation = Perturbation(n_perturbations, scale)
     with torch.no_grad():
-        logits = perturbed_logits(subject.network, subject.examples(X), perturbation, random)
+        logits = perturbed_logits(network, profile.examples(X), n_perturbations, scale, random)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
 
@@ -257,7 +304,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
 
     Parameters
     ----------
-    source : initializer, MLPClassifier or Theta0
+    source : initializer, classifier or Theta0
         Whose theta0 is looked at.
     X : array-like of shape (n_samples, ...)
         Inputs; the result has n_samples squared entries.
@@ -288,9 +335,11 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     >>> coherence_kernel(init, X[:3]).shape
     (3, 3)
     """
-    subject = Subject.of(source)
-    H = subject.hidden(subject.rows(X))
-    kernel: np.ndarray = kernel_of(H, subject.network.n_last_biases).numpy()
+    profile, network, X = _looked_at(source, X)
+    network.module.eval()
+    with torch.no_grad():
+        H = network.hidden(profile.examples(X))
+        kernel: np.ndarray = kernel_of(H, network.n_last_biases).numpy()
     if not np.isfinite(kernel).all():
         raise ValueError(
             f"hidden activations of X reach {float(H.abs().max()):.2g}, and float32 does not hold "

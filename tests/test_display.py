@@ -6,19 +6,31 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 from scipy import stats
-from scipy.integrate import trapezoid
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from torch import nn
 
-from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit.display import LossCurveDisplay, PredictionDensityDisplay, TaskAccuracyDisplay
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from sklearn_mmdinit.diagnostics import coherence_kernel
+from sklearn_mmdinit.display import (
+    CoherenceDisplay,
+    LossCurveDisplay,
+    PredictionDensityDisplay,
+    TaskAccuracyDisplay,
+)
 
 HISTORY = [
     {"step": 100, "loss": 0.9, "uniformity": 0.5, "degeneracy": 0.4},
     {"step": 200, "loss": 0.6, "uniformity": 0.3, "degeneracy": 0.3},
     {"step": 250, "loss": 0.5, "uniformity": 0.2, "degeneracy": 0.2},
 ]
+
+
+NAMES = ["loss", "density", "accuracy", "coherence"]
 
 
 class Fitted(BaseEstimator):
@@ -55,10 +67,11 @@ def draw(name, predictions, ax=None):
             predictions, max_panels=1, ax=None if ax is None else [ax]
         ),
         "accuracy": lambda: TaskAccuracyDisplay.from_scores([5, 10], scores, ax=ax),
+        "coherence": lambda: CoherenceDisplay(np.eye(4), np.ones((4, 2, 2))).plot(ax=ax),
     }[name]()
 
 
-@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_display_draws_on_the_given_axes_or_a_new_figure(name, predictions, plt):
     display = draw(name, predictions)
     assert plt.get_fignums() == [display.figure_.number]
@@ -66,11 +79,11 @@ def test_a_display_draws_on_the_given_axes_or_a_new_figure(name, predictions, pl
     figure, ax = plt.subplots()
     assert draw(name, predictions, ax).figure_ is figure
     assert len(plt.get_fignums()) == 2
-    assert ax.get_legend() is not None
+    assert name == "coherence" or ax.get_legend() is not None
     display.figure_.canvas.draw()  # warnings are errors here too
 
 
-@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_plot_returns_the_display_and_draws_the_same_again(name, predictions, plt):
     display = draw(name, predictions)
     before = np.ravel(display.ax_)[0]
@@ -80,7 +93,7 @@ def test_plot_returns_the_display_and_draws_the_same_again(name, predictions, pl
     assert after.dataLim.bounds == before.dataLim.bounds
 
 
-@pytest.mark.parametrize("name", ["loss", "density", "accuracy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_error_without_matplotlib_names_the_extra(name, predictions, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"sklearn-mmdinit\[plot\]"):
@@ -104,10 +117,9 @@ def test_loss_curves_are_the_terms_of_the_history():
     assert labels == list(display.lines_)
 
 
-def test_loss_curves_of_chosen_terms_in_a_chosen_style():
-    display = LossCurveDisplay.from_estimator(
-        Fitted(HISTORY).fit(), terms=["degeneracy"], linestyle="--"
-    )
+@pytest.mark.parametrize("terms", ["degeneracy", ["degeneracy"]])
+def test_loss_curves_of_chosen_terms_in_a_chosen_style(terms):
+    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms=terms, linestyle="--")
     assert list(display.lines_) == ["degeneracy"]
     assert display.lines_["degeneracy"].get_linestyle() == "--"
 
@@ -117,52 +129,31 @@ def test_loss_curves_of_an_unfitted_or_unknown_thing():
         LossCurveDisplay.from_estimator(Fitted(HISTORY))
     with pytest.raises(ValueError, match=r"\['accuracy'\].*\['loss', 'uniformity', 'degeneracy'\]"):
         LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms=["loss", "accuracy"])
+    with pytest.raises(ValueError, match="the history is empty"):
+        LossCurveDisplay.from_estimator(Fitted([]).fit())
+    classifier = MLPClassifier((4,), max_iter=1).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(TypeError, match="of a classifier its initializer_"):
+        LossCurveDisplay.from_estimator(classifier)
 
 
 # PredictionDensityDisplay
 
 
-def _stairs(axis):
-    return [patch.get_data() for patch in axis.patches]
-
-
-def test_densities_over_perturbations_have_a_panel_an_input(predictions):
-    display = PredictionDensityDisplay.from_predictions(predictions, max_panels=9, bins=20)
-    assert len(display.ax_) == 5
-    for panel, axis in enumerate(display.ax_):
-        (steps,) = _stairs(axis)
-        expected, _ = np.histogram(predictions[:, panel, 0], bins=20, range=(0, 1), density=True)
-        np.testing.assert_allclose(steps.values, expected)
-
-
-def test_densities_over_inputs_have_a_panel_a_network_and_both_groups(predictions):
+@pytest.mark.parametrize(("over", "n_panels"), [("inputs", 4), ("perturbations", 5)])
+def test_densities_have_a_panel_a_network_or_an_input_and_both_groups(over, n_panels, predictions):
     after = predictions[:, :, ::-1]
     display = PredictionDensityDisplay.from_predictions(
-        predictions, after, over="inputs", class_index=1, bins=10
+        predictions, after, over=over, max_panels=n_panels, class_index=1, bins=10
     )
-    assert len(display.ax_) == 4
+    assert len(display.ax_) == n_panels
     for panel, axis in enumerate(display.ax_):
-        for steps, array in zip(_stairs(axis), (predictions, after), strict=True):
-            expected, _ = np.histogram(array[panel, :, 1], bins=10, range=(0, 1), density=True)
-            np.testing.assert_allclose(steps.values, expected)
+        for patch, array in zip(axis.patches, (predictions, after), strict=True):
+            own = array[panel, :, 1] if over == "inputs" else array[:, panel, 1]
+            expected, _ = np.histogram(own, bins=10, range=(0, 1), density=True)
+            np.testing.assert_allclose(patch.get_data().values, expected)
         assert "class 1" in axis.get_xlabel()
     (legend,) = display.figure_.legends
     assert [text.get_text() for text in legend.get_texts()] == ["before", "after", "uniform"]
-
-
-@pytest.mark.parametrize("max_panels", [1, 4])
-def test_the_legend_of_the_densities_is_all_in_the_figure_and_covers_no_panel(
-    predictions, max_panels
-):
-    display = PredictionDensityDisplay.from_predictions(
-        predictions, predictions, max_panels=max_panels
-    )
-    figure = display.figure_
-    figure.draw_without_rendering()  # the layout is made when the figure is drawn
-    box = figure.legends[0].get_window_extent()
-    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-    assert box.y1 <= figure.bbox.y1
-    assert not any(box.overlaps(axis.get_window_extent()) for axis in display.ax_)
 
 
 def test_densities_in_axes_of_the_users_own_have_their_legend_in_them(plt, predictions):
@@ -174,28 +165,18 @@ def test_densities_in_axes_of_the_users_own_have_their_legend_in_them(plt, predi
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
-def test_uniform_density_is_that_of_normalised_exponentials(n_classes):
-    draws = np.random.default_rng(0).standard_exponential((20_000, n_classes))
-    first = draws[:, 0] / draws.sum(axis=1)
-    display = PredictionDensityDisplay({}, [], n_classes=n_classes)
-    grid = np.linspace(0.0, 1.0, 2001)
-    density = display.uniform_density(grid)
-    assert trapezoid(density, grid) == pytest.approx(1.0, abs=1e-3)
-    cdf = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
-    assert stats.kstest(first, lambda x: np.interp(x, grid, cdf)).pvalue > 1e-6
-    line = (
-        PredictionDensityDisplay({"before": [first]}, ["input 0"], n_classes=n_classes)
-        .plot()
-        .ax_[0]
-        .lines[0]
-    )
-    np.testing.assert_allclose(line.get_ydata(), display.uniform_density(line.get_xdata()))
+def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
+    samples = {"before": [[0.1, 0.7]]}
+    display = PredictionDensityDisplay(samples, ["input 0"], n_classes=n_classes).plot()
+    (line,) = display.ax_[0].lines
+    expected = stats.beta(1, n_classes - 1).pdf(line.get_xdata())
+    np.testing.assert_allclose(line.get_ydata(), expected)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"over": "classes"}, r"over='classes'.*\['inputs', 'perturbations'\]"),
+        ({"over": "classes"}, r"\['inputs', 'perturbations'\], got 'classes'"),
         ({"class_index": 2}, r"class_index=2 must lie in \[0, 2\)"),
         ({"max_panels": 0}, r"max_panels=0"),
         ({"before": np.ones((3, 2))}, r"before must have shape.*got \(3, 2\)"),
@@ -227,12 +208,6 @@ def test_accuracy_draws_means_and_student_intervals():
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
 
 
-def test_accuracy_draws_given_means_and_lopsided_intervals():
-    display = TaskAccuracyDisplay([5], {"a": [0.8]}, {"a": [[0.5, 0.9]]}).plot()
-    _, _, (bars,) = display.errorbars_["a"]
-    np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], [0.5, 0.9])
-
-
 @pytest.mark.parametrize(
     ("scores", "confidence", "message"),
     [
@@ -248,17 +223,130 @@ def test_accuracy_names_what_does_not_fit(scores, confidence, message):
         TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
 
 
-def test_a_history_without_a_window_is_named():
-    with pytest.raises(ValueError, match="the history is empty"):
-        LossCurveDisplay.from_estimator(Fitted([]).fit())
+# CoherenceDisplay
 
 
-def test_one_term_of_the_loss_may_be_named_alone():
-    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms="loss")
-    assert list(display.lines_) == ["loss"]
+@pytest.fixture(scope="module")
+def digits():
+    X = load_digits().data[:40] / 16
+    return X, MMDInitializer((8,), max_iter=0, random_state=0).fit(X)
 
 
-def test_the_history_of_a_fine_tuning_is_no_loss_curve():
-    classifier = MLPClassifier((4,), max_iter=1).fit(np.eye(4), [0, 1, 0, 1])
-    with pytest.raises(TypeError, match="of a classifier its initializer_"):
-        LossCurveDisplay.from_estimator(classifier)
+def grouped(sizes, inside=0.9, outside=0.1):
+    """A kernel of groups, and the group of each input, in a random order."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    group = np.random.default_rng(0).permutation(group)
+    kernel = np.where(group[:, None] == group, inside, outside)
+    np.fill_diagonal(kernel, 1.0)
+    return kernel, group
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (7, 3, 9), (4, 4, 4, 4, 4)])
+def test_the_order_keeps_groups_together(sizes):
+    kernel, group = grouped(sizes)
+    order = CoherenceDisplay(kernel).order()
+    assert sorted(order) == list(range(len(group)))
+    assert (np.diff(group[order]) != 0).sum() == len(sizes) - 1
+
+
+def test_the_heat_map_shows_the_kernel_in_that_order():
+    kernel, _ = grouped((6, 4))
+    display = CoherenceDisplay(kernel).plot()
+    order = display.order()
+    np.testing.assert_allclose(display.ax_.images[0].get_array(), kernel[np.ix_(order, order)])
+    assert display.figure_ is display.ax_.figure
+
+
+def test_images_stand_beside_their_nearest_and_farthest():
+    kernel = np.eye(6)
+    kernel[0] = kernel[:, 0] = [1.0, 0.2, 0.9, 0.1, 0.5, 0.6]
+    images = np.arange(6)[:, None, None] * np.ones((1, 2, 3))
+    display = CoherenceDisplay(kernel, images, anchors=[0]).plot(n_shown=2)
+    drawn = [float(image.get_array()[0, 0]) for image in display.ax_.images]
+    assert drawn == [0, 2, 5, 1, 3]
+    assert [text.get_text() for text in display.ax_.texts] == ["0.90", "0.60", "0.20", "0.10"]
+
+
+@pytest.mark.parametrize("image_shape", [None, (8, 8)])
+def test_from_estimator(image_shape, digits, plt):
+    X, init = digits
+    ax = plt.figure().add_subplot()
+    display = CoherenceDisplay.from_estimator(
+        init, X, image_shape=image_shape, n_anchors=3, n_shown=4, random_state=0, ax=ax
+    )
+    assert display.ax_ is ax
+    np.testing.assert_array_equal(display.kernel, coherence_kernel(init, X))
+    assert len(ax.images) == (1 if image_shape is None else 3 * 9)
+    same = CoherenceDisplay.from_estimator(init, X, image_shape=image_shape, random_state=0)
+    assert list(same.anchors)[:3] == list(display.anchors)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
+        (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[5]), r"anchors.*\[5\]"),
+        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[True]), "anchors.*True"),
+    ],
+)
+def test_what_does_not_fit_is_named(make, match):
+    with pytest.raises(ValueError, match=match):
+        make().plot()
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8, 1), (8, 8), (64,)])
+def test_images_of_a_network_that_takes_images(shape, digits):
+    X = digits[0].reshape(-1, *shape)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+    init = MMDInitializer(module=net, max_iter=0, random_state=0).fit(X)
+    display = CoherenceDisplay.from_estimator(init, X, image_shape=(8, 8), random_state=0)
+    np.testing.assert_array_equal(display.images, digits[0].reshape(-1, 8, 8))
+    if len(shape) > 1:
+        with pytest.raises(ValueError, match=r"image_shape=\(4, 16\) does not fit"):
+            CoherenceDisplay.from_estimator(init, X, image_shape=(4, 16))
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"n_anchors": 0}, ValueError, "n_anchors == 0, must be >= 1"),
+        ({"n_anchors": 1.5}, TypeError, "n_anchors must be an instance of int"),
+        ({"n_shown": -1}, ValueError, "n_shown == -1, must be >= 1"),
+        ({"n_shown": 1.5}, TypeError, "n_shown must be an instance of int"),
+        ({"image_shape": 64}, ValueError, "image_shape=64 does not fit"),
+        ({"image_shape": "ab"}, ValueError, "image_shape='ab' does not fit"),
+        ({"image_shape": (7, 9)}, ValueError, r"image_shape=\(7, 9\) does not fit"),
+        ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\) does not fit"),
+        ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\) does not fit"),
+        ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),
+    ],
+)
+def test_what_is_not_valid_is_named(params, error, match, digits):
+    X, init = digits
+    with pytest.raises(error, match=match):
+        CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)
+
+
+def test_of_a_few_images_none_is_shown_twice_and_two_are_too_few(digits):
+    X, init = digits
+    with pytest.raises(ValueError, match="give three or more"):
+        CoherenceDisplay.from_estimator(init, X[:2], image_shape=(8, 8))
+    display = CoherenceDisplay.from_estimator(init, X[:3], image_shape=(8, 8))
+    assert len(display.ax_.texts) == 3 * 2
+
+
+def test_tensors_will_do(digits):
+    X, init = digits
+    rows = torch.tensor(X, dtype=torch.bfloat16, requires_grad=True)
+    display = CoherenceDisplay.from_estimator(init, rows, image_shape=(8, 8), random_state=0)
+    expected = coherence_kernel(init, rows.detach().float().numpy())
+    np.testing.assert_array_equal(display.kernel, expected)
+
+
+def test_columns_of_a_table_go_by_their_names(digits):
+    frame = load_digits(as_frame=True).data[:40] / 16
+    init = MMDInitializer((8,), max_iter=0, random_state=0).fit(frame)
+    with pytest.raises(ValueError, match="feature names should match"):
+        CoherenceDisplay.from_estimator(init, frame[frame.columns[::-1]])

@@ -1,4 +1,4 @@
-"""Labelled rows, and batches that are slices of them: no DataLoader, no collation."""
+"""Rows of a net, in batches that are slices of them: no DataLoader, no collation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import torch
 from scipy.sparse import issparse
 from torch.utils.data import DataLoader, Dataset
 
-from .randomness import Orders
-
-__all__ = ["Rows", "batches", "inputs_and_weights"]
+__all__ = ["Orders", "Rows", "batches", "inputs_and_weights"]
 
 # What stands in place of X where rows have weights.
 _INPUTS, _WEIGHTS = "X", "sample_weight"
@@ -30,22 +28,10 @@ def inputs_and_weights(X: Any) -> tuple[Any, Any]:
 
 
 class Rows(Dataset[tuple[Any, torch.Tensor]]):
-    """Rows and their classes, and the rows kept for validation beside them.
+    """Rows X (n, ...), dense or CSR, their classes y (n,) and weights (n,), rows for validation.
 
     An item is a pair (X, y) of tensors; where rows have weights, X is a dict of "X" and
     "sample_weight".
-
-    Parameters
-    ----------
-    X : ndarray or CSR array of float32, of shape (n_samples, ...)
-        Inputs. Their memory is used as it is where it may be written to; sparse rows become
-        dense when they are taken.
-    y : ndarray of int of shape (n_samples,), optional
-        Class of each row, counted from 0; all 0 by default.
-    weights : ndarray of shape (n_samples,), optional
-        Weight of each row in the loss; none by default.
-    valid : Rows, optional
-        Rows for validation.
     """
 
     def __init__(
@@ -56,16 +42,17 @@ class Rows(Dataset[tuple[Any, torch.Tensor]]):
         valid: Rows | None = None,
     ) -> None:
         n_rows = X.shape[0]
-        if issparse(X):
-            self.X = X
-        else:
+        if not issparse(X):
             # Arrays reach worker processes as read-only memory maps, which torch warns about.
             X = np.ascontiguousarray(X)
-            self.X = torch.from_numpy(X if X.flags.writeable else X.copy())
+            X = torch.from_numpy(X if X.flags.writeable else X.copy())
+        self.X = X
         self.y = torch.from_numpy(np.zeros(n_rows, int) if y is None else np.array(y, np.int64))
-        self.weights = (
-            None if weights is None else torch.tensor(weights, dtype=torch.float32, device="cpu")
-        )
+        self.weights = None
+        if weights is not None:
+            # Of mean 1: their mean over rows is the weighted mean, and float32 holds them.
+            scaled = weights / weights.mean()
+            self.weights = torch.tensor(scaled, dtype=torch.float32, device="cpu")
         self.valid = valid
 
     def __len__(self) -> int:
@@ -84,6 +71,22 @@ def _dense(X: Any, index: Any) -> torch.Tensor:
         return torch.from_numpy(X[[index]].toarray()[0])
     index = index.numpy() if isinstance(index, torch.Tensor) else index
     return torch.from_numpy(X[index].toarray())
+
+
+class Orders:
+    """Orders of rows, one after the other, wherever they are continued: they can be pickled."""
+
+    def __init__(self, seed: int) -> None:
+        # On the CPU, whatever PyTorch's default device is.
+        self._state = torch.Generator("cpu").manual_seed(seed).get_state()
+
+    def next(self, n_rows: int) -> torch.Tensor:
+        """A permutation of ``range(n_rows)``, int64."""
+        generator = torch.Generator("cpu")
+        generator.set_state(self._state)
+        order = torch.randperm(n_rows, generator=generator, device="cpu")
+        self._state = generator.get_state()
+        return order
 
 
 class _Batches:
@@ -122,18 +125,8 @@ class _Batches:
 def batches(dataset: Any, batch_size: int, training: bool = True, **options: Any) -> Any:
     """Batches of Rows; of any other dataset (``net_.predict`` on an array), a DataLoader.
 
-    Parameters
-    ----------
-    dataset : Rows or Dataset
-        What to divide.
-    batch_size : int
-        Rows a batch.
-    training : bool, default=True
-        Otherwise the size of a batch makes no difference but in memory, and sparse rows that
-        would be very large together come in smaller batches.
-    **options : object
-        ``shuffle``, ``drop_last``, ``join_last`` (one row that is left over joins the batch
-        before) and ``orders``.
+    Where nothing is trained the size of a batch makes no difference but in memory, and sparse
+    rows that would be very large together come in smaller ones.
     """
     if isinstance(dataset, Rows):
         if not training and issparse(dataset.X):

@@ -1,43 +1,74 @@
-"""Labels of any kind to class indices; which rows have one."""
+"""Which rows are in the loss, as which class, with which weight; which choose the best epoch."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
 
 __all__ = [
-    "check_unlabelled_label",
-    "given_classes",
+    "Labelled",
+    "check_classes",
+    "check_parameters",
+    "in_the_loss",
     "indices_of",
     "is_labelled",
     "learn_classes",
+    "named",
+    "split_rows",
     "warn_if_all_are_labelled",
+    "weighted",
 ]
 
 
-def check_unlabelled_label(label: Any) -> None:
-    """Raise a ValueError unless it is None or could stand among labels."""
+@contextmanager
+def named(argument: str) -> Iterator[None]:
+    """Begin an error with the argument that it is about: scikit-learn calls all rows X."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{argument}: {error}") from error
+
+
+def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
+    """Raise a ValueError where weights of classes, or the label of no class, cannot be these."""
     # NaN is equal to nothing, and no label of a classifier.
-    if not (label is None or (isinstance(label, str | Real) and label == label)):
-        raise ValueError(f"unlabelled_label must be None, a number or a string, got {label!r}")
+    alone = isinstance(unlabelled_label, str | Real) and unlabelled_label == unlabelled_label
+    if not (unlabelled_label is None or alone):
+        raise ValueError(
+            f"unlabelled_label must be None, a number or a string, got {unlabelled_label!r}"
+        )
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f'class_weight must be None, "balanced" or a dict of weights, got {class_weight!r}'
+        )
+    for label, weight in class_weight.items():
+        if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
+            raise ValueError(
+                "class_weight must hold finite numbers >= 0, got "
+                f"{weight!r} for the class {label!r}"
+            )
+
+
+# labels
 
 
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
-    """Which rows have a label, a bool array of shape (n_samples,).
-
-    Raises
-    ------
-    ValueError
-        If none has, or the label of the others cannot stand among those of y.
-    """
+    """Which rows have a label, bool (n_samples,); a ValueError where none has."""
     if unlabelled_label is None:
         return np.ones(len(y), dtype=bool)
     # A number never equals the text that stands for it: all rows would seem to have a label.
-    if isinstance(unlabelled_label, str) not in _are_text(y):
+    text = {isinstance(y_i, str) for y_i in y} if y.dtype.kind == "O" else {y.dtype.kind in "UST"}
+    if isinstance(unlabelled_label, str) not in text:
         raise ValueError(
             f"unlabelled_label={unlabelled_label!r} cannot stand among labels of dtype {y.dtype}"
         )
@@ -47,13 +78,6 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
             f"y has no labelled rows: all {len(y)} have unlabelled_label={unlabelled_label!r}"
         )
     return labelled
-
-
-def _are_text(y: np.ndarray) -> set[bool]:
-    """Whether labels are text: all, none, or some of them."""
-    if y.dtype.kind == "O":
-        return {isinstance(label, str) for label in y}
-    return {y.dtype.kind in "UST"}
 
 
 def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> None:
@@ -69,13 +93,7 @@ def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> Non
 
 
 def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted classes of labels, and the index of each label among them.
-
-    Raises
-    ------
-    ValueError
-        If the labels are not of classes, or all of one class.
-    """
+    """The sorted classes of labels, at least two, and the index of each label among them."""
     check_classification_targets(y)
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -85,54 +103,157 @@ def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, indices
 
 
-def given_classes(classes: Any, known: np.ndarray | None, unlabelled_label: Any) -> np.ndarray:
-    """The sorted classes of a stream of rows.
-
-    Parameters
-    ----------
-    classes : array-like of shape (n_classes,) or None
-        What ``partial_fit`` was given.
-    known : ndarray or None
-        The classes so far; None before the first call.
-    unlabelled_label : object
-        What may not be among them.
-
-    Raises
-    ------
-    ValueError
-        If they are missing at first, differ later, or are no two classes.
-    """
-    if classes is None:
-        if known is None:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        return known
-    given = np.unique(np.asarray(classes))
-    if known is not None:
-        if not np.array_equal(given, known):
-            raise ValueError(
-                f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
-                f"{known.tolist()}"
-            )
-        return known
-    if len(given) < 2:
-        raise ValueError(f"classes must be at least two, got {given.tolist()}")
-    if unlabelled_label is not None and unlabelled_label in given.tolist():
+def check_classes(classes: np.ndarray, unlabelled_label: Any) -> None:
+    """Raise a ValueError unless a stream of rows can have these sorted classes."""
+    if len(classes) < 2:
+        raise ValueError(f"classes must be at least two, got {classes.tolist()}")
+    if unlabelled_label is not None and unlabelled_label in classes.tolist():
         raise ValueError(
-            f"classes={given.tolist()} must not hold unlabelled_label={unlabelled_label!r}"
+            f"classes={classes.tolist()} must not hold unlabelled_label={unlabelled_label!r}"
         )
-    return given
 
 
 def indices_of(y: np.ndarray, classes: np.ndarray, name: str, known: str) -> np.ndarray:
-    """The index of each label among classes that are known already.
-
-    Raises
-    ------
-    ValueError
-        If a label is not among them; `name` is what y is called, and `known` what has them.
-    """
+    """The index of each label among the classes that `known` has; `name` is what y is called."""
     if unknown := sorted(set(np.unique(y).tolist()) - set(classes.tolist())):
         raise ValueError(
             f"{name} holds labels that {known} does not: {unknown}; {known} has {classes.tolist()}"
         )
     return np.searchsorted(classes, y)
+
+
+# weights
+
+
+def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    """The caller's weights as float64 (n_rows,), at least 0; None where there are none."""
+    if sample_weight is None:
+        return None
+    weights: np.ndarray = _check_sample_weight(sample_weight, np.empty(n_rows), dtype=np.float64)
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
+    with np.errstate(over="ignore"):
+        summable = np.isfinite(weights.sum())
+    # Only their ratios count.
+    return weights if summable else weights / weights.max()
+
+
+def class_weights(
+    class_weight: Any, classes: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray | None:
+    r"""Weight of each class (n_classes,), by which the weights of its rows are multiplied.
+
+    "balanced" is :math:`W / (C W_c)` with W the sum of the rows' weights, W_c of those of class c,
+    and C classes; so that each class counts the same in total.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        totals = np.bincount(y, weights, minlength=len(classes))
+        # A class without weight has no row that could be weighted.
+        return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    # Of a class that a fold lacks, a weight does no harm; a misspelt one would.
+    if unknown and (missing := [label for label in labels if label not in class_weight]):
+        raise ValueError(
+            f"class_weight names {unknown}, which y does not have, and not {missing}; "
+            f"y has {labels}"
+        )
+    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
+
+
+# rows
+
+
+class Labelled(NamedTuple):
+    """Rows X (n, ...), their classes y (n,) counted from 0, and weights (n,) above 0, if any."""
+
+    X: Any
+    y: np.ndarray
+    weights: np.ndarray | None = None
+
+    def take(self, index: np.ndarray) -> Self:
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[index]
+        return type(self)(self.X[index], self.y[index], weights)
+
+
+def weighted(
+    X: Any,
+    y: np.ndarray,
+    labelled: np.ndarray,
+    sample_weight: Any,
+    class_weight: Any,
+    classes: np.ndarray,
+) -> tuple[Labelled, np.ndarray | None]:
+    """The labelled ones of rows X, of classes y, that have a weight; and that of each class."""
+    weights = _given_weights(sample_weight, len(labelled))
+    weights = None if weights is None else weights[labelled]
+    by_class = class_weights(class_weight, classes, y, weights)
+    return in_the_loss(X if labelled.all() else X[labelled], y, weights, by_class), by_class
+
+
+def in_the_loss(
+    X: Any, y: np.ndarray, weights: np.ndarray | None, by_class: np.ndarray | None
+) -> Labelled:
+    """Labelled rows with their weights times that of their class; those of weight 0 left out."""
+    if by_class is not None:
+        weights = by_class[y] if weights is None else by_class[y] * weights
+    rows = Labelled(X, y, weights)
+    if weights is None or (weights > 0).all():
+        return rows
+    if not (weights > 0).any():
+        raise ValueError("no labelled row has a sample_weight and a class_weight above 0")
+    return rows.take(np.flatnonzero(weights > 0))
+
+
+def split_rows(
+    validation_split: Any, X: Any, y: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of training and of validation rows, of all that have a label and a weight.
+
+    By a fraction, at random by `seed`, stratified where every class allows it; or the first split
+    of a splitter.
+    """
+    name = f"validation_split={validation_split!r}"
+    if hasattr(validation_split, "split") and not isinstance(validation_split, str):
+        return _first_split(validation_split, X, y, name)
+    is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
+    if not (is_fraction and 0 < validation_split < 1):
+        raise ValueError(
+            "validation_split must be a float between 0 and 1, both excluded, a scikit-learn "
+            f"splitter, a tuple (X_val, y_val) or None, got {validation_split!r}"
+        )
+    # A stratified draw needs two rows of each class, and room for all classes on both sides.
+    counts = np.bincount(y)
+    counts = counts[counts > 0]
+    n_valid = int(np.ceil(validation_split * len(y)))
+    possible = counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts)
+    with named(name):
+        train, valid = train_test_split(
+            np.arange(len(y)),
+            test_size=float(validation_split),
+            stratify=y if possible else None,
+            random_state=seed,
+        )
+    return train, valid
+
+
+def _first_split(splitter: Any, X: Any, y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    with named(name):
+        split = next(iter(splitter.split(X, y)), None)
+    if split is None:
+        raise ValueError(f"{name} gives no split")
+    train, valid = map(np.asarray, split)
+    if len(train) == 0 or len(valid) == 0:
+        raise ValueError(
+            f"{name} gives {len(train)} training and {len(valid)} validation rows; both need at "
+            "least one"
+        )
+    if (last := max(train.max(), valid.max())) >= len(y):
+        raise ValueError(
+            f"{name} names row {last}, but only {len(y)} rows have a label and a weight above 0; "
+            "a splitter is given no others"
+        )
+    return train, valid

@@ -1,4 +1,4 @@
-"""The skorch net behind a classifier: batches without a DataLoader, the best epoch kept.
+"""The skorch net behind a classifier: its parameters, best epoch, trainings that can be undone.
 
 On 50 to 400 labelled rows a step of the network takes a few milliseconds, so that what
 stands around it decides the speed: batches are slices of tensors, the optimiser is PyTorch's
@@ -8,32 +8,35 @@ fused one, and of skorch's callbacks only those run whose numbers are used.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from skorch import NeuralNetClassifier
+from skorch import NeuralNet, NeuralNetClassifier
+from skorch.callbacks import Callback
 from skorch.utils import to_tensor
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from .._compute import learned_is_finite, with_gradients, worthwhile_threads
-from .._modules import embeddings_named, with_dense_gradients_
-from .._network import MLP, uncompiled
-from .batches import Rows, batches, inputs_and_weights
-from .callbacks import BestEpoch
-from .network import Network
-from .randomness import Orders, PrivateRandomness
-from .taken_back import as_before_on_failure
-from .warm_start import Start
+from .._core.hooks import embeddings_named, with_dense_gradients_
+from .._core.mlp import MLP
+from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
+from .._core.threads import worthwhile_threads
+from ..theta0 import uncompiled
+from .batches import Orders, Rows, batches, inputs_and_weights
 
 __all__ = [
-    "ROUTED_PREFIXES",
+    "OWNED",
+    "Net",
     "Training",
-    "build_net",
-    "check_skorch_params",
+    "check_callbacks",
     "find_optimizer",
-    "probabilities_module",
+    "has_batch_norm",
+    "is_skorch_param",
+    "net_options",
 ]
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -44,32 +47,31 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 # One pass over the memory of a parameter in place of about ten.
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
-_FUSED_DEVICES = {"cpu", "cuda"}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Parameters of skorch's that a classifier hands on under the same name.
-ROUTED_PREFIXES = (
+# Parameters of skorch's that follow from a parameter of a classifier, and from which.
+OWNED = {
+    "callbacks__best_epoch": "validation_split",
+    "classes": "y",
+    "lr": "learning_rate_init",
+    "max_epochs": "max_iter",
+    "train_split": "validation_split",
+    "warm_start": "warm_start_from",
+}
+_NAMES = {
+    name
+    for kind in (NeuralNet, NeuralNetClassifier)
+    for name in inspect.signature(kind).parameters
+    if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs", *OWNED}
+}
+_PREFIXES = (
     "callbacks__",
     "criterion__",
+    "dataset__",
     "iterator_train__",
     "iterator_valid__",
     "optimizer__",
 )
-
-# Arguments of skorch's that are the classifier's to set, and its own name for each.
-_OWNED = {
-    "batch_size": "batch_size",
-    "callbacks": "callbacks",
-    "callbacks__best_epoch": "validation_split",
-    "classes": "y",
-    "device": "device",
-    "lr": "learning_rate_init",
-    "max_epochs": "max_iter",
-    "module__theta0": "warm_start_from",
-    "optimizer": "optimizer",
-    "train_split": "validation_split",
-    "verbose": "verbose",
-}
 
 # Rows of a batch where no gradient is needed, and numbers in them (16 MiB): many, and still few
 # beside the data.
@@ -77,6 +79,38 @@ _EVALUATION_BATCH = 4096
 _EVALUATION_NUMBERS = 1 << 22
 
 _TINY = torch.finfo(torch.float32).tiny
+
+
+def is_skorch_param(name: str) -> bool:
+    """Whether a classifier hands a parameter on to skorch under the same name."""
+    return name not in OWNED and (name in _NAMES or name.startswith(_PREFIXES))
+
+
+def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
+    """The optimiser a name stands for, or the class itself; a ValueError otherwise."""
+    if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer):
+        return optimizer
+    if isinstance(optimizer, str) and optimizer in OPTIMIZERS:
+        return OPTIMIZERS[optimizer]
+    raise ValueError(
+        f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
+        f"torch.optim.Optimizer, got {optimizer!r}"
+    )
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raise a ValueError unless it is None or a list of callbacks, some of them named."""
+    right = callbacks is None or isinstance(callbacks, list | tuple)
+    for item in (callbacks or ()) if right else ():
+        pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+        callback = item[1] if pair else item
+        kind = callback if isinstance(callback, type) else type(callback)
+        right = right and (issubclass(kind, Callback) or (pair and callback is None))
+    if not right:
+        raise ValueError(
+            "callbacks must be None or a list of skorch callbacks, or pairs of a name and one "
+            f"(None: no callback of this name), got {callbacks!r}"
+        )
 
 
 class _Stop(BaseException):
@@ -87,7 +121,7 @@ class _Interrupt(BaseException):
     """Ctrl-C, which skorch would take for such an end."""
 
 
-class _Net(NeuralNetClassifier):
+class Net(NeuralNetClassifier):
     """A net whose rows may have weights in the loss; without them skorch's own."""
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
@@ -118,12 +152,17 @@ class _Net(NeuralNetClassifier):
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
             return self._trainable(loss) if training else loss
-        with _one_by_one(self.criterion_):
-            losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
-        if losses.shape != weights.shape:
+        reduction, losses = getattr(self.criterion_, "reduction", None), None
+        if reduction == "mean":
+            self.criterion_.reduction = "none"
+            try:
+                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            finally:
+                self.criterion_.reduction = reduction
+        if losses is None or losses.shape != weights.shape:
             raise ValueError(
-                f"weights of rows need a criterion with a loss a row, but {self.criterion_} "
-                f"returns the shape {tuple(losses.shape)} for {len(weights)} rows"
+                "weights of rows need a criterion with reduction='mean', which can return a loss a "
+                f"row instead; got {self.criterion_} with reduction={reduction!r}"
             )
         weights = to_tensor(weights, device=self.device)
         if training:
@@ -142,20 +181,41 @@ class _Net(NeuralNetClassifier):
         return loss
 
 
-@contextmanager
-def _one_by_one(criterion: Any) -> Iterator[None]:
-    """Let a criterion return the loss of each row."""
-    reduction = getattr(criterion, "reduction", None)
-    if reduction != "mean":
-        raise ValueError(
-            "weights of rows need a criterion with reduction='mean', got "
-            f"{criterion} with reduction={reduction!r}"
-        )
-    criterion.reduction = "none"
-    try:
-        yield
-    finally:
-        criterion.reduction = reduction
+class BestEpoch(Callback):
+    """Keep the parameters of the epoch with the lowest validation loss, in memory."""
+
+    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
+        """Forget the run before."""
+        self.epoch_: int | None = None
+        self.loss_ = math.inf
+        self._kept: list[torch.Tensor] = []
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Copy the parameters where they are the best so far."""
+        loss = net.history[-1].get("valid_loss", math.nan)
+        if loss < self.loss_:
+            self.epoch_, self.loss_ = len(net.history) - 1, loss
+            state = self._state(net)
+            self._kept = self._kept or [torch.empty_like(tensor) for tensor in state]
+            _copy_(self._kept, state)
+
+    def on_train_end(self, net: Any, **kwargs: Any) -> None:
+        """Put the best parameters back, and let go of the copy."""
+        if self._kept:
+            _copy_(self._state(net), self._kept)
+        self._kept = []
+
+    @staticmethod
+    def _state(net: Any) -> list[torch.Tensor]:
+        # A module may keep what it likes beside its tensors.
+        values = net.module_.state_dict().values()
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _copy_(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
 
 
 def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, Rows | None]:
@@ -163,146 +223,90 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
     return dataset, dataset.valid
 
 
-def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
-    """The optimiser a name stands for, or the class itself; a ValueError otherwise."""
-    if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer):
-        return optimizer
-    if isinstance(optimizer, str) and optimizer in OPTIMIZERS:
-        return OPTIMIZERS[optimizer]
-    raise ValueError(
-        f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
-        f"torch.optim.Optimizer, got {optimizer!r}"
-    )
-
-
-def check_skorch_params(params: Mapping[str, Any], network: str) -> None:
-    """Raise a ValueError if an argument for skorch is one that the classifier sets itself.
-
-    `network` is the classifier's own parameter that says which module is trained.
-    """
-    owned = {name: network for name in params if name == "module" or name.startswith("module__")}
-    owned |= _OWNED
-    if taken := sorted(params.keys() & owned.keys()):
-        raise ValueError(
-            f"skorch_params may not hold {taken[0]!r}, which follows from the classifier's "
-            f"own {owned[taken[0]]!r}"
-        )
-
-
-def build_net(
-    network: Network,
-    *,
-    n_classes: int,
-    row_size: int,
+def net_options(
+    skorch_params: Mapping[str, Any],
     optimizer: Any,
-    learning_rate_init: float,
-    batch_size: int,
-    callbacks: Sequence[Any] | None,
-    skorch_params: Mapping[str, Any] | None,
     device: torch.device,
+    batch_size: int,
+    row_size: int,
     seed: int,
-    verbose: int,
-) -> NeuralNetClassifier:
-    """A skorch net of a network, to be trained on Rows; not yet initialised."""
-    params = dict(skorch_params or {})
-    optimizer_class = find_optimizer(optimizer)
-    if (
-        optimizer_class in _FUSED
-        and device.type in _FUSED_DEVICES
-        and not params.keys() & _FUSED_EXCLUDES
-    ):
+    joins_last: bool,
+) -> dict[str, Any]:
+    """What a net of Rows is made with beside its module; `skorch_params` are the caller's own."""
+    params = {"verbose": 0, **skorch_params}
+    params["optimizer"] = find_optimizer(optimizer)
+    fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
+    if fused and not params.keys() & _FUSED_EXCLUDES:
         params["optimizer__fused"] = True
     # Options of ours that another iterator does not know.
     if "iterator_train" not in params:
         params.setdefault("iterator_train__orders", Orders(seed))
-        params.setdefault("iterator_train__join_last", network.batch_norm)
+        params.setdefault("iterator_train__join_last", joins_last)
     if "iterator_valid" not in params:
         params.setdefault("iterator_valid__training", False)
-    defaults = {
+    evaluated = max(batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(row_size, 1)))
+    params = {
         "criterion": nn.CrossEntropyLoss,
         "iterator_train": batches,
         "iterator_train__shuffle": True,
         "iterator_valid": batches,
-        "iterator_valid__batch_size": max(
-            batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(row_size, 1))
-        ),
+        "iterator_valid__batch_size": evaluated,
         "callbacks__valid_acc": None,
+        **({} if params["verbose"] else {"callbacks__print_log": None}),
+        **params,
     }
-    if not verbose:
-        defaults["callbacks__print_log"] = None
-    return _Net(
-        module=network.module,
-        **{f"module__{name}": value for name, value in network.arguments.items()},
-        optimizer=optimizer_class,
-        lr=learning_rate_init,
-        batch_size=batch_size,
-        train_split=_own_validation,
-        classes=list(range(n_classes)),
-        # Copies: skorch changes the callbacks it is given.
-        callbacks=[("best_epoch", BestEpoch()), *copy.deepcopy(list(callbacks or []))],
-        device=device,
-        verbose=verbose,
-        **{**defaults, **params},
-    )
+    # Copies: skorch changes the callbacks it is given.
+    callbacks = copy.deepcopy(list(params.get("callbacks") or []))
+    return params | {
+        "callbacks": [("best_epoch", BestEpoch()), *callbacks],
+        "train_split": _own_validation,
+        "batch_size": batch_size,
+        "device": device,
+    }
 
 
 class Training:
-    """A net and what its next epoch goes on from.
+    """A net and what its next epoch goes on from: training in parts draws what one in one go does.
 
-    Parameters
-    ----------
-    start : Start
-        Where it began.
-    network : Network
-        What it trains.
-    net : NeuralNetClassifier
-        From :func:`build_net`.
-    seed : int
-        Of PyTorch's global generators, as far as they are used.
-    foreign : bool
-        Whether the net holds anything beside the network that may draw from them.
+    Our own draws come from generators of their own. Only what a caller brought, such as a module
+    with dropout, a callback or a DataLoader, can draw from PyTorch's global ones; where there is
+    nothing of the kind they are not touched at all, for saving and restoring them is not safe
+    among threads.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        network: Network,
-        net: NeuralNetClassifier,
-        *,
-        seed: int,
-        foreign: bool,
-    ) -> None:
-        self.start = start
+    def __init__(self, net: Net, module: nn.Module, seed: int, foreign: bool) -> None:
         self.net = net
-        self._network = network
-        self._randomness = PrivateRandomness(seed, needed=foreign or network.draws)
+        self._batch_norm = has_batch_norm(module)
+        is_mlp = isinstance(module, MLP)
+        # Multiplications of the largest product of a perceptron; of others they are not known.
+        largest = max(parameter.numel() for parameter in module.parameters()) if is_mlp else 0
+        self._n_multiplications = net.batch_size * largest
+        self._seed = seed
+        self._draws = foreign or not is_mlp
+        self._states: list[torch.Tensor] = []  # of the global generators after the last epoch
 
     def run(self, rows: Rows, n_epochs: int) -> None:
         """Train on rows, with the rows for validation where there are any.
 
-        Raises
-        ------
-        ValueError
-            If batch norm would meet a batch of one row, or the weights do not stay finite. A net
-            that was trained before is then as it was.
+        A net that was trained before is as it was where this raises or is interrupted; one whose
+        first training fails is to be dropped.
         """
         net = self.net
-        if self._network.batch_norm and min(len(rows), net.batch_size) < 2:
+        if self._batch_norm and min(len(rows), net.batch_size) < 2:
             raise ValueError(
                 "batch normalisation needs at least 2 training rows a batch, got "
                 f"{len(rows)} training rows and batch_size={net.batch_size}"
             )
         net.max_epochs = n_epochs
-        with with_gradients(), self._randomness.on(torch.device(net.device)), self._threads():
-            # One whose first training fails is dropped by whoever asked for it.
-            kept: AbstractContextManager[None] = nullcontext()
+        with with_gradients(), self._private_draws(torch.device(net.device)), self._threads():
+            undone: AbstractContextManager[None] = nullcontext()
             if net.initialized_:
-                kept = as_before_on_failure(net, self._randomness)
+                undone = self._undone_on_failure()
             else:
                 net.initialize()
                 if not isinstance(net.optimizer_, torch.optim.SparseAdam):
                     with_dense_gradients_(net.module_)
-            with kept:
+            with undone:
                 try:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
@@ -314,23 +318,48 @@ class Training:
                     )
 
     def _threads(self) -> AbstractContextManager[None]:
-        widths = self._network.widths
-        return worthwhile_threads(widths, self.net.batch_size) if widths else nullcontext()
+        known = self._n_multiplications
+        return worthwhile_threads(known) if known else nullcontext()
+
+    @contextmanager
+    def _private_draws(self, device: torch.device) -> Iterator[None]:
+        """Draw privately from the global generators, from where the last time ended."""
+        if not self._draws:
+            yield
+            return
+        gpus = []
+        if device.type == "cuda":
+            gpus = [torch.cuda.current_device() if device.index is None else device.index]
+        with seeded_generators(self._seed, gpus):
+            if self._states:
+                torch.set_rng_state(self._states[0])
+            if self._states[1:] and gpus:
+                torch.cuda.set_rng_state(self._states[1], gpus[0])
+            yield
+            self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, gpus)]
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Put back what training changes in place; what callbacks of the user's keep is theirs."""
+        net = self.net
+        parts = [part for part in (net.module_, net.criterion_) if isinstance(part, nn.Module)]
+        tensors = [t for part in parts for t in (*part.parameters(), *part.buffers())]
+        before = [tensor.detach().clone() for tensor in tensors]
+        optimizer = copy.deepcopy(net.optimizer_.state_dict())
+        n_epochs = len(net.history_)
+        orders = getattr(net, "iterator_train__orders", None)
+        order = dict(vars(orders)) if isinstance(orders, Orders) else {}
+        try:
+            yield
+        except BaseException:
+            _copy_(tensors, before)
+            net.optimizer_.load_state_dict(optimizer)
+            del net.history_[n_epochs:]
+            if order:
+                vars(orders).update(order)
+            raise
 
 
-class _Probabilities(nn.Module):
-    """A module with what turns its outputs into probabilities."""
-
-    def __init__(self, module: nn.Module, nonlinearity: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.module = module
-        self.nonlinearity = nonlinearity
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        return self.nonlinearity(self.module(X))
-
-
-def probabilities_module(net: NeuralNetClassifier) -> nn.Module:
-    """A module of its own, on the CPU, that computes what ``predict_proba`` of a net does."""
-    module = copy.deepcopy(net.module_).cpu().eval()
-    return _Probabilities(module, net._get_predict_nonlinearity()).eval()
+def has_batch_norm(module: nn.Module) -> bool:
+    """Whether a module cannot be trained on a batch of one row."""
+    return any(isinstance(part, _BatchNorm) for part in module.modules())

@@ -5,9 +5,8 @@ imported when a plot is drawn and not before.
 """
 
 from ._coherence import CoherenceDisplay
-from ._loss_curve import LossCurveDisplay
+from ._curves import LossCurveDisplay, TaskAccuracyDisplay
 from ._prediction_density import PredictionDensityDisplay
-from ._task_accuracy import TaskAccuracyDisplay
 
 __all__ = [
     "CoherenceDisplay",

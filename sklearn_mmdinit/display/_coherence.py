@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh, qr, svd
-from scipy.sparse import issparse
 from sklearn.utils import check_random_state, check_scalar
 
-from .._compute import array_of
+from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
-from ._drawing import new_axes, pyplot
+from ._curves import axes_or_new, pyplot
 
 __all__ = ["CoherenceDisplay"]
 
@@ -25,45 +25,7 @@ Array = np.ndarray[Any, Any]
 _MOST_GROUPS = 10
 
 
-def _checked_kernel(kernel: ArrayLike) -> Array:
-    C = np.asarray(kernel, dtype=np.float64)
-    if C.ndim != 2 or C.shape[0] != C.shape[1] or len(C) < 2:
-        raise ValueError(f"kernel must have shape (n, n) with n of 2 or more, got {C.shape}")
-    if not np.isfinite(C).all() or not np.allclose(C, C.T, atol=1e-4):
-        raise ValueError("kernel must be symmetric and finite")
-    return C
-
-
-def _checked_images(images: ArrayLike | None, n: int) -> Array | None:
-    if images is None:
-        return None
-    array = np.asarray(images)
-    if array.ndim != 3 or len(array) != n:
-        raise ValueError(
-            f"images must have shape (n, height, width) with the kernel's n = {n}, "
-            f"got {array.shape}"
-        )
-    return array
-
-
-def _images_of(rows: Array, image_shape: Any) -> Array:
-    """Rows as images (n, height, width); axes of length 1 do not matter."""
-    sides = tuple(image_shape) if isinstance(image_shape, Sequence | np.ndarray) else ()
-    if len(sides) != 2 or not all(_is_integer(side) and side > 0 for side in sides):
-        raise ValueError(
-            "image_shape must be None or a height and a width, positive integers: got "
-            f"{image_shape!r}"
-        )
-    own, asked = ([side for side in shape if side != 1] for shape in (rows.shape[1:], sides))
-    if own not in (asked, [math.prod(sides)]):
-        raise ValueError(f"image_shape={image_shape!r} does not fit X of shape {rows.shape}")
-    return rows.reshape(len(rows), *sides)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
+@dataclass(eq=False, repr=False)
 class CoherenceDisplay:
     """The kernel C of some inputs: as images beside their nearest and farthest, or as a heat map.
 
@@ -81,10 +43,8 @@ class CoherenceDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         What was drawn on.
-    figure_ : matplotlib Figure
-        Its figure.
 
     Examples
     --------
@@ -96,15 +56,9 @@ class CoherenceDisplay:
     True
     """
 
-    def __init__(
-        self,
-        kernel: ArrayLike,
-        images: ArrayLike | None = None,
-        anchors: Sequence[int] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.images = images
-        self.anchors = anchors
+    kernel: ArrayLike
+    images: ArrayLike | None = None
+    anchors: Sequence[int] | None = None
 
     @classmethod
     def from_estimator(
@@ -130,17 +84,14 @@ class CoherenceDisplay:
             Height and width of a row of X as an image of one channel; None draws a heat map.
         n_anchors : int, default=4
             Inputs, drawn at random, whose row of C is shown, as images.
-        n_shown : int, default=6
-            The nearest and the farthest inputs shown beside an anchor, so many of each.
         random_state : int, RandomState instance or None, default=None
             Of the anchors.
-        ax : matplotlib Axes, default=None
-            None makes a new figure.
+        n_shown, ax
+            As :meth:`plot` takes them.
 
         Returns
         -------
         CoherenceDisplay
-            The display, drawn.
 
         Raises
         ------
@@ -149,15 +100,10 @@ class CoherenceDisplay:
             valid.
         TypeError
             If X is sparse, or a number is none.
-        ImportError
-            If matplotlib is not installed.
         """
-        if issparse(X):
-            raise TypeError(f"X must be dense, got {type(X).__name__}; pass X.toarray()")
         check_scalar(n_anchors, "n_anchors", Integral, min_val=1)
-        check_scalar(n_shown, "n_shown", Integral, min_val=1)
-        images = None if image_shape is None else _images_of(np.asarray(array_of(X)), image_shape)
         kernel = coherence_kernel(estimator, X)  # of a DataFrame, by the names of its columns
+        images = None if image_shape is None else _as_images(np.asarray(array_of(X)), image_shape)
         random = check_random_state(random_state)
         anchors = random.choice(len(kernel), size=min(n_anchors, len(kernel)), replace=False)
         return cls(kernel, images, anchors.tolist()).plot(ax=ax, n_shown=n_shown)
@@ -174,7 +120,7 @@ class CoherenceDisplay:
         ndarray of int of shape (n,)
             A permutation of the inputs.
         """
-        C = _checked_kernel(self.kernel)
+        C = _checked(self.kernel)
         n = len(C)
         most = min(_MOST_GROUPS, n - 1)
         values, vectors = eigh(C, subset_by_index=(n - most - 1, n - 1))
@@ -185,8 +131,7 @@ class CoherenceDisplay:
         _, _, pivots = qr(V.T, pivoting=True, mode="economic")
         left, _, right = svd(V[pivots[:k]].T)
         strength = np.abs(V @ left @ right)
-        group = strength.argmax(axis=1)
-        return np.lexsort((-strength.max(axis=1), group))
+        return np.lexsort((-strength.max(axis=1), strength.argmax(axis=1)))
 
     def plot(self, ax: Any = None, *, n_shown: int = 6) -> CoherenceDisplay:
         """Draw the anchors beside their nearest and farthest images, or the heat map.
@@ -201,74 +146,84 @@ class CoherenceDisplay:
         Returns
         -------
         CoherenceDisplay
-            The display itself.
 
         Raises
         ------
         ValueError
             If the kernel, the images or the anchors do not fit together, or there are images of
             fewer than three inputs.
-        ImportError
-            If matplotlib is not installed.
         """
-        C = _checked_kernel(self.kernel)
-        images = _checked_images(self.images, len(C))
-        if images is None:
-            self.ax_ = new_axes(ax)
-            self.figure_ = self.ax_.figure
-            order = self.order()
-            drawn = self.ax_.imshow(
-                C[np.ix_(order, order)], vmin=min(C.min(), 0.0), vmax=1.0, cmap="magma"
-            )
-            self.figure_.colorbar(drawn, ax=self.ax_, label="C")
-            self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
-            return self
-        anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
         check_scalar(n_shown, "n_shown", Integral, min_val=1)
-        if not anchors or not all(_is_integer(a) and 0 <= a < len(C) for a in anchors):
+        C = _checked(self.kernel)
+        if self.images is not None:
+            self._plot_images(C, np.asarray(self.images), ax, min(n_shown, (len(C) - 1) // 2))
+            return self
+        self.ax_ = axes_or_new(ax)
+        self.figure_ = self.ax_.figure
+        order = self.order()
+        sorted_C = C[np.ix_(order, order)]
+        drawn = self.ax_.imshow(sorted_C, vmin=min(C.min(), 0.0), vmax=1.0, cmap="magma")
+        self.figure_.colorbar(drawn, ax=self.ax_, label="C")
+        self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
+        return self
+
+    def _plot_images(self, C: Array, images: Array, ax: Any, n_shown: int) -> None:
+        """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
+        if images.ndim != 3 or len(images) != len(C):
+            raise ValueError(
+                f"images must have shape (n, height, width) with the kernel's n = {len(C)}, "
+                f"got {images.shape}"
+            )
+        anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
+        whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
+        if not (anchors and whole and all(0 <= a < len(C) for a in anchors)):
             raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {anchors}")
-        if len(C) < 3:
+        if n_shown < 1:
             raise ValueError("of two inputs none is the nearest of several: give three or more")
-        n_shown = min(n_shown, (len(C) - 1) // 2)
         if ax is None:
             size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)
             ax = pyplot().subplots(figsize=size, layout="constrained")[1]
-        self.ax_, self.figure_ = ax, ax.figure
-        self._draw_images(C, images, anchors, n_shown)
-        return self
-
-    def _draw_images(self, C: Array, images: Array, anchors: list[int], n_shown: int) -> None:
-        """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
         height, width = images.shape[1:]
-        low, high = float(images.min()), float(images.max())
+        look = {"cmap": "gray_r", "vmin": float(images.min()), "vmax": float(images.max())}
         # Room for a gap after the anchor, one before the farthest, and C under each image.
         gap, line = 0.5 * width, 0.35 * height
         for row, anchor in enumerate(anchors):
+            top = row * (height + line)
             others = np.argsort(-C[anchor], kind="stable")
             others = others[others != anchor]
             shown = [anchor, *others[:n_shown], *others[len(others) - n_shown :]]
             for place, index in enumerate(shown):
                 left = place * width * 1.08 + gap * ((place > 0) + (place > n_shown))
-                top = row * (height + line)
-                self.ax_.imshow(
-                    images[index],
-                    cmap="gray_r",
-                    vmin=low,
-                    vmax=high,
-                    extent=(left, left + width, top + height, top),
-                )
+                ax.imshow(images[index], extent=(left, left + width, top + height, top), **look)
                 if place:
-                    self.ax_.text(
-                        left + width / 2,
-                        top + height,
-                        f"{C[anchor, index]:.2f}",
-                        ha="center",
-                        va="top",
-                        fontsize="small",
-                    )
-        right = (2 * n_shown + 1) * width * 1.08 + 2 * gap
-        self.ax_.set_xlim(-0.1 * width, right)
-        self.ax_.set_ylim(len(anchors) * (height + line), -0.1 * height)
-        self.ax_.set_aspect("equal")
-        self.ax_.set_axis_off()
-        self.ax_.set_title("input, its nearest and its farthest, with C")
+                    middle, value = left + width / 2, f"{C[anchor, index]:.2f}"
+                    ax.text(middle, top + height, value, ha="center", va="top", fontsize="small")
+        ax.set_xlim(-0.1 * width, (2 * n_shown + 1) * width * 1.08 + 2 * gap)
+        ax.set_ylim(len(anchors) * (height + line), -0.1 * height)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+        ax.set_title("input, its nearest and its farthest, with C")
+        self.ax_, self.figure_ = ax, ax.figure
+
+
+def _checked(kernel: ArrayLike) -> Array:
+    """A kernel (n, n) in float64; a ValueError unless it is symmetric and finite."""
+    C = np.asarray(kernel, dtype=np.float64)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or len(C) < 2:
+        raise ValueError(f"kernel must have shape (n, n) with n of 2 or more, got {C.shape}")
+    if not np.isfinite(C).all() or not np.allclose(C, C.T, atol=1e-4):
+        raise ValueError("kernel must be symmetric and finite")
+    return C
+
+
+def _as_images(rows: Array, image_shape: Any) -> Array:
+    """Rows (n, ...) as images (n, height, width); axes of length 1 do not matter."""
+    sides = np.atleast_1d(image_shape).tolist()
+    valid = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
+    own = [side for side in rows.shape[1:] if side != 1]
+    if not valid or own not in ([side for side in sides if side != 1], [math.prod(sides)]):
+        raise ValueError(
+            f"image_shape={image_shape!r} does not fit X of shape {rows.shape}: it must be None, "
+            "or a height and a width with as many numbers as a row has"
+        )
+    return rows.reshape(len(rows), *sides)

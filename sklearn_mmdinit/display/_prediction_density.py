@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._drawing import pyplot
+from .._core.estimators import check_choice
+from ._curves import pyplot
 
 __all__ = ["PredictionDensityDisplay"]
 
@@ -18,21 +20,7 @@ Array = np.ndarray[Any, Any]
 _PANEL_AXES = {"perturbations": (1, "input"), "inputs": (0, "perturbed network")}
 
 
-def _predictions(name: str, values: ArrayLike) -> Array:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 3 or array.shape[2] < 2:
-        raise ValueError(
-            f"{name} must have shape (n_perturbations, n_inputs, n_classes) with two classes or "
-            f"more, got {array.shape}"
-        )
-    # Written so that NaN fails too.
-    if array.size and not ((array >= 0.0) & (array <= 1.0 + 1e-6)).all():
-        raise ValueError(
-            f"{name} must hold probabilities, got values from {array.min()} to {array.max()}"
-        )
-    return np.minimum(array, 1.0)
-
-
+@dataclass(eq=False, repr=False)
 class PredictionDensityDisplay:
     """Densities of one class's probability, beside the density of uniform predictions.
 
@@ -67,17 +55,10 @@ class PredictionDensityDisplay:
     array([1., 1.])
     """
 
-    def __init__(
-        self,
-        samples: Mapping[str, ArrayLike],
-        panel_names: Sequence[str],
-        n_classes: int = 2,
-        class_index: int = 0,
-    ) -> None:
-        self.samples = samples
-        self.panel_names = panel_names
-        self.n_classes = n_classes
-        self.class_index = class_index
+    samples: Mapping[str, ArrayLike]
+    panel_names: Sequence[str]
+    n_classes: int = 2
+    class_index: int = 0
 
     @classmethod
     def from_predictions(
@@ -107,38 +88,31 @@ class PredictionDensityDisplay:
             The first so many panels are drawn.
         class_index : int, default=0
             The class whose probability is drawn.
-        bins : int, default=40
-            Number of bins of the histogram on [0, 1].
-        ax : sequence of matplotlib Axes or None, default=None
-            One Axes a panel. None makes a new figure.
-        **line_kw : dict
-            Passed on to matplotlib's `stairs`.
+        bins, ax, **line_kw
+            As :meth:`plot` takes them.
 
         Returns
         -------
         PredictionDensityDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If `over` or `class_index` is unknown, a shape does not fit, or a value is not a
             probability.
-        ImportError
-            If matplotlib is not installed.
         """
-        groups = {"before": before} | ({} if after is None else {"after": after})
-        arrays = {name: _predictions(name, values) for name, values in groups.items()}
-        shapes = {name: array.shape for name, array in arrays.items()}
-        if len({shape[2] for shape in shapes.values()}) > 1:
+        check_choice("over", over, _PANEL_AXES)
+        arrays = {"before": _probabilities("before", before)}
+        if after is not None:
+            arrays["after"] = _probabilities("after", after)
+        shapes = [array.shape for array in arrays.values()]
+        n_classes = shapes[0][2]
+        if shapes[-1][2] != n_classes:
             raise ValueError(f"before and after must have the same classes, got shapes {shapes}")
-        n_classes = arrays["before"].shape[2]
-        if over not in _PANEL_AXES:
-            raise ValueError(f"unknown over={over!r}; valid ones are {sorted(_PANEL_AXES)}")
         if not 0 <= class_index < n_classes:
             raise ValueError(f"class_index={class_index} must lie in [0, {n_classes})")
         panel_axis, noun = _PANEL_AXES[over]
-        n_panels = min(max_panels, *(shape[panel_axis] for shape in shapes.values()))
+        n_panels = min(max_panels, *(shape[panel_axis] for shape in shapes))
         if n_panels < 1:
             raise ValueError(f"nothing to draw: max_panels={max_panels}, shapes {shapes}")
         samples = {
@@ -146,8 +120,7 @@ class PredictionDensityDisplay:
             for name, array in arrays.items()
         }
         names = [f"{noun} {panel}" for panel in range(n_panels)]
-        display = cls(samples, names, n_classes=n_classes, class_index=class_index)
-        return display.plot(ax=ax, bins=bins, **line_kw)
+        return cls(samples, names, n_classes, class_index).plot(ax=ax, bins=bins, **line_kw)
 
     def uniform_density(self, probability: ArrayLike) -> Array:
         """Density of one class's probability under the uniform distribution on the simplex.
@@ -180,14 +153,11 @@ class PredictionDensityDisplay:
         Returns
         -------
         PredictionDensityDisplay
-            The display itself.
 
         Raises
         ------
         ValueError
             If the number of axes is not that of the panels.
-        ImportError
-            If matplotlib is not installed.
         """
         plt = pyplot()
         n_panels = len(self.panel_names)
@@ -219,3 +189,19 @@ class PredictionDensityDisplay:
         else:
             axes[0].legend()
         return self
+
+
+def _probabilities(name: str, values: ArrayLike) -> Array:
+    """Predictions (n_perturbations, n_inputs, n_classes), checked, at most 1."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 3 or array.shape[2] < 2:
+        raise ValueError(
+            f"{name} must have shape (n_perturbations, n_inputs, n_classes) with two classes or "
+            f"more, got {array.shape}"
+        )
+    # Written so that NaN fails too.
+    if array.size and not ((array >= 0.0) & (array <= 1.0 + 1e-6)).all():
+        raise ValueError(
+            f"{name} must hold probabilities, got values from {array.min()} to {array.max()}"
+        )
+    return np.minimum(array, 1.0)

@@ -1,0 +1,1 @@
+"""What is computed, apart from the estimators that ask for it."""

@@ -1,0 +1,225 @@
+"""The mini-batches of a pass, a portion at a time: of an array's rows, or a DataLoader's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from .graph import Walk
+from .numbers import array_of
+from .random import permutation, rows_generator, walk_generator
+
+__all__ = [
+    "Augmentation",
+    "Batches",
+    "LoaderBatches",
+    "RowBatches",
+    "WalkEnds",
+    "augmented",
+    "examples_of",
+]
+
+Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
+
+# Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
+_NUMBERS_AT_A_TIME = 1 << 24
+
+
+class Batches(Protocol):
+    """Where the mini-batches of a pass come from."""
+
+    @property
+    def steps_a_pass(self) -> int | None:
+        """Steps of a pass; None: it is not known before its end."""
+
+    def portions(
+        self, pass_number: int, step: int, window: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """First step in the pass and mini-batches (n, B, ...), none beyond the end of a window.
+
+        `step` is the number of steps before this pass, by which windows and draws go.
+        """
+
+
+@dataclass(frozen=True)
+class WalkEnds:
+    """Walks from each row of a mini-batch, whose ends go with it.
+
+    Parameters
+    ----------
+    walk : Walk
+        On the graph of the rows.
+    mean_length : float
+        Mean number of edges.
+    seed : int
+        Of the draws.
+    augmentation : callable, default=None
+        Changes the rows at both ends.
+    """
+
+    walk: Walk
+    mean_length: float
+    seed: int
+    augmentation: Augmentation | None = None
+
+    def gathered(self, X: np.ndarray, starts: np.ndarray, step: int) -> np.ndarray:
+        """Rows (2 n, ...) of X: the starts (n,) of walks, and then their ends."""
+        ends = self.walk.ends(starts, self.mean_length, walk_generator(self.seed, step))
+        rows = X[np.concatenate([starts, ends])]
+        if self.augmentation is None:
+            return rows
+        return augmented(self.augmentation, rows, rows_generator(self.seed, step))
+
+
+@dataclass(frozen=True)
+class RowBatches:
+    """Mini-batches of rows of an array, each row once a pass; a memory map is read as it goes.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, ...)
+        The rows.
+    size : int
+        Rows of the order of a pass that a step takes.
+    seed : int
+        Of the orders.
+    examples : callable
+        Makes tensors of rows.
+    walk_ends : WalkEnds, default=None
+        What doubles each mini-batch.
+    """
+
+    X: np.ndarray
+    size: int
+    seed: int
+    examples: Callable[[np.ndarray], torch.Tensor]
+    walk_ends: WalkEnds | None = None
+
+    @property
+    def steps_a_pass(self) -> int:
+        """Steps of a pass; rows that fill none are left out, others each time."""
+        return len(self.X) // self.size
+
+    def portions(
+        self, pass_number: int, step: int, window: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """The mini-batches of a pass; see :class:`Batches`."""
+        n_steps = self.steps_a_pass
+        order = permutation(self.seed, pass_number, len(self.X))[: n_steps * self.size]
+        order = order.reshape(n_steps, self.size)
+        most = max(_NUMBERS_AT_A_TIME // (2 * self.size * max(self.X[0].size, 1)), 1)
+        first = 0
+        while first < n_steps:
+            n = min(window - (step + first) % window, n_steps - first, most)
+            yield first, self.gathered(order[first : first + n], step + first)
+            first += n
+
+    def gathered(self, order: np.ndarray, first_step: int) -> torch.Tensor:
+        """Mini-batches (n, B, ...) of the rows (n, size) of n steps."""
+        if self.walk_ends is None:
+            return self.examples(self.X[order])
+        rows = [
+            self.walk_ends.gathered(self.X, starts, first_step + offset)
+            for offset, starts in enumerate(order)
+        ]
+        return self.examples(np.stack(rows))
+
+
+def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The rows (n, ...) after the augmentation; a ValueError unless it returns rows like them."""
+    changed = np.asarray(augmentation(rows, rng))
+    if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
+        raise ValueError(
+            f"augmentation={augmentation!r} must return rows like those it is given, of shape "
+            f"{rows.shape} and type {rows.dtype}; got shape {changed.shape}, {changed.dtype}"
+        )
+    with np.errstate(over="ignore"):  # to infinity, as where rows become a mini-batch
+        kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
+    if not np.isfinite(kept).all():
+        raise ValueError(
+            f"augmentation={augmentation!r} returned NaN or infinity, or a value too large for "
+            "float32"
+        )
+    return changed
+
+
+@dataclass(frozen=True)
+class LoaderBatches:
+    """The mini-batches of a DataLoader, one at a time; those smaller than the first are left out.
+
+    Parameters
+    ----------
+    loader : DataLoader
+        Iterated once a pass.
+    opened : iterable
+        What its first iteration hands out, which was begun before.
+    size : int
+        Examples of its first mini-batch.
+    examples : callable
+        Makes tensors of rows.
+    """
+
+    loader: DataLoader[Any]
+    opened: Iterable[Any]
+    size: int
+    examples: Callable[[np.ndarray], torch.Tensor]
+
+    @property
+    def steps_a_pass(self) -> int | None:
+        """What the loader says."""
+        try:
+            return len(self.loader)
+        except TypeError:
+            return None
+
+    def portions(
+        self, pass_number: int, step: int, window: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """The mini-batches of a pass; see :class:`Batches`."""
+        first, number, shape = 0, -1, None
+        for number, item in enumerate(self.loader if pass_number else self.opened):
+            batch = examples_of(item)
+            if len(batch) < self.size:
+                continue
+            shape = batch.shape[1:] if shape is None else shape
+            _check_batch(batch, shape, number)
+            yield first, self.examples(batch)[None]
+            first += 1
+        if first == 0:
+            raise ValueError(
+                f"the DataLoader handed out {number + 1} mini-batches in pass {pass_number}, none "
+                f"of {self.size} examples or more, which its first one had; it must begin anew "
+                "each time it is iterated, as an IterableDataset does whose __iter__ returns a new "
+                "iterator"
+            )
+
+
+def _check_batch(batch: np.ndarray, shape: tuple[int, ...], number: int) -> None:
+    """Raise unless a mini-batch is finite and its examples have this shape."""
+    if batch.shape[1:] != shape:
+        raise ValueError(
+            f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch {number} "
+            f"(the first is 0), and of shape {shape} before"
+        )
+    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+        raise ValueError(
+            "the DataLoader hands out NaN or infinity, or a value too large for float32, in "
+            f"mini-batch {number} (the first is 0)"
+        )
+
+
+def examples_of(item: Any) -> np.ndarray:
+    """The examples in what a DataLoader hands out: itself, or the first part of a tuple."""
+    if isinstance(item, tuple | list) and item:
+        item = item[0]
+    if not isinstance(item, torch.Tensor):
+        raise TypeError(
+            "a DataLoader must hand out tensors, or tuples that begin with one, got "
+            f"{type(item).__name__}"
+        )
+    return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -1,0 +1,180 @@
+"""What the parameters of an initializer stand for: resolved once, "auto" included, and frozen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .estimators import is_auto
+
+__all__ = ["CoherenceConfig", "Config", "resolve"]
+
+# Of "auto": the paper's values, and those measured with coherence by benchmarks/coherence.py, on
+# other tasks than those that are reported.
+_PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
+_COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
+_COHERENT_STEPS = 3000
+
+# Share of the learning rate that is left at the end of a half cosine: not 0, so that passes
+# beyond the last one still learn.
+_LEFT = 0.02
+
+
+@dataclass(frozen=True)
+class CoherenceConfig:
+    r"""The fourth term.
+
+    Parameters
+    ----------
+    weight : float
+        The weight :math:`\mu` of the term.
+    separation : float
+        The weight of unrelated pairs in it.
+    walk_length : float
+        Mean number of edges of a walk.
+    n_walks : int
+        Walks a step.
+    """
+
+    weight: float
+    separation: float
+    walk_length: float
+    n_walks: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a pre-training is to know beside its rows and its network.
+
+    Parameters
+    ----------
+    n_classes : int
+        The paper's d.
+    learning_rate_init : float
+        Of Adam; the first one where it falls.
+    batch_size : int
+        Rows a step that go through the paper's terms, or see random labels.
+    max_iter : int
+        Passes over the rows.
+    window : int
+        Steps whose mean loss is looked at together.
+    falling_rate : bool, default=False
+        Whether the learning rate falls along a half cosine.
+    keep_last : bool, default=False
+        Whether theta0 is the parameters at the end, and not those of the best window.
+    random_labels : bool, default=False
+        Whether the loss is the cross entropy with random labels, and nothing below matters.
+    n_perturbations : int, default=2
+        The paper's K, and its M.
+    perturbation_scale : float, default=0
+        The paper's s.
+    sampler : str, default="auto"
+        How perturbed networks are drawn.
+    uniformity_weight, degeneracy_weight, detachment_weight : float, default=0
+        1, lambda and xi in the paper.
+    closed_form : bool, default=False
+        Whether expectations over the uniform law are exact, and not over samples.
+    coherence : CoherenceConfig, default=None
+        The fourth term.
+    """
+
+    n_classes: int
+    learning_rate_init: float
+    batch_size: int
+    max_iter: int
+    window: int
+    falling_rate: bool = False
+    keep_last: bool = False
+    random_labels: bool = False
+    n_perturbations: int = 2
+    perturbation_scale: float = 0.0
+    sampler: str = "auto"
+    uniformity_weight: float = 0.0
+    degeneracy_weight: float = 0.0
+    detachment_weight: float = 0.0
+    closed_form: bool = False
+    coherence: CoherenceConfig | None = None
+
+    @property
+    def has_paper_terms(self) -> bool:
+        """Whether the loss has any of the paper's three terms."""
+        return any((self.uniformity_weight, self.degeneracy_weight, self.detachment_weight))
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of what :func:`sklearn_mmdinit._core.objective.loss_terms` returns."""
+        paper = ("uniformity", "degeneracy", "detachment") if self.has_paper_terms else ()
+        return ("loss", *paper, *(("coherence",) if self.coherence else ()))
+
+    @property
+    def rows_a_step(self) -> int:
+        """Rows of the order of a pass that a step takes."""
+        return self.coherence.n_walks if self.coherence else self.batch_size
+
+    @property
+    def rows_in_flight(self) -> int:
+        """Rows that go through a network in a step, those of perturbed copies included."""
+        copies = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
+        if self.coherence:
+            return 2 * self.coherence.n_walks + copies
+        return copies or self.batch_size
+
+    def rate(self, done: float) -> float:
+        """The learning rate where a share of the passes is done."""
+        if not self.falling_rate:
+            return self.learning_rate_init
+        share = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+        return self.learning_rate_init * (_LEFT + (1.0 - _LEFT) * share)
+
+
+def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classes: int) -> Config:
+    """What the parameters of an MMDInitializer stand for.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object
+        The initializer's own, valid.
+    coherence : Coherence or None
+        What its parameter ``coherence`` stands for.
+    n_rows : int
+        Rows that are learned from.
+    n_classes : int
+        Logits of the network.
+    """
+    defaults: dict[str, Any] = dict(_PAPER)
+    term, size = None, min(int(parameters["batch_size"]), n_rows)
+    if coherence is not None:
+        n_walks = min(int(coherence.batch_size), n_rows)
+        term = CoherenceConfig(
+            float(coherence.weight),
+            float(coherence.separation),
+            float(coherence.walk_length),
+            n_walks,
+        )
+        size = min(size, n_walks)
+        steps_a_pass = n_rows // n_walks
+        defaults = _COHERENT | {"max_iter": math.ceil(_COHERENT_STEPS / steps_a_pass)}
+    chosen = {
+        name: default if is_auto(parameters[name]) else parameters[name]
+        for name, default in defaults.items()
+    }
+    return Config(
+        n_classes=n_classes,
+        learning_rate_init=float(chosen["learning_rate_init"]),
+        batch_size=size,
+        max_iter=int(chosen["max_iter"]),
+        window=int(parameters["window"]),
+        falling_rate=term is not None,
+        keep_last=term is not None,
+        n_perturbations=int(chosen["n_perturbations"]),
+        perturbation_scale=float(parameters["perturbation_scale"]),
+        sampler=parameters["sampler"],
+        uniformity_weight=float(parameters["uniformity_weight"]),
+        degeneracy_weight=float(parameters["degeneracy_weight"]),
+        detachment_weight=float(parameters["detachment_weight"]),
+        # Without the noise of the samples where few networks are drawn; they are the paper's.
+        closed_form=term is not None and n_classes == 2,
+        coherence=term,
+    )

@@ -1,0 +1,148 @@
+"""What the estimators of this package share: checks of what they are given, failures undone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from functools import wraps
+from importlib import metadata
+from numbers import Integral, Real
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_scalar, check_X_y
+from sklearn.utils.validation import validate_data
+
+from .numbers import array_of
+
+__all__ = [
+    "DocumentedEstimator",
+    "all_or_nothing",
+    "check_choice",
+    "check_finite",
+    "check_positive",
+    "check_widths",
+    "examples_checked",
+    "is_auto",
+]
+
+PACKAGE = __name__.partition(".")[0]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DocumentedEstimator(BaseEstimator):
+    """An estimator whose HTML representation links to its page in our documentation."""
+
+    _doc_link_module = PACKAGE
+    _doc_link_template = "{page}"
+
+    # Asked when an estimator is shown, and not on import: metadata are a file.
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        pages = _documentation()
+        page = f"{pages}/generated/{PACKAGE}.{type(self).__name__}.html" if pages else ""
+        return {"page": page}
+
+
+def _documentation() -> str:
+    """The URL that the distribution's metadata name as its documentation; empty without one."""
+    try:
+        urls = metadata.metadata("sklearn-mmdinit").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
+        urls = []
+    for label, _, url in (entry.partition(",") for entry in urls):
+        if label.strip().lower() == "documentation":
+            return url.strip().rstrip("/")
+    return ""
+
+
+def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
+    """Take back what a method has set of its estimator if it raises, or is interrupted."""
+
+    @wraps(method)
+    def whole(*args: P.args, **kwargs: P.kwargs) -> R:
+        own = vars(args[0])
+        before = dict(own)
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            own.clear()
+            own.update(before)
+            raise
+
+    return whole
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left to be chosen."""
+    return isinstance(value, str) and value == "auto"
+
+
+def check_choice(name: str, value: Any, valid: Collection[str]) -> None:
+    """Raise a ValueError unless the value is one of the valid strings."""
+    if not isinstance(value, str) or value not in valid:
+        raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+
+
+def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
+    """Raise unless these parameters are integers of at least 1, or of at least another number."""
+    for name in names:
+        check_scalar(getattr(estimator, name), name, Integral, min_val=least)
+
+
+def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
+    """Raise unless these parameters are finite numbers above 0, or 0 where that is valid."""
+    for name in names:
+        value = getattr(estimator, name)
+        check_scalar(value, name, Real)
+        # Written so that NaN, which compares to nothing, is refused.
+        if not (0 < value < math.inf or (zero and value == 0)):
+            raise ValueError(
+                f"{name} must be a finite number {'>= 0' if zero else '> 0'}, got {value!r}"
+            )
+
+
+def check_widths(value: Any) -> tuple[int, ...]:
+    """Widths of hidden layers from a number or a sequence; raise unless they are positive."""
+    sizes = np.atleast_1d(np.asarray(value, dtype=object))
+    if sizes.ndim == 1 and all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0
+        for size in sizes
+    ):
+        return tuple(int(size) for size in sizes)
+    raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+
+
+def examples_checked(
+    estimator: Any,
+    X: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool,
+    shape: tuple[int, ...] | None = None,
+    **checks: Any,
+) -> Any:
+    """Rows (n, ...) of any shape and number type, as scikit-learn checks flat ones; y too."""
+    X = array_of(X)
+    alone = isinstance(y, str) and y == "no_validation"
+    if (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 2:
+        checked = validate_data(estimator, X, y, reset=reset, **checks)
+        found = checked if alone else checked[0]
+    else:
+        if alone:
+            checked = check_array(X, allow_nd=True, input_name="X", **checks)
+        else:
+            checked = check_X_y(X, y, allow_nd=True, estimator=estimator, **checks)
+        found = checked if alone else checked[0]
+        if reset:
+            # Forgets names of columns that it may have had.
+            validate_data(estimator, found, reset=True, skip_check_array=True)
+            estimator.n_features_in_ = math.prod(found.shape[1:])
+    if shape is not None and found.shape[1:] != shape:
+        raise ValueError(
+            f"X has examples of shape {found.shape[1:]}, but {type(estimator).__name__} was "
+            f"fitted on examples of shape {shape}"
+        )
+    return checked

@@ -1,0 +1,222 @@
+"""The graph whose edges join near rows: searched for, or what a user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_memory
+
+from .search import nearest_neighbors
+
+__all__ = ["check_graph", "neighbor_graph", "on_read_only", "seed_"]
+
+# Neighbours of both ends of edges that are in memory at a time, about 25 MB of them.
+_NEIGHBORS_AT_A_TIME = 1_000_000
+
+
+def neighbor_graph(
+    X: np.ndarray,
+    *,
+    n_neighbors: int = 10,
+    shared_neighbor_power: float = 0.0,
+    graph: Any = None,
+    memory: Any = None,
+    verbose: int = 0,
+) -> csr_array:
+    """Adjacency of the rows of X, directed from each row to those near it.
+
+    Edges lead from a row to its neighbours and not back. With 10 neighbours, walks of mean length
+    10 then end in the class that they started in 91 % of the time on MNIST and 75 % on
+    Fashion-MNIST; with each edge in both directions 81 and 69 %.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Rows. Finite: that is for the caller to check.
+    n_neighbors : int, default=10
+        Edges of a row, where they are searched.
+    shared_neighbor_power : float, default=0.0
+        Edges found or given by a transformer weigh one plus the neighbours that their ends
+        share, to this power; see :func:`weighed_by_shared_neighbors`.
+    graph : None, sparse or dense matrix of shape (n, n), or transformer, default=None
+        None: the nearest neighbours of each row.
+
+        A matrix: non-negative finite weights, entry (i, j) that of the edge from i to j; larger
+        is closer. Only ratios within a row count, whatever the size of its weights. The diagonal
+        and explicit zeros are left out. Rows without edges are allowed.
+
+        An object with ``fit_transform(X)`` that gives a sparse matrix of shape (n, n), such as
+        :class:`sklearn.neighbors.KNeighborsTransformer`; it is cloned where it can be. What it
+        stores are edges: such transformers give distances, which are no weights. To have a
+        transformer's numbers taken as weights, hand over its matrix.
+    memory : None, str or joblib.Memory, default=None
+        Where the result of the search is kept; a string is the path of a folder.
+    verbose : int, default=0
+        Above 0 the search shows its progress.
+
+    Returns
+    -------
+    csr_array of shape (n, n), float32
+        Positive weights, sorted by column, none on the diagonal. In float64 where float32 would
+        make one of them zero or infinity.
+
+    Raises
+    ------
+    ValueError
+        If the graph does not fit X, has weights that are negative, not finite or no numbers, or
+        no edge; if a transformer writes into X.
+    TypeError
+        If `graph` is nothing of the above, or a masked array.
+    """
+    check_graph(graph)
+    if issparse(graph) or isinstance(graph, np.ndarray):
+        return _checked(graph, X.shape[0])
+    if graph is None:
+        search = check_memory(memory).cache(nearest_neighbors, ignore=["verbose"])
+        neighbors = search(X, n_neighbors, verbose=verbose)
+        ends = np.arange(0, neighbors.size + 1, neighbors.shape[1])
+        ones = np.ones(neighbors.size, dtype=np.float32)
+        edges = csr_array((ones, neighbors.ravel(), ends), shape=(len(X), len(X)))
+        edges.sort_indices()
+    else:
+        if hasattr(graph, "get_params"):
+            graph = clone(graph)
+            seed_(graph, 0)
+        edges = on_read_only(f"graph={type(graph).__name__}", graph.fit_transform, X)
+        if not issparse(edges):
+            raise TypeError(f"graph's fit_transform must give a sparse matrix: got {type(edges)}.")
+        edges = csr_array(edges)
+        # A distance of 0 is an edge too: that of equal rows, the nearest.
+        ones = np.ones_like(edges.data)
+        edges = _checked(csr_array((ones, edges.indices, edges.indptr), edges.shape), X.shape[0])
+    return weighed_by_shared_neighbors(edges, shared_neighbor_power)
+
+
+def check_graph(graph: Any) -> None:
+    """Raise a TypeError unless it is None, a matrix or an object with ``fit_transform``."""
+    if isinstance(graph, np.ma.MaskedArray):
+        raise TypeError("graph must not be a masked array: give graph.filled(0), or a sparse one.")
+    matrix = issparse(graph) or isinstance(graph, np.ndarray)
+    transformer = hasattr(graph, "fit_transform") and not isinstance(graph, type)
+    if not (graph is None or matrix or transformer):
+        kind = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
+        raise TypeError(
+            "graph must be None, a matrix of shape (n_samples, n_samples) or an object with "
+            f"fit_transform, such as KNeighborsTransformer(): got {kind}."
+        )
+
+
+def _checked(graph: Any, n: int) -> csr_array:
+    """A matrix of weights as the edges (n, n) of a graph."""
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+        raise ValueError(f"graph must be a square matrix: got shape {graph.shape}.")
+    if graph.shape[0] != n:
+        raise ValueError(
+            f"graph has {graph.shape[0]} rows and X has {n}: each row of X is a node of the graph."
+        )
+    if graph.dtype.kind not in "biufO":
+        raise ValueError(f"graph's weights must be real: got {graph.dtype}.")
+    if graph.dtype in (np.float16, np.object_):  # SciPy has sparse arrays of neither
+        try:
+            graph = graph.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"graph's weights must be numbers: {error}.") from error
+    edges = csr_array(graph).tocoo()
+    wrong = np.flatnonzero(~(np.isfinite(edges.data) & (edges.data >= 0)))
+    if wrong.size:
+        i, j = edges.row[wrong[0]], edges.col[wrong[0]]
+        raise ValueError(
+            "graph's weights must be non-negative and finite: entry "
+            f"({i}, {j}) is {edges.data[wrong[0]]}, and {wrong.size - 1} more are wrong."
+        )
+    kept = (edges.row != edges.col) & (edges.data > 0)
+    if not kept.any():
+        raise ValueError("graph has no edge: all its weights off the diagonal are zero.")
+    weights = edges.data[kept]
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = weights.astype(np.float32)
+    held = narrow.all() and np.isfinite(narrow).all()
+    weights = narrow if held else weights.astype(np.float64)
+    return csr_array((weights, (edges.row[kept], edges.col[kept])), shape=(n, n))
+
+
+def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
+    """Its edges, each of weight (1 + the neighbours its ends share) ** power, float32.
+
+    Two rows of a dense region have most of their neighbours in common; an edge that bridges two
+    regions joins rows that share few (Jarvis & Patrick, 1973). Walks then cross bridges less
+    often, and can be longer. With 10 neighbours and a power of 2 walks of mean length 10 end in
+    the class that they started in 93 % of the time on MNIST, in place of 91, and 76 % on
+    Fashion-MNIST, in place of 75.
+    """
+    edges = csr_array(
+        (np.ones(graph.nnz, dtype=np.float32), graph.indices, graph.indptr), shape=graph.shape
+    )
+    if power == 0.0:
+        return edges
+    degrees = np.diff(edges.indptr)
+    starts = np.repeat(np.arange(edges.shape[0]), degrees)
+    shared = np.empty(edges.nnz, dtype=np.float32)
+    # Edge by edge: pairs of rows with a neighbour in common are very many where there is a hub.
+    for block in _blocks(degrees[starts] + degrees[edges.indices]):
+        both = edges[starts[block]].multiply(edges[edges.indices[block]])
+        shared[block] = both.sum(axis=1)
+    with np.errstate(over="ignore"):  # told below
+        edges.data = (1 + shared) ** np.float32(power)
+    if not np.isfinite(edges.data).all():
+        raise ValueError(
+            f"shared_neighbor_power={power} makes weights that float32 cannot hold: ends share up "
+            f"to {int(shared.max())} neighbours; use a smaller power"
+        )
+    return edges
+
+
+def _blocks(sizes: np.ndarray) -> Iterator[slice]:
+    """Portions of what has these sizes, each of one or of a bounded size."""
+    ends = np.r_[0, np.cumsum(sizes, dtype=np.int64)]
+    start = 0
+    while start < sizes.size:
+        most = ends[start] + _NEIGHBORS_AT_A_TIME
+        stop = max(start + 1, int(np.searchsorted(ends, most, side="right")) - 1)
+        yield slice(start, stop)
+        start = stop
+
+
+# Transformers that a user brings
+
+
+def on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
+    """``function(X)``, which must not write into X; `name` is what an error calls it."""
+    view = X.view()  # which a transformer with ``copy=False`` must copy
+    view.flags.writeable = False
+    try:
+        return function(view)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise ValueError(
+            f"{name} writes into the rows that it is given, which theta0 is learned from too: "
+            f"{error}; let it copy them"
+        ) from error
+
+
+def seed_(estimator: Any, seed: int) -> None:
+    """Let every ``random_state`` of None follow from the seed; not those of what is frozen."""
+    if isinstance(estimator, FrozenEstimator):
+        return
+    parameters = estimator.get_params()
+    frozen = [f"{name}__" for name, v in parameters.items() if isinstance(v, FrozenEstimator)]
+    names = [
+        name
+        for name, value in sorted(parameters.items())
+        if name.rpartition("__")[2] == "random_state"
+        and value is None
+        and not name.startswith(tuple(frozen))
+    ]
+    draws = np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=len(names))
+    estimator.set_params(**dict(zip(names, draws.tolist(), strict=True)))

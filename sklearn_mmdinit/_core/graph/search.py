@@ -1,0 +1,291 @@
+"""Nearest neighbours of each row among the others: exact, or of many rows nearly so."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from hashlib import blake2b
+from importlib.util import find_spec
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.neighbors import NearestNeighbors
+from tqdm import tqdm
+
+__all__ = ["approximate", "check_search", "count_distinct", "exact", "nearest_neighbors"]
+
+N_COMPONENTS = 50
+
+# Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to
+# compile it in each process: benchmarks/neighbors.py has 7 s against 1 at 60,000 rows, 22 against
+# 1.4 at 100,000, 33 minutes against 13 s at a million.
+EXACT_BELOW = 100_000
+
+# Of one distance in 50 dimensions on two cores, for a forecast of how long a search will take.
+_SECONDS_A_PAIR = 2e-9
+
+_INSTALL = "pip install 'sklearn_mmdinit[neighbors]'"
+_BLOCK = 4096  # rows read, or searched, at a time
+_MOST_ENTRIES = 100_000_000  # of the rows that components are learned from: 400 MB
+_MOST_FEATURES = 2_000  # whose covariance is formed; its eigenvectors take a second
+_SEED = 0  # always the same: theta0s of all seeds share the graph, and its place in a memory
+
+# Neighbours that the approximate search is asked for beyond those needed: at 60,000 digits they
+# raise the part of the nearest that it finds from 98.3 to 99.6 %, and take no longer.
+_SPARE = 5
+
+# Powers of two between which the largest number is left as it is: squares of it and of numbers a
+# millionth as large, and sums of such squares over all rows, are ordinary numbers of float32.
+_SMALLEST, _LARGEST = -40, 40
+
+
+def nearest_neighbors(
+    X: np.ndarray, n_neighbors: int, *, algorithm: str = "auto", verbose: int = 0
+) -> np.ndarray:
+    """Euclidean nearest neighbours of each row among the others, in 50 principal components.
+
+    Equal rows are searched once and stand in a ring, each the nearest neighbour of another; the
+    rest of their neighbours are rows different from them. Without it, rows of which there are more
+    copies than neighbours would be an island that no walk leaves or reaches. Rows that differ in X
+    but not in the components are not looked for.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Rows, a memory map among others. Finite: that is for the caller to check.
+    n_neighbors : int
+        How many neighbours each row gets, at least 1.
+    algorithm : {"auto", "exact", "approximate"}, default="auto"
+        "exact" measures all distances. "approximate" is pynndescent, which finds more than 99 %
+        of the neighbours among images of digits. "auto" is exact below 100,000 different rows
+        and approximate from there on; exact with a warning where pynndescent is not installed.
+    verbose : int, default=0
+        Above 0 the exact search shows a progress bar.
+
+    Returns
+    -------
+    ndarray of shape (n, n_neighbors), int32
+        Row numbers, the nearest first, without the row itself and without repetition.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows, or too few that differ from each other.
+    ImportError
+        If `algorithm` is "approximate" and pynndescent is not installed.
+    """
+    check_search(len(X), n_neighbors)
+    first, place = distinct_rows(X)
+    if first.size == 1:
+        raise ValueError(f"All {len(X)} rows are equal: there are no neighbours to search.")
+    if first.size <= n_neighbors:
+        raise ValueError(
+            f"Only {first.size} of the {len(X)} rows differ from each other: too few for "
+            f"n_neighbors={n_neighbors}. Lower n_neighbors to {first.size - 1} or less "
+            "in Coherence(n_neighbors=...), or give more rows."
+        )
+    points = principal_components(X)
+    if first.size < place.size:
+        points = points[first]
+    if algorithm == "exact" or (algorithm == "auto" and _exact_is_best(len(points))):
+        neighbors = exact(points, n_neighbors, verbose=verbose)
+    else:
+        neighbors = approximate(points, n_neighbors)
+    return neighbors if first.size == place.size else share_neighbors(neighbors, place)
+
+
+def check_search(n_rows: int, n_neighbors: int) -> None:
+    """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
+    if n_rows <= n_neighbors:
+        raise ValueError(
+            f"{n_rows} rows are too few for n_neighbors={n_neighbors}, which takes "
+            f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
+        )
+
+
+def _exact_is_best(n: int) -> bool:
+    """Whether so many rows are few, or there is nothing else to search them with."""
+    if n < EXACT_BELOW:
+        return True
+    if find_spec("pynndescent") is not None:
+        return False
+    warnings.warn(
+        f"The exact neighbours of {n} rows may take {_SECONDS_A_PAIR * n * n / 60:.0f} minutes on "
+        f"two cores. A search that is nearly exact and much faster needs: {_INSTALL}",
+        stacklevel=3,
+    )
+    return True
+
+
+# The two searches
+
+
+def exact(
+    points: np.ndarray, n_neighbors: int, queries: np.ndarray | None = None, verbose: int = 0
+) -> np.ndarray:
+    """Neighbours (q, n_neighbors) of rows `queries` (q,) among points (n, c), by all distances."""
+    if queries is None:
+        queries = np.arange(len(points))
+    # In 50 dimensions trees look at most points all the same, and are 17 times slower. Distances
+    # are in float64 from float32 rows: no cancellation between near ones.
+    index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
+    neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
+    with tqdm(
+        total=queries.size, desc="neighbours", unit=" rows", leave=False, disable=verbose <= 0
+    ) as bar:
+        for start in range(0, queries.size, _BLOCK):
+            block = queries[start : start + _BLOCK]
+            found = index.kneighbors(points[block], return_distance=False)
+            neighbors[start : start + _BLOCK] = _without_self(found, block, n_neighbors)
+            bar.update(block.size)
+    return neighbors
+
+
+def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Neighbours (n, n_neighbors) among points (n, c): neighbours of neighbours, by pynndescent."""
+    # numba warns of what it compiles anew in each process, pynndescent of rows with too few
+    # neighbours, which get them below.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from pynndescent import NNDescent
+        except ImportError as error:
+            raise ImportError(f"the approximate search needs pynndescent: {_INSTALL}") from error
+        n_asked = min(n_neighbors + 1 + _SPARE, len(points))
+        found, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
+    neighbors = _without_self(found, np.arange(len(points)), n_neighbors)
+    incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
+    if incomplete.size:
+        neighbors[incomplete] = exact(points, n_neighbors, incomplete)
+    return neighbors
+
+
+def _without_self(found: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """The first (len(rows), n_neighbors) of what was found for rows, less the row itself, int32."""
+    itself = found == rows[:, None]
+    # Among points of no distance it may not be found at all: then the last goes in its place.
+    itself[~itself.any(axis=1), -1] = True
+    return found[~itself].reshape(len(rows), -1)[:, :n_neighbors].astype(np.int32)
+
+
+# Equal rows
+
+
+def _digests(X: np.ndarray) -> Iterator[bytes]:
+    """Of 128 bits, one a row: that two rows differ and agree in them has no chance."""
+    for start in range(0, len(X), _BLOCK):
+        # + 0.0 makes -0.0 the same bytes as 0.0.
+        for row in np.ascontiguousarray(X[start : start + _BLOCK] + 0.0):
+            yield blake2b(row.data, digest_size=16).digest()
+
+
+def count_distinct(X: np.ndarray, most: int) -> int:
+    """How many different rows an array (n, ...) has; no more than `most` are looked for."""
+    seen: set[bytes] = set()
+    for digest in _digests(X):
+        seen.add(digest)
+        if len(seen) == most:
+            break
+    return len(seen)
+
+
+def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of m different rows is first (m,), and which of them each row is (n,)."""
+    seen: dict[bytes, int] = {}
+    place = np.empty(X.shape[0], dtype=np.int64)
+    first: list[int] = []
+    for i, digest in enumerate(_digests(X)):
+        place[i] = seen.setdefault(digest, len(seen))
+        if place[i] == len(first):
+            first.append(i)
+    return np.array(first, dtype=np.int64), place
+
+
+def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Neighbours of all rows (n, k) from those (m, k) of the different ones, at `place` (n,).
+
+    The nearest neighbour of a row that has equals is the next of them, in a ring; the others are
+    the neighbours that a row of its kind has, less the farthest. Of several rows equal to a
+    neighbour, different rows take different ones.
+    """
+    n, k = place.size, neighbors.shape[1]
+    members = np.argsort(place, kind="stable").astype(np.int32)  # rows, by place
+    sizes = np.bincount(place)
+    starts = np.cumsum(sizes) - sizes
+    places = neighbors[place]  # (n, k)
+    turn = np.arange(n)[:, None] % sizes[places]
+    shared = members[starts[places] + turn]
+    if k > 1:  # of one neighbour alone a ring would be an island
+        equal = np.flatnonzero(sizes[place] > 1)
+        rank = np.empty_like(place)  # among the rows equal to it
+        rank[members] = np.arange(n) - starts[place[members]]
+        following = members[starts[place] + (rank + 1) % sizes[place]]
+        shared[equal, 1:] = shared[equal, :-1]
+        shared[equal, 0] = following[equal]
+    return shared
+
+
+# Principal components, of rows read by blocks: a memory map is never in memory as a whole
+
+
+def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.ndarray:
+    """Rows (n, p) in their first components (n, n_components), float32; centred rows if no fewer.
+
+    Differences of rows are all that is kept: the mean is taken out in float64, so that float32
+    has its digits for what tells the rows apart. Where they are so large or so small that float32
+    could not hold their squares, all are divided by one power of two.
+
+    The components are learned from all rows or, of arrays larger than 400 MB in float32, from as
+    many drawn at random.
+    """
+    n, p = X.shape
+    rows = _drawn_rows(n, max(_MOST_ENTRIES // p, 10 * n_components))
+    mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
+    for block in _blocks(rows):
+        taken = X[block]
+        mean += taken.sum(axis=0, dtype=np.float64) / rows.size
+        low, high = np.minimum(low, taken.min(axis=0)), np.maximum(high, taken.max(axis=0))
+    factor = _factor(float(np.maximum(high - mean, mean - low).max()))
+
+    def centred(block: slice | np.ndarray) -> np.ndarray:
+        # float64; a factor of 1 leaves every bit.
+        return (X[block] - mean) * factor
+
+    axes = None
+    if n_components < min(n, p):
+        sample = np.empty((rows.size, p), dtype=np.float32)
+        for block, where in zip(_blocks(rows), _blocks(np.arange(rows.size)), strict=True):
+            sample[where] = centred(block)
+        solver = "covariance_eigh" if p <= _MOST_FEATURES else "randomized"
+        pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
+        axes = pca.components_.T.astype(np.float64)  # (p, n_components)
+    projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)
+    for block in _blocks(np.arange(n)):
+        projected[block] = centred(block) if axes is None else centred(block) @ axes
+    return projected
+
+
+def _factor(largest: float) -> float:
+    """1, or the power of two that brings a number far from it near 1."""
+    exponent = math.frexp(largest)[1]
+    ordinary = largest == 0.0 or _SMALLEST <= exponent <= _LARGEST
+    # Beyond 1000 it would be infinity itself.
+    return 1.0 if ordinary else math.ldexp(1.0, min(-exponent, 1000))
+
+
+def _drawn_rows(n: int, most: int) -> np.ndarray:
+    if n <= most:
+        return np.arange(n)
+    # In order: a memory map is read from its beginning to its end.
+    return np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
+
+
+def _blocks(rows: np.ndarray) -> Iterator[slice | np.ndarray]:
+    """The rows in blocks; a slice, which copies nothing, where they follow one another."""
+    for start in range(0, rows.size, _BLOCK):
+        block = rows[start : start + _BLOCK]
+        together = block[-1] - block[0] == block.size - 1
+        yield slice(block[0], block[-1] + 1) if together else block

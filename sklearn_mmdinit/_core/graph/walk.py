@@ -1,0 +1,110 @@
+"""Where random walks of geometric length on a graph end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+
+__all__ = ["Walk"]
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Random walks on a directed graph with weighted edges, made by :meth:`on`.
+
+    A step goes along an edge of the row that the walk is at, with probability proportional to
+    the edge's weight. A row without edges has a loop to itself: a walk stays there.
+
+    All walks of a call move together: a step of W walks is one binary search for W numbers among
+    the E edges.
+
+    Parameters
+    ----------
+    targets : ndarray of shape (E,), int
+        The row that each edge leads to, edges of a row next to each other.
+    cumulative : ndarray of shape (E,), float64
+        The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long
+        as the edge is probable, so that i plus a uniform number falls into the edge to take.
+    last : ndarray of shape (n,), int64
+        The last edge of each row.
+    """
+
+    targets: np.ndarray
+    cumulative: np.ndarray
+    last: np.ndarray
+
+    @classmethod
+    def on(cls, graph: csr_array) -> Walk:
+        """Walks on the graph of these non-negative finite weights (n, n), which is not changed."""
+        weights = graph.data.astype(np.float64)
+        targets = graph.indices
+        n = graph.shape[0]
+        rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+        if not weights.all():  # an explicit zero is no edge
+            edges = weights > 0
+            weights, targets, rows = weights[edges], targets[edges], rows[edges]
+        degrees = np.bincount(rows, minlength=n)
+        isolated = np.flatnonzero(degrees == 0)
+        if isolated.size:
+            before = np.searchsorted(rows, isolated)
+            weights = np.insert(weights, before, 1.0)
+            targets = np.insert(targets, before, isolated)
+            rows = np.insert(rows, before, isolated)
+            degrees[isolated] = 1
+        last = np.cumsum(degrees) - 1
+        return cls(targets, _interval_ends(weights, rows, last), last)
+
+    def ends(self, starts: ArrayLike, mean_length: float, rng: np.random.Generator) -> np.ndarray:
+        """Ends of independent walks, one from each start, int64 of the shape of `starts`.
+
+        Their lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
+        q = 1 - 1 / mean_length; a mean length of 1 is exactly one step.
+
+        Raises
+        ------
+        ValueError
+            If `mean_length` is below 1 or not finite, or a start is no row of the graph.
+        """
+        if not (math.isfinite(mean_length) and mean_length >= 1):
+            raise ValueError(f"mean_length must be a finite number, at least 1: got {mean_length}.")
+        starts = np.asarray(starts, dtype=np.int64)
+        n = len(self.last)
+        outside = starts[(starts < 0) | (starts >= n)]
+        if outside.size:
+            raise ValueError(f"starts must be rows of the graph, 0 to {n - 1}: got {outside[0]}.")
+        lengths = rng.geometric(1 / mean_length, size=starts.size)
+        # Longest first: the walks that still move are then the first ones, a slice.
+        order = np.argsort(-lengths, kind="stable")
+        shortest_last = -lengths[order]
+        at = starts.ravel()[order]
+        for step in range(lengths.max(initial=0)):
+            moving = at[: np.searchsorted(shortest_last, -step)]
+            edges = np.searchsorted(self.cumulative, moving + rng.random(moving.size), side="right")
+            # i + u may be rounded up to i + 1, where the next row begins.
+            moving[:] = self.targets[np.minimum(edges, self.last[moving])]
+        ends = np.empty_like(at)
+        ends[order] = at
+        return ends.reshape(starts.shape)
+
+
+def _interval_ends(weights: np.ndarray, rows: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Row of each edge plus the row's cumulative probability up to it, float64 of shape (E,).
+
+    One cumulative sum runs over all rows. Scaled by the largest weight of the row first, so
+    that a row of tiny weights is not lost beside a row of huge ones.
+    """
+    first = np.concatenate([[0], last[:-1] + 1])
+    shares = weights / np.maximum.reduceat(weights, first)[rows]
+    shares /= np.add.reduceat(shares, first)[rows]
+    ends = np.cumsum(shares)
+    before = ends[first] - shares[first]
+    ends -= before[rows]
+    # What rounding left over belongs to no other row, and what is past a row's end to nobody.
+    np.clip(ends, 0.0, 1.0, out=ends)
+    ends[last] = 1.0
+    ends += rows
+    return ends

@@ -1,0 +1,389 @@
+"""The law of a perturbation, and the layer types whose perturbed copies run in one pass."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+__all__ = [
+    "EMBEDDINGS",
+    "LAYER_TYPES",
+    "LayerType",
+    "Std",
+    "bias_std",
+    "check_rules",
+    "is_perturbed",
+    "layer_type_of",
+    "parameter_stds",
+    "register_layer",
+    "weight_std",
+]
+
+# Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
+Std = float | torch.Tensor
+Stds = Callable[[Any, float], Mapping[str, Std]]
+Noise = Callable[[Any, torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor]
+
+
+def weight_std(n_in: int, scale: float) -> float:
+    """Standard deviation of the perturbation of one weight, s / sqrt(n_in)."""
+    return scale / math.sqrt(n_in)
+
+
+def bias_std(n_out: int, scale: float) -> float:
+    """Standard deviation of the perturbation of one bias, s / sqrt(n_out)."""
+    return scale / math.sqrt(n_out)
+
+
+class _Alone(nn.Module):
+    """A layer by its class's own ``forward``, whatever stands in its place for a while."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, H: torch.Tensor) -> Any:
+        return type(self.layer).forward(self.layer, H)
+
+
+def _noise_by_vmap(
+    layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """What perturbations add to the outputs: those of the layer with them as its parameters."""
+    # A parameter that is not perturbed has no share in it.
+    still = {
+        name: torch.zeros_like(parameter)
+        for name, parameter in layer.named_parameters(recurse=False)
+        if name not in eps
+    }
+    alone = _Alone(layer)
+
+    def one(eps: dict[str, torch.Tensor], H: torch.Tensor) -> Any:
+        own = {f"layer.{name}": value for name, value in {**still, **eps}.items()}
+        return functional_call(alone, own, (H,))
+
+    if len(H) == 1:
+        return vmap(one, in_dims=(0, None))(dict(eps), H[0])
+    return vmap(one)(dict(eps), H)
+
+
+@dataclass(frozen=True)
+class LayerType:
+    """How layers of a type are perturbed.
+
+    Parameters
+    ----------
+    stds : callable
+        Takes a layer and the paper's s; returns the standard deviation of each parameter's
+        perturbation by name. A parameter that is not named stays; a type of which all stay is
+        a normalisation.
+    noise : callable, default=_noise_by_vmap
+        Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name;
+        returns what they add to the outputs, (K, B, ...).
+    patches : callable, default=None
+        Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products
+        with the weights are the outputs at P positions. None: there is no form by gram.
+    channels : int, default=-1
+        Axis of the outputs that counts units.
+    serves : callable, default=None
+        Whether a layer with the options that it has is linear in its parameters; None: always.
+    by_user : bool, default=False
+        Whether a user has made it known, whose rule may be wrong.
+    """
+
+    stds: Stds
+    noise: Noise = _noise_by_vmap
+    patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
+    channels: int = -1
+    serves: Callable[[Any], bool] | None = None
+    by_user: bool = False
+
+
+def _linear_stds(layer: nn.Linear, scale: float) -> dict[str, Std]:
+    stds: dict[str, Std] = {"weight": weight_std(layer.in_features, scale)}
+    if layer.bias is not None:
+        stds["bias"] = bias_std(layer.out_features, scale)
+    return stds
+
+
+def _linear_noise(
+    layer: nn.Linear, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """H E^T + e."""
+    K = len(next(iter(eps.values())))
+    shape = (K, *H.shape[1:-1], layer.out_features)
+    noise = H.new_zeros(())
+    if "weight" in eps:
+        # (n, rows of a copy, n_in) @ (K, n_in, n_out), n being K or 1.
+        noise = H.flatten(1, -2) @ eps["weight"].mT
+    if "bias" in eps:
+        noise = noise + eps["bias"].unsqueeze(1)
+    return noise.expand(K, H[0, ..., 0].numel(), -1).reshape(shape)
+
+
+def _linear_patches(layer: nn.Linear, H: torch.Tensor) -> torch.Tensor:
+    return H.reshape(len(H), -1, 1, layer.in_features)
+
+
+def _embedding_stds(layer: nn.Embedding, scale: float) -> dict[str, Std]:
+    """An output is one weight, so that n_in is 1; the row of the padding stays 0."""
+    if layer.padding_idx is None:
+        return {"weight": scale}
+    std = layer.weight.new_full((layer.num_embeddings, 1), scale)
+    std[layer.padding_idx] = 0.0
+    return {"weight": std}
+
+
+def _embedding_noise(
+    layer: nn.Embedding, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    tables = eps["weight"]  # (K, rows, width)
+    copy = torch.arange(len(tables), device=H.device).view(-1, *[1] * (H.ndim - 1))
+    return tables[copy, H]
+
+
+def _embedding_is_linear(layer: nn.Embedding) -> bool:
+    # A bound on norms is put on the weights themselves, in passing.
+    return layer.max_norm is None
+
+
+Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+_CONVOLUTIONS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+def _conv_stds(layer: Conv, scale: float) -> dict[str, Std]:
+    n_in = layer.in_channels // layer.groups * math.prod(layer.kernel_size)
+    stds: dict[str, Std] = {"weight": weight_std(n_in, scale)}
+    if layer.bias is not None:
+        stds["bias"] = bias_std(layer.out_channels, scale)
+    return stds
+
+
+def _padded(layer: Any, H: torch.Tensor) -> torch.Tensor:
+    """Inputs with the padding that the layer gives them."""
+    # The last axis first, two numbers an axis: PyTorch's own order, for "same" too.
+    widths = layer._reversed_padding_repeated_twice
+    if layer.padding_mode == "zeros":
+        return F.pad(H, widths)
+    return F.pad(H, widths, mode=layer.padding_mode)
+
+
+def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """One convolution in which every copy's kernels are groups of their own."""
+    K = len(next(iter(eps.values())))
+    weight, bias = eps.get("weight"), eps.get("bias")
+    if weight is None:
+        weight = H.new_zeros(K, *layer.weight.shape)
+    kernels = weight.flatten(0, 1)
+    if len(H) == 1 and layer.groups == 1:
+        # All copies have their inputs in common: no groups, only more kernels.
+        inputs, groups = H[0], 1
+        if _is_channels_last(layer):
+            kernels = kernels.to(memory_format=torch.channels_last)
+    else:
+        # (K B, c, ...) to (B, K c, ...): the channels of all copies of an input side by side.
+        inputs = H.expand(K, *H.shape[1:]).transpose(0, 1).flatten(1, 2).contiguous()
+        groups = K * layer.groups
+    padding: Any = layer.padding
+    if layer.padding_mode != "zeros" or isinstance(padding, str):
+        inputs, padding = _padded(layer, inputs), 0
+    out = _CONVOLUTIONS[len(layer.kernel_size)](
+        inputs,
+        kernels,
+        None if bias is None else bias.flatten(),
+        stride=layer.stride,
+        padding=padding,
+        dilation=layer.dilation,
+        groups=groups,
+    )
+    return out.unflatten(1, (K, layer.out_channels)).transpose(0, 1)
+
+
+def _is_channels_last(layer: Conv) -> bool:
+    weight = layer.weight
+    return weight.ndim == 4 and weight[0, 0].numel() > 1 and weight.stride(1) == 1
+
+
+def _conv_patches(layer: Conv, H: torch.Tensor) -> torch.Tensor:
+    """What the kernels are multiplied by, (N, positions, groups, channels a group x kernel)."""
+    windows = _padded(layer, H)
+    n = len(layer.kernel_size)
+    sizes = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    for axis, (size, stride, dilation) in enumerate(sizes):
+        windows = windows.unfold(2 + axis, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    # (N, channels, positions ..., kernel ...)
+    windows = windows.flatten(2 + n).flatten(2, 1 + n)
+    windows = windows.unflatten(1, (layer.groups, -1))
+    # (N, groups, channels a group, P, kernel)
+    return windows.permute(0, 3, 1, 2, 4).flatten(3)
+
+
+# What takes whole numbers.
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+
+def _normalisation_stds(layer: nn.Module, scale: float) -> dict[str, Std]:
+    """Scale and shift of a normalisation are learned but not perturbed."""
+    return {}
+
+
+LAYER_TYPES: dict[type[nn.Module], LayerType] = {
+    nn.Linear: LayerType(_linear_stds, _linear_noise, _linear_patches),
+    nn.Conv1d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Conv2d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Conv3d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Embedding: LayerType(_embedding_stds, _embedding_noise, serves=_embedding_is_linear),
+    _BatchNorm: LayerType(_normalisation_stds),
+    nn.SyncBatchNorm: LayerType(_normalisation_stds),
+    _InstanceNorm: LayerType(_normalisation_stds),
+    nn.LayerNorm: LayerType(_normalisation_stds),
+    nn.GroupNorm: LayerType(_normalisation_stds),
+    nn.RMSNorm: LayerType(_normalisation_stds),
+}
+
+
+def layer_type_of(layer: nn.Module) -> LayerType | None:
+    """How a layer is perturbed; None where its type is not known, or it is changed from it."""
+    known = _type_by_class(layer)
+    # A reparametrised layer has other parameters than its type.
+    return known if known and known.stds(layer, 1.0).keys() <= _own_names(layer) else None
+
+
+def is_perturbed(layer: nn.Module) -> bool:
+    """Whether a layer is of a known type that has parameters to perturb."""
+    known = layer_type_of(layer)
+    return known is not None and bool(known.stds(layer, 1.0))
+
+
+def _own_names(layer: nn.Module) -> set[str]:
+    own = layer.named_parameters(recurse=False, remove_duplicate=False)
+    return {name for name, _ in own}
+
+
+def _type_by_class(layer: nn.Module) -> LayerType | None:
+    """What is known of a layer whose forward is that of its type, whatever its parameters."""
+    kinds: tuple[Any, ...] = type(layer).__mro__
+    for kind in kinds:
+        known = LAYER_TYPES.get(kind)
+        if known is None:
+            continue
+        same = type(layer).forward is kind.forward and "forward" not in vars(layer)
+        return known if same and (known.serves is None or known.serves(layer)) else None
+    return None
+
+
+def check_rules(module: nn.Module) -> None:
+    """Raise unless what rules of :func:`register_layer` say of a module's layers makes sense."""
+    for place, layer in module.named_modules():
+        known = _type_by_class(layer)
+        if known is None or not known.by_user:
+            continue
+        rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
+        stds = known.stds(layer, 1.0)
+        if not isinstance(stds, Mapping):
+            raise TypeError(f"{rule} must return a dict, got {stds!r}")
+        for name, std in stds.items():
+            # What is reparametrised is no parameter, but an attribute still.
+            if not (isinstance(name, str) and hasattr(layer, name)):
+                valid = sorted(_own_names(layer))
+                raise ValueError(f"{rule} must name parameters, some of {valid}, got {name!r}")
+            if not isinstance(std, Real | torch.Tensor):
+                raise TypeError(f"{rule} must return numbers or tensors, got {name!r}: {std!r}")
+            value = torch.as_tensor(std)
+            if not bool(((value >= 0) & (value < math.inf)).all()):
+                raise ValueError(f"{rule} must return finite numbers >= 0, got {name!r}: {std!r}")
+
+
+def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
+    """Standard deviation of each parameter's perturbation, by name; those that move alone."""
+    laws: dict[int, Std | None] = {}
+    for layer in module.modules():
+        known = layer_type_of(layer)
+        own = None if known is None else known.stds(layer, scale)
+        for name, parameter in layer.named_parameters(recurse=False):
+            law = _bare_std(parameter, scale) if own is None else own.get(name)
+            laws.setdefault(id(parameter), law)
+    stds = {}
+    for name, parameter in module.named_parameters():
+        law = laws[id(parameter)]
+        if law is not None and parameter.requires_grad:
+            stds[name] = law
+    return stds
+
+
+def _bare_std(parameter: nn.Parameter, scale: float) -> float:
+    """The law of a parameter of which only its shape is known."""
+    numbers = max(parameter.numel(), 1)
+    if parameter.ndim < 2:
+        return bias_std(numbers, scale)
+    return weight_std(numbers // max(len(parameter), 1), scale)
+
+
+def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None = None) -> None:
+    r"""Make a type of layer known, so that its perturbed copies run in one pass.
+
+    For layers that take one tensor whose first axis counts rows, are linear in their parameters
+    and treat each row on its own. Other modules need no registration: ``sampler="functional"``
+    takes what :func:`torch.func.vmap` can run as it is, at the price of a slower step; recurrent
+    layers of PyTorch's it cannot. What is registered holds in this process:
+    workers, and who unpickles an initializer, register it too.
+
+    Parameters
+    ----------
+    layer_class : type
+        Subclass of :class:`torch.nn.Module`. Its own subclasses are known too where they do not
+        change ``forward``. A type that is known already gets the new rule.
+    stds : callable
+        Takes a layer and the paper's s; returns a dict of the standard deviation of each
+        parameter's perturbation by its name in the layer, a number or a tensor that broadcasts
+        to the parameter. The paper has :math:`s / \sqrt{n_{in}}` for a weight, :math:`n_{in}`
+        weights being summed up in an output, and :math:`s / \sqrt{n_{out}}` for a bias.
+        Parameters without an entry stay; an empty dict makes the type a normalisation. What it
+        returns is checked where a module has such a layer.
+    noise : callable, default=None
+        A faster form than the default, :func:`torch.func.vmap` of the layer. Takes a layer, its
+        inputs of shape (K, B, ...), or (1, B, ...) where all copies have the same, and a dict of
+        perturbations of shape (K, ...) by name; returns what they add to the outputs, of shape
+        (K, B, ...).
+
+    Raises
+    ------
+    TypeError
+        If `layer_class` is no subclass of Module, or a rule cannot be called.
+
+    See Also
+    --------
+    MMDInitializer : Its ``samplers_`` says how each layer is perturbed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit import register_layer
+    >>> class Scale(torch.nn.Module):
+    ...     def __init__(self, n):
+    ...         super().__init__()
+    ...         self.weight = torch.nn.Parameter(torch.ones(n))
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.weight
+    >>> register_layer(Scale, lambda layer, s: {"weight": s})  # one weight an output
+    """
+    if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
+        raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
+    rules: dict[str, Any] = {"stds": stds} | ({} if noise is None else {"noise": noise})
+    for name, rule in rules.items():
+        if not callable(rule):
+            raise TypeError(f"{name} must be callable, got {rule!r}")
+    LAYER_TYPES[layer_class] = LayerType(stds, noise or _noise_by_vmap, by_user=True)

@@ -1,0 +1,93 @@
+"""The built-in network: a multi-layer perceptron, an ordinary module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+__all__ = ["ACTIVATIONS", "INITS", "MLP"]
+
+# In place where the gradient follows from the output alone.
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": partial(nn.ReLU, inplace=True),
+    "tanh": nn.Tanh,
+    "gelu": nn.GELU,
+}
+
+INITS: dict[str, Callable[[torch.Tensor], object]] = {
+    "xavier": nn.init.xavier_uniform_,
+    "he": partial(nn.init.kaiming_normal_, mode="fan_in", nonlinearity="relu"),
+}
+
+
+class MLP(nn.Module):
+    """A multi-layer perceptron that returns logits.
+
+    Parameters
+    ----------
+    n_features : int
+        Numbers of an input.
+    hidden_layer_sizes : sequence of int
+        Units of each hidden layer.
+    n_classes : int
+        Logits.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        What follows each hidden layer.
+    batch_norm : bool, default=False
+        Whether batch normalisation precedes the activations.
+    init : {"xavier", "he"}, default="xavier"
+        Fresh weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit import MLP
+    >>> MLP(4, (8, 8), 3)(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    # Files of theta0 name it, wherever it is defined.
+    __module__ = "sklearn_mmdinit"
+
+    def __init__(
+        self,
+        n_features: int,
+        hidden_layer_sizes: Sequence[int],
+        n_classes: int,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        init: str = "xavier",
+    ) -> None:
+        super().__init__()
+        for name, value, valid in (
+            ("activation", activation, ACTIVATIONS),
+            ("init", init, INITS),
+        ):
+            if value not in valid:
+                raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+        widths = (n_features, *hidden_layer_sizes, n_classes)
+        # skip_init: nn.Linear would draw weights of its own first.
+        self.linears = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(width) for width in hidden_layer_sizes if batch_norm
+        )
+        self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
+        for linear in self.linears:
+            INITS[init](linear.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Logits (n, n_classes) of inputs (n, n_features)."""
+        for layer, activation in enumerate(self.activations):
+            X = self.linears[layer](X)
+            if self.norms:
+                X = self.norms[layer](X)
+            X = activation(X)
+        logits: torch.Tensor = self.linears[-1](X)
+        return logits

@@ -1,0 +1,240 @@
+"""A module at theta0, ready to be trained: its logits, hidden activations and Jacobians."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..theta0 import Architecture
+from .hooks import (
+    Statistics,
+    batch_norms,
+    embeddings_named,
+    normalised,
+    own_output,
+    replaced,
+    statistics_of,
+    step_by_step,
+    unfused,
+    untracked,
+)
+from .layers import is_perturbed, layer_type_of
+from .mlp import MLP
+from .threads import Buffers, in_parts, team
+from .trace import Trace
+
+__all__ = ["Network", "NoJacobianError"]
+
+# Rows that one thread takes through a network at a time: enough for products at full rate.
+_ROWS_A_PART = 128
+# Added to squared norms under a root, whose slope at 0 is infinite.
+_TINY = 1e-12
+
+
+class NoJacobianError(ValueError):
+    """Raised where there is nothing for a Jacobian of the logits to be with respect to."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module on a device, in the mode of pre-training, and what is known of it.
+
+    Parameters
+    ----------
+    module : nn.Module
+        With theta0 as its parameters.
+    architecture : Architecture
+        Its description.
+    trace : Trace
+        What one pass of it has shown.
+    why_functional : str, default=""
+        Why its perturbed copies have parameters of their own each; empty: they need not.
+    """
+
+    module: nn.Module
+    architecture: Architecture
+    trace: Trace
+    why_functional: str = ""
+    buffers: Buffers = field(default_factory=Buffers)
+    plans: dict[Hashable, Any] = field(default_factory=dict)  # how many copies to draw at a time
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether several threads may pass through it at once: nothing in it remembers a pass."""
+        return all(
+            (type(part).__module__.startswith("torch.nn.") or type(part) is MLP)
+            and not (part._forward_hooks or part._forward_pre_hooks)
+            for part in self.module.modules()
+        )
+
+    def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
+        """How threads divide the work while so many rows go through it at a time."""
+        if not self.in_threads:
+            return nullcontext()  # PyTorch's own
+        positions = {call.layer: call.n_positions for call in self.trace.calls}
+        products = (
+            n * sum(p.numel() for p in self.module.get_submodule(name).parameters(recurse=False))
+            for name, n in positions.items()
+        )
+        return team(n_rows * max(products, default=0), device)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those of the module."""
+        return self.module.parameters()
+
+    def logits(self, X: torch.Tensor) -> torch.Tensor:
+        """Logits (B, d) of a mini-batch."""
+        with embeddings_named(self.module):
+            logits: torch.Tensor = self.module(X.clone())  # it may work in place on its input
+        return logits
+
+    @property
+    def n_last_biases(self) -> float:
+        """Biases of the last linear layer that are perturbed; infinity where none is."""
+        last: Any = self.module.get_submodule(self.architecture.last_layer)
+        learned = last.bias is not None and last.bias.requires_grad
+        return last.out_features if learned else math.inf
+
+    def hidden(self, X: torch.Tensor) -> torch.Tensor:
+        """Inputs (B, n) of the last linear layer, a part of the rows on each thread of a team."""
+        name = self.architecture.last_layer
+        if not name:
+            linear = [n for n, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
+            raise ValueError(
+                f"the last linear layer of {self.architecture.module} is not known, since none "
+                f"returns the logits as they are: name it in hidden_layer, one of {linear}"
+            )
+        last = self.module.get_submodule(name)
+        here = threading.local()  # what a thread's own pass has seen
+
+        def seen(layer: nn.Module, H: torch.Tensor) -> Any:
+            here.seen = H
+            return own_output(layer, H)
+
+        # Batch normalisation needs all rows at once.
+        divided = self.in_threads and X.device.type == "cpu" and not batch_norms(self.module)
+        parts = X.split(_ROWS_A_PART if divided else len(X))
+
+        def part(number: int) -> torch.Tensor:
+            here.seen = None
+            rows = parts[number]
+            self.logits(rows)
+            found = here.seen
+            if found is None or found.shape[:-1] != rows.shape[:1]:
+                shape = None if found is None else tuple(found.shape)
+                raise ValueError(
+                    f"the layer {name!r} must see one row for each of {len(rows)} examples, and "
+                    f"sees an input of shape {shape}; name another one in hidden_layer"
+                )
+            return found
+
+        with step_by_step(), replaced({last: seen}):
+            return in_parts(part, len(parts), list(self.parameters()))
+
+    def jacobian_norms(self, X: torch.Tensor) -> torch.Tensor:
+        """Norms (B, d, L) of the rows of the Jacobians of the logits, unperturbed.
+
+        With respect to the input and to the output of each known layer before the last one, which
+        is a pre-activation (after a normalisation, where one follows at once).
+        """
+        differentiable = torch.is_grad_enabled()
+        with torch.enable_grad():
+            logits, taps = self._tapped(X)
+            slopes = self._slopes(logits, [tap for tap, _ in taps], differentiable)
+            norms = [
+                # (d, B, ...), or more rows than one for each example.
+                own.movedim(1 + axis, 1).reshape(len(own), len(X), -1).square().sum(-1)
+                for own, (_, axis) in zip(slopes, taps, strict=True)
+                if own is not None
+            ]
+        if not norms:
+            raise NoJacobianError(
+                f"the logits of {self.architecture.module} depend on no input, those of integers "
+                "aside, and on no known layer before the last one: there is no Jacobian for the "
+                "detachment term; set detachment_weight=0"
+            )
+        found = torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
+        # 1 where a class is on no way from an output, and others are: a head of another class.
+        felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
+        return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
+
+    def _slopes(
+        self, logits: torch.Tensor, taps: list[torch.Tensor], differentiable: bool
+    ) -> list[torch.Tensor | None]:
+        """Of each class's logits by each tap (d, ...); None where there is no way from it."""
+        if not taps:
+            return []
+        options: dict[str, Any] = {
+            "create_graph": differentiable,
+            "retain_graph": True,
+            "allow_unused": True,
+        }
+        n_rows, d = logits.shape
+        # Rows of the mini-batch do not depend on each other: one sum serves all of them.
+        if self.in_threads:
+            # Layers of PyTorch's own can be differentiated for all classes at once.
+            classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
+            each = classes[:, None].expand(d, n_rows, d)
+            return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
+        found = [torch.autograd.grad(logits[:, i].sum(), taps, **options) for i in range(d)]
+        return [None if own[0] is None else torch.stack(own) for own in zip(*found, strict=True)]
+
+    def _tapped(self, X: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
+        """Logits, and outputs of the layers before the last one, each with its axis of examples."""
+        statistics: dict[nn.Module, list[Statistics]] = {n: [] for n in batch_norms(self.module)}
+
+        def collect(norm: nn.Module, H: torch.Tensor) -> Any:
+            statistics[norm].append(statistics_of(H.contiguous(), 1))
+            return own_output(norm, H)
+
+        if statistics:
+            # They count as constants. This pass is the one that the running statistics see.
+            with step_by_step(), replaced(dict.fromkeys(statistics, collect)):
+                self.logits(X)
+        given = {norm: iter(own) for norm, own in statistics.items()}
+        taps: list[torch.Tensor] = []
+        handed_on: list[torch.Tensor] = []
+
+        def hand_on(output: torch.Tensor) -> torch.Tensor:
+            if not output.requires_grad:  # of a layer that is not learned, before any that is
+                output = output.detach().requires_grad_()
+            taps.append(output)
+            # A copy goes on, so that what works in place leaves the tap as it is.
+            handed_on.append(output.clone())
+            return handed_on[-1]
+
+        def tap(layer: nn.Module, H: Any) -> torch.Tensor:
+            return hand_on(own_output(layer, H))
+
+        def normalise(norm: Any, H: torch.Tensor) -> torch.Tensor:
+            if norm in given:
+                output = normalised(norm, H.contiguous(), next(given[norm]))
+            else:
+                output = own_output(norm, H)
+            if not (handed_on and H is handed_on[-1]):
+                return output
+            taps.pop(), handed_on.pop()
+            return hand_on(output)
+
+        forwards = {
+            layer: tap if is_perturbed(layer) else normalise
+            for layer in self.module.modules()
+            if layer_type_of(layer) is not None
+        }
+        if X.is_floating_point():
+            X = X.detach().requires_grad_()
+        with unfused(), untracked(self.module), replaced(forwards):
+            logits = self.logits(X)
+        found = [(X, 0)] if X.requires_grad else []
+        last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
+        for number, (call, output) in enumerate(zip(self.trace.calls, taps, strict=False)):
+            if number != last and call.axis >= 0:
+                found.append((output, call.axis))
+        return logits, found

@@ -1,0 +1,102 @@
+"""Numbers in float32 on a device, and the conditions under which they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = [
+    "array_of",
+    "as_float32",
+    "check_float32",
+    "in_portions",
+    "learned_is_finite",
+    "seeded_generators",
+    "torch_device",
+    "with_gradients",
+]
+
+_ROWS_AT_A_TIME = 1024
+
+
+def torch_device(device: Any) -> torch.device:
+    """The device that a name stands for; "auto" takes CUDA where there is one."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        # The sum makes sure that there is such a device here, and that it holds numbers.
+        torch.zeros(1, device=device).sum().item()
+        return torch.device(device)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            "device must be 'auto' or a device that PyTorch has here ('cpu', 'cuda', ...), "
+            f"got {device!r}"
+        ) from error
+
+
+def array_of(X: Any) -> Any:
+    """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
+    if not isinstance(X, torch.Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+
+
+def check_float32(X: Any, name: str = "X") -> None:
+    """Raise a ValueError where a finite value of X is too large for float32."""
+    if X.dtype == np.float32 or 0 in X.shape:
+        return
+    # Two passes without a temporary array: X may be a memory map larger than memory.
+    for extreme in (X.min(), X.max()):
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(np.float32(extreme)) or not np.isfinite(extreme)
+        if not fits:
+            raise ValueError(
+                f"{name} holds {float(extreme)!r}, a value too large for float32, whose largest is "
+                f"{float(np.finfo(np.float32).max):.4g}; scale {name}"
+            )
+
+
+def as_float32(X: Any) -> Any:
+    """X in float32; X itself where it is."""
+    check_float32(X)
+    return X.astype(np.float32, copy=False)
+
+
+def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
+    """What a function makes of rows X (n, ...), n at least 1: memory does not grow with n."""
+    starts = range(0, len(X), _ROWS_AT_A_TIME)
+    with torch.no_grad():
+        portions = [function(X[start : start + _ROWS_AT_A_TIME]).cpu().numpy() for start in starts]
+    return np.concatenate(portions)
+
+
+@contextmanager
+def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
+    """Let whatever draws from PyTorch's global generators draw by a seed, and leave no trace."""
+    with torch.random.fork_rng(devices=list(gpus)):
+        torch.default_generator.manual_seed(seed)
+        for index in gpus:
+            torch.cuda.default_generators[index].manual_seed(seed)
+        yield
+
+
+@contextmanager
+def with_gradients() -> Iterator[None]:
+    """Record gradients for a while, under :func:`torch.no_grad` too."""
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "nothing can be learned under torch.inference_mode(), whose tensors have no "
+            "gradients; call it outside, or under torch.no_grad()"
+        )
+    with torch.enable_grad():
+        yield
+
+
+def learned_is_finite(parameters: Iterable[torch.Tensor]) -> bool:
+    """Whether those of the parameters that are learned are finite; others may hold what they do."""
+    return all(bool(own.isfinite().all()) for own in parameters if own.requires_grad)

@@ -1,0 +1,74 @@
+r"""What pre-training minimises, :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod} + \mu L_{coh}`."""
+
+from __future__ import annotations
+
+import torch
+
+from ..losses import coherence, degeneracy, detachment, uniformity
+from .config import Config
+from .network import Network, NoJacobianError
+from .perturbation import perturbed_logits
+from .random import StepRandom
+
+__all__ = ["loss_terms"]
+
+
+def loss_terms(
+    network: Network, X: torch.Tensor, random: StepRandom, config: Config
+) -> torch.Tensor:
+    """The terms that ``config.term_names`` names; the first one is the loss.
+
+    Parameters
+    ----------
+    network : Network
+        The module at theta0.
+    X : Tensor of shape (B, ...)
+        The mini-batch; with coherence the starts of walks and then their ends.
+    random : StepRandom
+        Source of the draws of this step.
+    config : Config
+        Weights of the terms, and how networks are drawn.
+
+    Returns
+    -------
+    Tensor of shape (n_terms,)
+    """
+    if config.random_labels:
+        labels = random.labels(len(X), config.n_classes)
+        return torch.nn.functional.cross_entropy(network.logits(X), labels).unsqueeze(0)
+    if config.coherence is None:
+        return _paper_terms(network, X, random, config)
+    weight, separation = config.coherence.weight, config.coherence.separation
+    # Coherence takes all rows; a few of the starts go through the paper's terms.
+    own = coherence(network.hidden(X), network.n_last_biases, separation)
+    if not config.has_paper_terms:
+        return torch.stack((weight * own, own))
+    terms = _paper_terms(network, X[: min(config.batch_size, len(X) // 2)], random, config)
+    return torch.cat(((terms[0] + weight * own)[None], terms[1:], own[None]))
+
+
+def _paper_terms(
+    network: Network, X: torch.Tensor, random: StepRandom, config: Config
+) -> torch.Tensor:
+    """The paper's loss, eq. (final_loss), and its three terms."""
+    K = config.n_perturbations
+    U = random.simplex(K, config.n_classes)  # the paper's M is its K
+    P = perturbed_logits(network, X, K, config.perturbation_scale, random, config.sampler)
+    P = P.softmax(dim=-1)
+    terms = (
+        uniformity(P, U, closed_form=config.closed_form),
+        degeneracy(P),
+        _detachment(network, X, config),
+    )
+    weights = config.uniformity_weight, config.degeneracy_weight, config.detachment_weight
+    loss = sum((weight * term for weight, term in zip(weights, terms, strict=True)), 0.0 * terms[0])
+    return torch.stack((loss, *terms))
+
+
+def _detachment(network: Network, X: torch.Tensor, config: Config) -> torch.Tensor:
+    try:
+        return detachment(network.jacobian_norms(X))
+    except NoJacobianError:
+        if config.detachment_weight:
+            raise
+        return torch.zeros((), device=X.device)

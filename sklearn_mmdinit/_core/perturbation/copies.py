@@ -1,0 +1,283 @@
+"""Perturbed copies of a module as one pass of it: each layer adds its own noise to its output."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..hooks import (
+    batch_norms,
+    names_of,
+    normalised,
+    own_output,
+    replaced,
+    statistics_of,
+    step_by_step,
+    untracked,
+)
+from ..layers import LayerType, Std, layer_type_of, parameter_stds
+from ..random import StepRandom
+from ..threads import Buffers
+from ..trace import Trace, sees
+from .gram import gram_around, gram_is_cheaper, gram_linear, gram_noise
+
+__all__ = [
+    "Draw",
+    "PerturbedLayer",
+    "copies_drawn",
+    "draws_by_gram",
+    "gram_stds",
+    "perturbed_layers",
+]
+
+
+@dataclass(frozen=True)
+class PerturbedLayer:
+    """A layer that adds noise: its name and type, and the law of its parameters that move."""
+
+    name: str
+    kind: LayerType
+    stds: Mapping[str, Std]
+
+
+def perturbed_layers(module: nn.Module, scale: float) -> dict[nn.Module, PerturbedLayer]:
+    """The known layers of a module that have parameters to perturb."""
+    laws = parameter_stds(module, scale)
+    # A parameter with several names has the law of the first one under each of them.
+    of_parameter = {id(p): laws[name] for name, p in module.named_parameters() if name in laws}
+    layers = {}
+    for layer, name in names_of(module).items():
+        kind = layer_type_of(layer)
+        stds = {
+            own: of_parameter[id(parameter)]
+            for own, parameter in layer.named_parameters(recurse=False, remove_duplicate=False)
+            if id(parameter) in of_parameter
+        }
+        if kind is not None and stds:
+            layers[layer] = PerturbedLayer(name, kind, stds)
+    return layers
+
+
+def draws_by_gram(
+    layer: Any, kind: LayerType, sampler: str, n_rows: int, *, reused: bool, first: bool
+) -> bool:
+    """Whether a layer is drawn by gram, and not by direct."""
+    if kind.patches is None or reused or sampler == "direct":
+        return False
+    if sampler == "gram":
+        return True
+    n_out, n_in = len(layer.weight), layer.weight[0].numel()
+    groups = getattr(layer, "groups", 1)
+    return gram_is_cheaper(n_rows, n_in, n_out // groups, first=first)
+
+
+@dataclass
+class Draw:
+    """What one pass of some copies draws with.
+
+    Parameters
+    ----------
+    rows : Tensor of shape (K B, ...)
+        The mini-batch, once for each copy.
+    n_copies : int
+        K.
+    random : StepRandom
+        Source of the draws.
+    part : int, default=0
+        Which part of all copies this is: parts have no memory in common.
+    mask : Tensor of shape (K,), default=None
+        Factors of the copies' perturbations.
+    common : mapping of str to (Tensor, Tensor), default={}
+        Of linear layers that see the examples themselves and are drawn by gram, by name: what
+        all copies of all parts have in common, outputs at theta0 and the factor of the noise.
+    """
+
+    rows: torch.Tensor
+    n_copies: int
+    random: StepRandom
+    part: int = 0
+    mask: torch.Tensor | None = None
+    common: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    eps: dict[int, torch.Tensor] = field(default_factory=dict)
+    by_gram: set[str] = field(default_factory=set)
+
+    def of(self, parameter: nn.Parameter, std: Std) -> torch.Tensor:
+        """The perturbation of a parameter, the same wherever it acts in this pass."""
+        key = id(parameter)
+        if key not in self.eps:
+            self.eps[key] = self.random.normal(self.n_copies, *parameter.shape).mul_(std)
+        return self.eps[key]
+
+
+@contextmanager
+def copies_drawn(
+    module: nn.Module, found: Trace, scale: float, sampler: str, buffers: Buffers
+) -> Iterator[Any]:
+    """Let a module compute perturbed copies for a while, in any number of threads.
+
+    Gives a function that takes a :class:`Draw` and returns logits (K B, d).
+    """
+    here = threading.local()  # the draw of a thread's own pass
+    perturbed = perturbed_layers(module, scale)
+
+    def noisy(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
+        own = perturbed[layer]
+        return _noisy(layer, own, H, here.draw, own.name in found.reused, sampler, buffers)
+
+    def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
+        # Each copy normalises by its own rows, as a network in training does.
+        H = H.contiguous()
+        return normalised(norm, H, statistics_of(H, here.draw.n_copies))
+
+    def logits(draw: Draw) -> torch.Tensor:
+        here.draw = draw
+        try:
+            computed: torch.Tensor = module(draw.rows)
+        finally:
+            del here.draw
+        return computed
+
+    forwards = dict.fromkeys(batch_norms(module), by_copies) | dict.fromkeys(perturbed, noisy)
+    with step_by_step(), untracked(module), replaced(forwards):
+        yield logits
+
+
+def _noisy(
+    layer: Any,
+    perturbed: PerturbedLayer,
+    H: torch.Tensor,
+    draw: Draw,
+    reused: bool,
+    sampler: str,
+    buffers: Buffers,
+) -> torch.Tensor:
+    """Outputs (K B, ...) of a layer's copies on inputs (K B, ...)."""
+    K, kind = draw.n_copies, perturbed.kind
+    first = len(H) % K == 0 and sees(H, draw.rows)
+    if len(H) % K:
+        raise RuntimeError(
+            f"the layer {perturbed.name!r} does not see one row or more for each example"
+        )
+
+    def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        return buffers.take((perturbed.name, role, draw.part), shape, like)
+
+    if first and perturbed.name in draw.common:
+        gram_stds(perturbed, draw)
+        mean, L = draw.common[perturbed.name]
+        out = gram_around(mean, L, K, draw.random, empty)
+        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
+    if not first and _is_fused(layer, perturbed, H, draw, reused, sampler):
+        rows = H.reshape(K, -1, H.shape[-1])
+        stds = gram_stds(perturbed, draw)
+        out = gram_linear(rows, layer.weight, layer.bias, stds, draw.random, empty)
+        # No view where there need be none: an activation in place would copy it.
+        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
+    # Where all copies have their inputs in common, the layer itself runs once for all.
+    own_rows = H[: len(H) // K] if first else H
+    n = 1 if first else K
+    own_rows = _Read.apply(own_rows)
+    output = own_output(layer, own_rows)
+    if len(output) != len(own_rows):
+        raise RuntimeError(
+            f"the layer {perturbed.name!r} does not see one row or more for each example"
+        )
+    inputs, own = own_rows.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
+    n_rows = own[0].numel() // output.shape[kind.channels]
+    if draws_by_gram(layer, kind, sampler, n_rows, reused=reused, first=first):
+        noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
+    else:
+        parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
+        eps = {name: draw.of(parameters[name], std) for name, std in perturbed.stds.items()}
+        noise = kind.noise(layer, inputs, eps)
+    noise = noise.reshape(K, *own.shape[1:])
+    if draw.mask is not None:
+        noise = noise * draw.mask.view(K, *[1] * output.ndim)
+    added: torch.Tensor = _Added.apply(own, noise)
+    return added.flatten(0, 1)
+
+
+def _is_fused(
+    layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, draw: Draw, reused: bool, sampler: str
+) -> bool:
+    """Whether outputs and noise of a layer on inputs (K B, ...) come of one product."""
+    if type(layer).forward is not nn.Linear.forward or draw.mask is not None:
+        return False
+    if not H.dtype == layer.weight.dtype == torch.float32:
+        return False
+    if torch.is_autocast_enabled(H.device.type):
+        return False
+    n_rows = H[..., 0].numel() // draw.n_copies
+    return draws_by_gram(layer, perturbed.kind, sampler, n_rows, reused=reused, first=False)
+
+
+def gram_stds(perturbed: PerturbedLayer, draw: Draw | None = None) -> tuple[float, float]:
+    """Standard deviations of weight and bias; an error where a pass has drawn the layer before."""
+    if draw is not None and perturbed.name in draw.by_gram:
+        raise RuntimeError(
+            f"the layer {perturbed.name!r} is called more often than in the first pass"
+        )
+    if draw is not None:
+        draw.by_gram.add(perturbed.name)
+    weight, bias = (perturbed.stds.get(name, 0.0) for name in ("weight", "bias"))
+    assert not isinstance(weight, torch.Tensor)
+    assert not isinstance(bias, torch.Tensor)
+    return weight, bias
+
+
+def _by_gram(
+    layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, shape: tuple[int, ...], draw: Draw
+) -> torch.Tensor:
+    """Noise by gram of a layer on inputs (K, B, ...) or (1, B, ...), in the shape of its output."""
+    kind, stds = perturbed.kind, gram_stds(perturbed, draw)
+    assert kind.patches is not None
+    if H.dtype in (torch.float16, torch.bfloat16):
+        H = H.float()  # factors in less break down
+    positions = list(shape)
+    n_out = positions.pop(kind.channels)
+    with torch.autocast(H.device.type, enabled=False):  # which a module may be inside of
+        patches = kind.patches(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
+        noise = gram_noise(patches, draw.n_copies, n_out, stds, draw.random)
+    # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
+    return noise.view(*positions, n_out).movedim(-1, kind.channels)
+
+
+class _Read(torch.autograd.Function):
+    """Inputs as they are; their gradient comes back in their own order in memory."""
+
+    @staticmethod
+    def forward(ctx: Any, H: torch.Tensor) -> torch.Tensor:
+        ctx.like = torch.empty_like(H, device="meta")
+        return H.view_as(H)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
+        (slopes,) = grad_outputs
+        if slopes.stride() == ctx.like.stride():
+            return slopes
+        return torch.empty_like(ctx.like, device=slopes.device).copy_(slopes)
+
+
+class _Added(torch.autograd.Function):
+    """Outputs (n, B, ...) of n = K copies or of one, and noise (K, B, ...), as (K, B, ...)."""
+
+    @staticmethod
+    def forward(ctx: Any, own: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        ctx.common = len(own) < len(noise)
+        # In the outputs' own order in memory, by which the next layer goes through them.
+        like = torch.empty_like(own[0], device="meta")
+        strides = like.numel(), *like.stride()
+        added = own.new_empty_strided((len(noise), *like.shape), strides)
+        return torch.add(own, noise, out=added)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        (slopes,) = grad_outputs
+        return slopes.sum(0, keepdim=True) if ctx.common else slopes, slopes

@@ -1,0 +1,284 @@
+"""Predictions of K networks around theta0, a part of them at a time, by the sampler that serves."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from ..hooks import embeddings_named, layer_named, unfused, untracked
+from ..layers import parameter_stds
+from ..network import Network
+from ..random import StepRandom
+from ..threads import in_parts
+from .copies import Draw, copies_drawn, draws_by_gram, gram_stds, perturbed_layers
+from .gram import noise_factor
+
+__all__ = ["SAMPLERS", "chosen_samplers", "perturbed_logits", "reason_for_functional"]
+
+SAMPLERS = ("auto", "direct", "gram", "functional")
+
+# Numbers of the widest layer's activations in a part that a thread works on alone: with what the
+# layers before and after it need they fill a core's cache, and are enough for matrix products at
+# full rate.
+_NUMBERS_IN_CACHE = 1 << 18
+# Numbers, activations and perturbations, of a part whose every operation is shared by all threads:
+# with smaller ones there are too many small operations, with larger ones each goes through memory
+# afresh.
+_NUMBERS_A_PART = 1 << 24
+# Numbers of all parts that are kept for their gradient; the others are computed twice. Noise is
+# counted and not kept, so that this is 400 to 750 MiB in float32 of image networks.
+_NUMBERS_KEPT = 1 << 28
+# An output, its noise and their sum.
+_TIMES_EACH_NUMBER = 3
+
+# How far logits of a copy may be from those of the module alone, of their own size: rounding of
+# sums in another order, and none of what a perturbation does.
+_ROUNDING = 1e-3
+
+
+def perturbed_logits(
+    network: Network,
+    X: torch.Tensor,
+    n_copies: int,
+    scale: float,
+    random: StepRandom,
+    sampler: str = "auto",
+) -> torch.Tensor:
+    """Logits of K networks around theta0 on one mini-batch.
+
+    Parameters
+    ----------
+    network : Network
+        The module at theta0.
+    X : Tensor of shape (B, ...)
+        The mini-batch.
+    n_copies : int
+        K.
+    scale : float
+        The paper's s.
+    random : StepRandom
+        Source of the draws of this step.
+    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
+        How perturbations are drawn; where "auto" has a choice, by what costs less.
+
+    Returns
+    -------
+    Tensor of shape (K, B, d)
+        Differentiable by the network's parameters.
+    """
+    functional = sampler == "functional" or bool(network.why_functional)
+    plan = n_copies, len(X), sampler, X.device
+    if plan not in network.plans:
+        network.plans[plan] = _parts(network, n_copies, len(X), sampler, functional, X.device)
+    n_parts, n_kept = network.plans[plan]
+    bounds = [n_copies * i // n_parts for i in range(n_parts + 1)]
+    sizes = [stop - start for start, stop in pairwise(bounds)]
+    randoms = random.split(n_parts)
+    again = n_kept < n_parts
+    states = [own.generator.get_state() for own in randoms if again]
+    # One copy of the rows for all parts, but where a module works in place on its input.
+    most = None if functional or network.trace.writes else _repeated(X, max(sizes))
+
+    drawn: AbstractContextManager[Any] = nullcontext()
+    before = {} if most is None else _in_common(network, X, scale, sampler)
+    means = [mean for mean, _ in before.values()]
+    leaves = means if n_parts == 1 else [m.detach().requires_grad_(m.requires_grad) for m in means]
+    common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
+    if not functional:
+        drawn = copies_drawn(network.module, network.trace, scale, sampler, network.buffers)
+    with drawn as copied, embeddings_named(network.module):
+
+        def part(number: int) -> torch.Tensor:
+            own, size = randoms[number], sizes[number]
+            if again:
+                own.generator.set_state(states[number])  # the second time it draws the same
+            if functional:
+                return _functional_logits(network, X, size, scale, own)
+            rows = _repeated(X, size) if most is None else most[: size * len(X)]
+            logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
+            return logits.view(size, len(X), -1)
+
+        return in_parts(part, n_parts, [*network.parameters(), *means], n_kept, leaves)
+
+
+def _in_common(
+    network: Network, X: torch.Tensor, scale: float, sampler: str
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Outputs at theta0 and factor of the noise of linear layers that see the examples, by gram."""
+    trace, found = network.trace, {}
+    chosen = chosen_samplers(network, sampler, len(X))
+    laws = {own.name: own for own in perturbed_layers(network.module, scale).values()}
+    for call in trace.calls:
+        layer: Any = network.module.get_submodule(call.layer)
+        plain = type(layer).forward is nn.Linear.forward and X.dtype == torch.float32
+        if call.first and plain and chosen.get(call.layer) == "gram":
+            rows = X.reshape(-1, layer.in_features)
+            L, _ = noise_factor(rows[None], *gram_stds(laws[call.layer]))
+            found[call.layer] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
+    return found
+
+
+def _repeated(X: torch.Tensor, n_copies: int) -> torch.Tensor:
+    """The rows once for each copy, (K B, ...)."""
+    # A copy, even of one: a module may work in place on its input.
+    rows = X.expand(n_copies, *X.shape).clone(memory_format=torch.contiguous_format)
+    return rows.flatten(0, 1)
+
+
+def _functional_logits(
+    network: Network, X: torch.Tensor, n_copies: int, scale: float, random: StepRandom
+) -> torch.Tensor:
+    """Logits (K, B, d) of copies that have parameters of their own, by ``torch.func.vmap``."""
+    module = network.module
+    parameters = dict(module.named_parameters())
+    eps = {
+        name: random.normal(n_copies, *parameters[name].shape).mul_(std)
+        for name, std in parameter_stds(module, scale).items()
+    }
+
+    def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
+        perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
+        logits: torch.Tensor = functional_call(module, perturbed, (X.clone(),))
+        return logits
+
+    with unfused(), untracked(module):
+        return vmap(one)(eps)
+
+
+def _parts(
+    network: Network,
+    n_copies: int,
+    n_rows: int,
+    sampler: str,
+    functional: bool,
+    device: torch.device,
+) -> tuple[int, int]:
+    """Parts to draw one after the other, and how many keep their graph; not by threads."""
+    module, trace = network.module, network.trace
+    positions = {call.layer: call.n_positions for call in trace.calls}
+    numbers, widest = 0, 1  # of a copy: in all, and of the largest array
+    if functional:
+        parameters = dict(module.named_parameters())
+        numbers = sum(parameters[name].numel() for name in parameter_stds(module, 1.0))
+    else:
+        for name, chosen in chosen_samplers(network, sampler, n_rows).items():
+            layer: Any = module.get_submodule(name)
+            direct = sum(p.numel() for p in layer.parameters(recurse=False))
+            own = (n_rows * positions[name]) ** 2 if chosen == "gram" else direct
+            numbers += own
+            n_out = len(layer.weight) if hasattr(layer, "weight") else 1
+            widest = max(widest, own, n_rows * positions[name] * n_out)
+    numbers += _TIMES_EACH_NUMBER * n_rows * trace.n_numbers
+    if not network.in_threads or functional or device.type != "cpu":
+        n_parts = min(math.ceil(n_copies * numbers / _NUMBERS_A_PART), n_copies)
+    else:
+        n_parts = math.ceil(n_copies * widest / _NUMBERS_IN_CACHE)
+        # Divisible among two or four threads.
+        n_parts = min(4 * math.ceil(n_parts / 4), n_copies) if n_parts > 1 else 1
+    return n_parts, min(int(_NUMBERS_KEPT * n_parts / (n_copies * numbers)), n_parts)
+
+
+def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, str]:
+    """How each layer is drawn for so many examples, by the layer's name."""
+    if sampler == "functional" or network.why_functional:
+        return dict.fromkeys(parameter_stds(network.module, 1.0), "functional")
+    layers = {p.name: (layer, p) for layer, p in perturbed_layers(network.module, 1.0).items()}
+    found = {}
+    for call in network.trace.calls:
+        if call.layer in layers:
+            layer, perturbed = layers[call.layer]
+            reused = call.layer in network.trace.reused
+            gram = draws_by_gram(
+                layer,
+                perturbed.kind,
+                sampler,
+                n_rows * call.n_positions,
+                reused=reused,
+                first=call.first,
+            )
+            found[call.layer] = "gram" if gram else "direct"
+    return found
+
+
+def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> str:
+    """Why perturbed copies cannot be one pass of the module; empty where they can.
+
+    Raises
+    ------
+    ValueError
+        If no sampler can perturb the module, or the one that was asked for cannot.
+    """
+    name = network.architecture.module
+    if not parameter_stds(network.module, 1.0):
+        raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
+    if sampler == "functional":
+        reason = "it was asked for"
+    elif (found := _reason_against_copies(network, X)) is None:
+        return ""
+    else:
+        reason = found
+    if sampler in ("direct", "gram"):
+        raise ValueError(
+            f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
+            "sampler='functional' or 'auto', or make the layer's type known with register_layer"
+        )
+    with torch.enable_grad(), layer_named(network.module) as called:
+        try:
+            logits = _functional_logits(network, X, 2, 1.0, StepRandom(0, X.device))
+        except Exception as error:
+            raise ValueError(
+                f"the functional sampler ({reason}) cannot perturb the module {name}: {called()} "
+                f"fails under torch.func.vmap with {type(error).__name__}: {error}"
+            ) from error
+    if failed := _reason_against_gradient(network, logits):
+        raise ValueError(
+            f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
+        )
+    return reason
+
+
+def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
+    """Why perturbed copies cannot be one pass of the module; None where they can."""
+    if away := network.trace.away:
+        return f"the parameters {list(away)} act elsewhere than in the layers that are known"
+    if reads := network.trace.reads:
+        return f"{reads[0]} looks at values of a tensor, which mixes the copies"
+    drawn = copies_drawn(network.module, network.trace, 1.0, "direct", network.buffers)
+    with torch.enable_grad(), layer_named(network.module) as called, drawn as copied:
+        # A copy without noise, beside one that has some, computes what it does alone.
+        for alone in (0, 1):
+            mask = torch.ones(2, dtype=torch.float32, device=X.device)
+            mask[alone] = 0.0
+            try:
+                plain, both = (
+                    copied(Draw(_repeated(X, n), n, StepRandom(0, X.device), mask=own))
+                    for n, own in ((1, mask[alone : alone + 1]), (2, mask))
+                )
+                difference = both.view(2, *plain.shape)[alone] - plain
+            except Exception as error:
+                return f"{called()} fails with {type(error).__name__}: {error}"
+            size = float(plain.detach().abs().max()) + 1.0
+            if not float(difference.detach().abs().max()) < _ROUNDING * size:
+                return "its rows depend on each other, or another axis than the first counts them"
+        return _reason_against_gradient(network, both)
+
+
+def _reason_against_gradient(network: Network, logits: torch.Tensor) -> str | None:
+    """Why copies cannot be differentiated; None where they can."""
+    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not logits.requires_grad:
+        return None
+    try:
+        torch.autograd.grad(logits.sum(), learned, allow_unused=True)
+    except Exception as error:
+        return (
+            f"its gradient fails with {type(error).__name__}: {str(error).partition(chr(10))[0]} "
+            "(layers must not be computed again for it, as torch.utils.checkpoint does)"
+        )
+    return None

@@ -1,0 +1,163 @@
+"""What one look at a module shows: how networks are made of a theta0, and theta0 of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..theta0 import Architecture, Theta0, arrays_of, put_arrays_, qualified_name
+from .hooks import names_of, pretraining_mode
+from .layers import check_rules, layer_type_of
+from .network import Network
+from .numbers import in_portions, with_gradients
+from .perturbation.sampling import reason_for_functional
+from .source import Source
+from .trace import (
+    Trace,
+    as_examples,
+    chain_of,
+    describe,
+    layout_of,
+    put_in_layout_,
+    takes_integers,
+    trace,
+)
+
+__all__ = ["Profile", "look_at"]
+
+# Examples that a module is looked at with, and one fewer; batch normalisation needs two.
+_N_EXAMPLES = 4
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one look at a module has shown: from here networks are made of a theta0 and back.
+
+    Parameters
+    ----------
+    source : Source
+        Where fresh copies of the module come from.
+    architecture : Architecture
+        Its description.
+    trace : Trace
+        What one pass of it has shown.
+    why_functional : str
+        As of :class:`Network`.
+    integers : bool
+        Whether it takes whole numbers as such.
+    layout : torch.memory_format
+        Order of images in memory.
+    known : frozenset of str
+        Names of the layers whose types were known.
+    """
+
+    source: Source
+    architecture: Architecture
+    trace: Trace
+    why_functional: str = ""
+    integers: bool = False
+    layout: torch.memory_format = torch.contiguous_format
+    known: frozenset[str] = frozenset()
+
+    def fresh(self) -> Theta0:
+        """The weights that the module comes with."""
+        return Theta0(self.architecture, arrays_of(self.source.build()))
+
+    def module(self, theta0: Theta0) -> nn.Module:
+        """A module of its own that starts at theta0, in the mode that it comes in."""
+        module = self.source.build().cpu()
+        put_arrays_(module, theta0.arrays)
+        return module
+
+    def network(self, theta0: Theta0, device: str | torch.device) -> Network:
+        """A network that starts at theta0, in single precision and the mode of pre-training."""
+        # First to single precision: a module in half precision would round theta0.
+        module = self.source.build().float()
+        put_arrays_(module, theta0.arrays)
+        module.to(device)
+        if lost := sorted(self.known - _known_layers(module)):
+            kind = type(module.get_submodule(lost[0])).__name__
+            raise RuntimeError(
+                f"the layer {lost[0]!r} was perturbed by a rule that register_layer made known, "
+                f"and in this process there is none; call register_layer({kind}, ...) first, in "
+                "each worker too"
+            )
+        if self.layout != torch.contiguous_format:
+            put_in_layout_(module, self.layout)
+        pretraining_mode(module)
+        return Network(module, self.architecture, self.trace, self.why_functional)
+
+    def theta0(self, network: Network) -> Theta0:
+        """The parameters of a network."""
+        return Theta0(self.architecture, arrays_of(network.module))
+
+    def examples(self, X: np.ndarray) -> torch.Tensor:
+        """Rows as the module takes them, on the CPU."""
+        return as_examples(X, self.integers)
+
+    def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
+        """Inputs (n, width) of the last linear layer at theta0."""
+        network = self.network(theta0, device)
+        network.module.eval()
+        return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
+
+    def hidden_width(self, theta0: Theta0) -> int:
+        """How many there are."""
+        width: int = theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
+        return width
+
+
+@with_gradients()
+def look_at(
+    source: Source, X: np.ndarray, sampler: str = "auto", hidden_layer: str | None = None
+) -> Profile:
+    """Look at a module and a few rows of X (n, ...)."""
+    module = source.build().float().cpu()
+    check_rules(module)
+    description = describe(source, module, X.shape[1:])
+    integers = takes_integers(module)
+    pretraining_mode(module)
+    examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
+    found = trace(module, examples)
+    last_layer = _last_layer(module, found, hidden_layer)
+    if found.last < 0 and last_layer:
+        order = [call.layer for call in found.calls]
+        found = replace(found, last=len(order) - 1 - order[::-1].index(last_layer))
+    architecture = replace(
+        description,
+        n_classes=found.n_classes,
+        last_layer=last_layer,
+        chain=chain_of(module, found, examples),
+    )
+    why = reason_for_functional(Network(module, architecture, found), examples, sampler)
+    layout = layout_of(module, examples)
+    known = _known_layers(module)
+    return Profile(source, architecture, found, why, integers, layout, known)
+
+
+def _known_layers(module: nn.Module) -> frozenset[str]:
+    """Names of the layers whose types are known now."""
+    named = names_of(module).items()
+    return frozenset(name for layer, name in named if layer_type_of(layer) is not None)
+
+
+def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:
+    """Name of the linear layer that gives the logits; empty where there is none."""
+    linear = [
+        call.layer
+        for call in found.calls
+        if isinstance(module.get_submodule(call.layer), nn.Linear)
+    ]
+    if told is not None:
+        if told not in linear:
+            raise ValueError(
+                f"hidden_layer must be the name of a linear layer that the module "
+                f"{qualified_name(module)} calls, one of {sorted(set(linear))}, got {told!r}"
+            )
+        return told
+    if found.last < 0 or found.calls[found.last].layer not in linear:
+        return ""
+    return found.calls[found.last].layer

@@ -1,0 +1,189 @@
+"""Where fresh copies of a module come from: an instance, or a class and what it is called with."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from .numbers import seeded_generators
+
+__all__ = [
+    "PREFIX",
+    "Keywords",
+    "Source",
+    "check_source",
+    "keywords_of",
+    "keywords_of_initializer",
+    "with_n_classes",
+]
+
+# As skorch has it.
+PREFIX = "module__"
+
+# Of an initializer's classes; a module may have any other number without being told.
+_DEFAULT_N_CLASSES = 2
+
+T = TypeVar("T")
+
+# Threads share the generator that a class draws its weights from.
+_ALONE = threading.Lock()
+
+
+def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
+    """Raise unless this is an instance, a class and what it is called with, or None."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError(
+            f"module must be written in Python, got the TorchScript {type(module).__name__} of "
+            f"{getattr(module, 'original_name', 'a module')}, which cannot be perturbed; pass the "
+            "module that it was made of"
+        )
+    if module is None:
+        if keywords:
+            raise ValueError(f"{PREFIX}{min(keywords)} needs a class in module, got module=None")
+    elif isinstance(module, nn.Module):
+        if keywords:
+            raise ValueError(
+                f"{PREFIX}{min(keywords)} is for a class in module, got an instance of "
+                f"{type(module).__name__}"
+            )
+    elif not (inspect.isclass(module) and issubclass(module, nn.Module)):
+        raise TypeError(f"module must be an nn.Module, an instance or a class, got {module!r}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module to copy, which is never changed, or a class to call, its weights drawn by a seed."""
+
+    module: Any
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def kept(self) -> Source:
+        """One that later changes of the instance, or of what the class is called with, leave."""
+        if isinstance(self.module, nn.Module):
+            return replace(self, module=_copied(self.module, type(self.module).__name__))
+        return replace(self, keywords=_copied(dict(self.keywords), self.module.__name__))
+
+    def build(self) -> nn.Module:
+        """A module like all others from here, with the weights of the first one."""
+        if isinstance(self.module, nn.Module):
+            built = _copied(self.module, type(self.module).__name__)
+        else:
+            # A class may make its weights where it likes.
+            used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+            with _ALONE, seeded_generators(self.seed, used):
+                built = self.module(**_copied(dict(self.keywords), self.module.__name__))
+        for name, value in (*built.named_parameters(), *built.named_buffers()):
+            if is_lazy(value):
+                raise ValueError(
+                    f"{name!r} of the module {type(built).__name__} has no shape yet; call the "
+                    "module on a mini-batch first, and pass the instance"
+                )
+            if value.is_meta:
+                raise ValueError(
+                    f"{name!r} of the module {type(built).__name__} is on the meta device and has "
+                    "no numbers; call its to_empty() and draw its weights first"
+                )
+        built.zero_grad()
+        return built
+
+
+def _copied(value: T, name: str) -> T:
+    """A copy of a module, or of what its class is called with, which may hold modules too."""
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
+        raise ValueError(
+            f"the module {name} cannot be copied: it fails with "
+            f"{type(error).__name__}: {error}; pass its class and module__ parameters, or, "
+            "where it has a weight_norm or spectral_norm of torch.nn.utils, use that of "
+            "torch.nn.utils.parametrizations"
+        ) from error
+
+
+def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the class is called with, of all parameters of an estimator."""
+    named = {name: value for name, value in parameters.items() if name.startswith(PREFIX)}
+    return {name.removeprefix(PREFIX): value for name, value in named.items()}
+
+
+def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+    """The number of classes among what a class is called with, where it takes it and has none."""
+    takes = inspect.isclass(module) and "n_classes" in inspect.signature(module).parameters
+    return {"n_classes": n_classes, **keywords} if takes else dict(keywords)
+
+
+def keywords_of_initializer(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What an initializer's class is called with: its number of classes too, where it is given."""
+    own, n_classes = keywords_of(parameters), parameters["n_classes"]
+    if n_classes == _DEFAULT_N_CLASSES and not _needs_n_classes(parameters["module"]):
+        return own
+    return with_n_classes(parameters["module"], own, n_classes)
+
+
+def _needs_n_classes(module: Any) -> bool:
+    """Whether a class cannot be called without the number of classes."""
+    takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
+    return "n_classes" in takes and takes["n_classes"].default is inspect.Parameter.empty
+
+
+class Keywords:
+    """For an estimator that takes parameters beyond its signature, such as ``module__width``."""
+
+    def _is_keyword(self, name: str) -> bool:
+        """Whether a parameter that the signature does not have is one all the same."""
+        return name.startswith(PREFIX)
+
+    def _set_keywords(self, keywords: dict[str, Any]) -> None:
+        """Keep what ``__init__`` was given beyond its signature."""
+        for name in keywords:
+            if not self._is_keyword(name):
+                raise TypeError(
+                    f"{type(self).__name__} got an unexpected parameter {name!r}; those of the "
+                    f"class in module begin with {PREFIX!r}"
+                )
+        vars(self).update(keywords)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, those beyond the signature among them.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add those of its parts.
+
+        Returns
+        -------
+        params : dict
+            Values by name.
+        """
+        own: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
+        kept = {name: value for name, value in vars(self).items() if self._is_keyword(name)}
+        return kept | own
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those beyond the signature and those of parts among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name; ``module__<name>`` is for the class in module.
+
+        Returns
+        -------
+        self : estimator
+            This one.
+        """
+        kept = {name: value for name, value in params.items() if self._is_keyword(name)}
+        super().set_params(**{n: v for n, v in params.items() if n not in kept})  # type: ignore[misc]
+        vars(self).update(kept)
+        return self

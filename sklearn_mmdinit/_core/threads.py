@@ -1,0 +1,251 @@
+"""Threads that share a piece of work, and functions computed in parts, each on one core."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain, pairwise
+from typing import Any, TypeVar
+
+import torch
+
+__all__ = ["Buffers", "in_parts", "share", "team", "worthwhile_threads"]
+
+# Multiplications of a matrix product under which one thread does it.
+_SMALL_PRODUCT = 1 << 25
+
+T = TypeVar("T")
+
+
+@contextmanager
+def worthwhile_threads(n_multiplications: int) -> Iterator[None]:
+    """One thread where the largest product is too small to share, as many as before elsewhere.
+
+    At sizes near the limit a second thread gains a few per cent on an idle machine, and on a
+    busy one it costs many times the whole work, spent waiting at the end of every product.
+    """
+    if n_multiplications > _SMALL_PRODUCT:
+        yield
+        return
+    with _one_thread():
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_team = threading.local()
+
+
+@contextmanager
+def team(n_multiplications: int, device: str | torch.device) -> Iterator[None]:
+    """Let :func:`share` use the threads where they are worthwhile, and every operation outside one.
+
+    PyTorch's own workers spin for milliseconds after each operation that they took part in,
+    on the core that the next share needs. A team is the CPU's: on another device each thread has
+    a queue of its own, and nothing would put what they launch in order.
+    """
+    if torch.device(device).type != "cpu":
+        yield
+        return
+    with worthwhile_threads(n_multiplications):
+        before, _team.size = getattr(_team, "size", 1), torch.get_num_threads()
+        try:
+            with _one_thread():
+                yield
+        finally:
+            _team.size = before
+
+
+def share(n: int, work: Callable[[int, int], T]) -> list[T]:
+    """Divide n items among a team: each thread works on its stretch from end to end, alone.
+
+    PyTorch shares every single operation among its threads, which then wait for one another;
+    here they meet once for a whole sequence of operations, and what one operation leaves in
+    a core's cache is there for the next.
+
+    Parameters
+    ----------
+    n : int
+        Number of items.
+    work : callable
+        Called with the bounds (start, stop) of a stretch of ``range(n)``, without gradients;
+        must write nothing that another stretch reads or writes.
+
+    Returns
+    -------
+    list
+        What the calls returned, in the order of the stretches: at most one a thread.
+    """
+    n_threads = min(getattr(_team, "size", 1), n)
+    if n_threads == 1:
+        return [_without_gradients(work, 0, n)]
+    bounds = [n * i // n_threads for i in range(n_threads + 1)]
+    others = [
+        _pool(n_threads - 1).submit(_without_gradients, work, start, stop)
+        for start, stop in pairwise(bounds[1:])
+    ]
+    try:
+        first = _without_gradients(work, 0, bounds[1])
+    finally:
+        wait(others)
+    return [first, *(other.result() for other in others)]
+
+
+def _without_gradients(work: Callable[[int, int], T], start: int, stop: int) -> T:
+    with torch.no_grad():  # of this thread; the caller's setting is its own
+        return work(start, stop)
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    # The number of threads is each thread's own: the caller's stays what it is.
+    return ThreadPoolExecutor(
+        n_threads,
+        thread_name_prefix="sklearn_mmdinit",
+        initializer=torch.set_num_threads,
+        initargs=(1,),
+    )
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    # A process forked from this one has the pool but not its threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_parts(
+    part: Callable[[int], torch.Tensor],
+    n_parts: int,
+    tensors: Sequence[torch.Tensor],
+    n_kept: int | None = None,
+    leaves: Sequence[torch.Tensor] = (),
+) -> torch.Tensor:
+    """The parts of a result one after the other, computed by the team where there is one.
+
+    Parameters
+    ----------
+    part : callable
+        From the number of a part to its rows. It draws the same each time that it is called.
+    n_parts : int
+        Number of parts.
+    tensors : sequence of Tensor
+        All that the result can be differentiated by: leaves, such as parameters, which parts read
+        as they are; and then what parts have in common and is computed before them.
+    n_kept : int, default=None
+        The graphs of so many parts are kept for their gradient, the others are computed once more;
+        None: all are kept.
+    leaves : sequence of Tensor, default=()
+        What parts read in place of the last `tensors`, of the same values.
+
+    Returns
+    -------
+    Tensor
+        Differentiable by `tensors`.
+    """
+    if n_parts == 1:
+        return part(0)
+    read = [*tensors[: len(tensors) - len(leaves)], *leaves]
+    pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
+    if torch.is_grad_enabled() and pairs:
+        kept = n_parts if n_kept is None else n_kept
+        learned, own = zip(*pairs, strict=True)
+        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, *learned)
+        return result
+
+    def stretch(start: int, stop: int) -> list[torch.Tensor]:
+        return [part(i) for i in range(start, stop)]
+
+    return torch.cat(list(chain(*share(n_parts, stretch))))
+
+
+class _InParts(torch.autograd.Function):
+    """Each part has a graph of its own, back to the leaves that all parts have in common."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        part: Callable[[int], torch.Tensor],
+        n_parts: int,
+        n_kept: int,
+        leaves: Sequence[torch.Tensor],
+        *tensors: torch.Tensor,
+    ) -> torch.Tensor:
+        def stretch(start: int, stop: int) -> list[torch.Tensor]:
+            results = []
+            for i in range(start, stop):
+                with torch.set_grad_enabled(i < n_kept):
+                    results.append(part(i))
+            return results
+
+        ctx.part, ctx.n_kept = part, n_kept
+        ctx.results = list(chain(*share(n_parts, stretch)))
+        ctx.sizes = [len(result) for result in ctx.results]
+        ctx.save_for_backward(*leaves)  # which notices if they were changed in between
+        whole = torch.cat([result.detach() for result in ctx.results])
+        ctx.results[n_kept:] = []
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        leaves = ctx.saved_tensors
+        gradients = grad_outputs[0].split(ctx.sizes)
+
+        def stretch(start: int, stop: int) -> list[torch.Tensor | None]:
+            totals: list[torch.Tensor | None] = [None] * len(leaves)
+            for i in range(start, stop):
+                if i < ctx.n_kept:
+                    result = ctx.results[i]
+                else:
+                    with torch.enable_grad():
+                        result = ctx.part(i)
+                own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
+                _add_(totals, own)
+            return totals
+
+        first, *others = share(len(ctx.sizes), stretch)
+        for other in others:
+            _add_(first, other)
+        return (None, None, None, None, *first)
+
+
+def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
+    """Add terms to sums."""
+    for place, term in enumerate(terms):
+        if term is not None:
+            total = totals[place]
+            # A copy first: two parameters may have the very same tensor as their gradient.
+            totals[place] = term.clone() if total is None else total.add_(term)
+
+
+class Buffers:
+    """Memory that outlives a step: what one step leaves, the next one overwrites.
+
+    Fresh memory for all activations of a step would come from the operating system as pages to
+    be zeroed, each time.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, torch.Tensor] = {}
+
+    def take(self, place: Hashable, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        """The memory of a place, not initialised; no two users of a step have one in common."""
+        key = (place, shape, like.dtype, like.device)
+        if key not in self._kept:
+            self._kept[key] = like.new_empty(shape)
+        # Another tensor of the same memory: to one that is kept here autograd would tie the graph
+        # of a step, which holds these buffers, and neither would ever be given back.
+        return self._kept[key].detach()

@@ -1,0 +1,381 @@
+"""A module looked at: its layers in the order of their calls, its logits, what it can bear."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
+from .hooks import (
+    aside,
+    embeddings_named,
+    layer_named,
+    names_of,
+    own_output,
+    replaced,
+    step_by_step,
+    untracked,
+)
+from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
+from .source import Source
+
+__all__ = [
+    "Call",
+    "Trace",
+    "as_examples",
+    "chain_of",
+    "describe",
+    "describe_with_logits",
+    "layout_of",
+    "put_in_layout_",
+    "sees",
+    "takes_integers",
+    "trace",
+]
+
+# What hands a tensor's values to Python, such as for a choice between two ways.
+_READS = {
+    torch.Tensor.__bool__,
+    torch.Tensor.__float__,
+    torch.Tensor.__index__,
+    torch.Tensor.__int__,
+    torch.Tensor.item,
+    torch.Tensor.numpy,
+    torch.Tensor.tolist,
+}
+
+# Layers whose outputs are in proportion to their weights and biases.
+_SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# So large and so small that what bends or is cut off anywhere shows.
+_FACTORS = (2.0**12, 2.0**-12)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer whose parameters are perturbed.
+
+    Parameters
+    ----------
+    layer : str
+        Its name in the module.
+    n_positions : int
+        Rows that the weights are multiplied by for one example: 1, its tokens or its pixels.
+    first : bool
+        Whether it sees the examples themselves.
+    axis : int
+        Axis of the output that counts examples; -1 where none does, as for what is the same for
+        all examples.
+    """
+
+    layer: str
+    n_positions: int
+    first: bool
+    axis: int = -1
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one pass of a module has shown.
+
+    Parameters
+    ----------
+    n_classes : int
+        Logits of an example.
+    calls : tuple of Call
+        In their order.
+    last : int
+        Which of the calls gave the logits; -1 where none did.
+    reused : frozenset of str
+        Layers of several calls, or whose parameters another layer has too.
+    away : tuple of str
+        Parameters that act on the logits on other ways than through known layers.
+    reads : tuple of str
+        Layers, in words, that look at values of a tensor.
+    n_numbers : int
+        Numbers that the pass computes for one example.
+    writes : bool
+        Whether the module works in place on its input.
+    """
+
+    n_classes: int
+    calls: tuple[Call, ...]
+    last: int
+    reused: frozenset[str]
+    away: tuple[str, ...]
+    reads: tuple[str, ...]
+    n_numbers: int
+    writes: bool
+
+
+def takes_integers(module: nn.Module) -> bool:
+    """Whether a module is handed whole numbers as such, and not as floats."""
+    return any(isinstance(part, EMBEDDINGS) for part in module.modules())
+
+
+def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
+    """Rows as a module takes them, a copy on the CPU."""
+    whole = integers and np.asarray(X).dtype.kind in "iu"
+    # A copy of its own: rows may be read-only memory maps.
+    return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
+
+
+def describe(
+    source: Source, module: nn.Module, input_shape: tuple[int, ...], n_classes: int = 0
+) -> Architecture:
+    """The description of a module from a source, as far as it is known without a pass."""
+    return Architecture(
+        module=qualified_name(module),
+        parameters=tuple((name, repr(value)) for name, value in source.keywords.items()),
+        input_shape=input_shape,
+        n_classes=n_classes,
+        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
+    )
+
+
+def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Architecture:
+    """The description of a module that is only to be trained, from one evaluation of it."""
+    module.float().cpu().eval()
+    examples = as_examples(X, takes_integers(module))
+    with torch.no_grad(), aside(), _refusals_named(module, examples):
+        logits = module(examples)
+    _check_logits(module, logits, len(examples))
+    return describe(source, module, X.shape[1:], logits.shape[1])
+
+
+@contextmanager
+def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
+    """Whatever a pass of a module ends with, as a ValueError that names the examples."""
+    try:
+        with embeddings_named(module):
+            yield
+    except Exception as error:
+        raise ValueError(
+            f"the module {qualified_name(module)} does not take examples of shape "
+            f"{tuple(examples.shape[1:])} and type "
+            f"{str(examples.dtype).removeprefix('torch.')}: it fails with "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
+    """Raise a ValueError unless a module returned floats (n_rows, d) with d of 2 or more."""
+    name, found = type(module).__name__, type(logits).__name__
+    if isinstance(logits, torch.Tensor):
+        found = f"{str(logits.dtype).removeprefix('torch.')} of shape {tuple(logits.shape)}"
+        right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
+        if right and logits.is_floating_point():
+            return
+    raise ValueError(
+        f"the module {name} must return logits, floats of shape (n_samples, n_classes) with two "
+        f"classes or more; for {n_rows} examples it returned {found}"
+    )
+
+
+class _Reads(TorchFunctionMode):
+    """Notes where values of tensors become Python's."""
+
+    def __init__(self, called: Callable[[], str]) -> None:
+        super().__init__()
+        self.called = called
+        self.places: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _READS and self.called() not in self.places:
+            self.places.append(self.called())
+        return func(*args, **(kwargs or {}))
+
+
+def trace(module: nn.Module, X: torch.Tensor) -> Trace:
+    """Look at one pass of a module on examples X (n, ...), and at one with a row fewer."""
+    # Copies: a module may work in place on its input.
+    X, fewer_rows = X.clone(), X[1:].clone()
+    names = names_of(module)
+    perturbed = [layer for layer in names if is_perturbed(layer)]
+    kinds = [(layer, layer_type_of(layer)) for layer in perturbed]
+    channels = {layer: kind.channels for layer, kind in kinds if kind is not None}
+    called: list[tuple[Call, torch.Tensor]] = []
+    fewer: list[torch.Size] = []
+    numbers = 0
+
+    def cut(layer: nn.Module, H: Any) -> Any:
+        """Hide the layer's own parameters from autograd, and nothing that came before."""
+        output = own_output(layer, H).detach()
+        if torch.is_floating_point(H):
+            output = output + 0.0 * H.sum()
+        positions = output.numel() // (output.shape[channels[layer]] * len(X))
+        called.append((Call(names[layer], max(positions, 1), sees(H, X)), output))
+        return output
+
+    def note(layer: nn.Module, H: Any) -> Any:
+        output = own_output(layer, H)
+        fewer.append(output.shape)
+        return output
+
+    def count(layer: nn.Module, args: Any, output: Any) -> None:
+        nonlocal numbers
+        if isinstance(output, torch.Tensor):
+            numbers += output.numel()
+
+    counted = [layer.register_forward_hook(count) for layer in names]
+    try:
+        with (
+            torch.enable_grad(),
+            step_by_step(),
+            untracked(module),
+            replaced(dict.fromkeys(perturbed, cut)),
+            layer_named(module) as current,
+            _Reads(current) as reads,
+            _refusals_named(module, X),
+        ):
+            logits = module(X)
+    finally:
+        for handle in counted:
+            handle.remove()
+    _check_logits(module, logits, len(X))
+    away = _reached(logits, module)
+    with (
+        torch.no_grad(),
+        step_by_step(),
+        untracked(module),
+        replaced(dict.fromkeys(perturbed, note)),
+    ):
+        module(fewer_rows)
+    last = [i for i, (_, output) in enumerate(called) if _is_same(output, logits)]
+    calls = tuple(
+        replace(call, axis=_axis(output.shape, less, len(X)))
+        for (call, output), less in zip(called, fewer, strict=False)
+    )
+    return Trace(
+        n_classes=logits.shape[1],
+        calls=calls,
+        last=last[-1] if last else -1,
+        reused=_reused(perturbed, names, calls),
+        away=away,
+        reads=tuple(reads.places),
+        n_numbers=-(-numbers // len(X)),
+        writes=bool(X._version),
+    )
+
+
+def _reached(logits: torch.Tensor, module: nn.Module) -> tuple[str, ...]:
+    """Parameters that move the logits where known layers hide theirs."""
+    stds = parameter_stds(module, 1.0)
+    parameters = {name: p for name, p in module.named_parameters() if name in stds}
+    if not (logits.requires_grad and parameters):
+        return ()
+    slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
+    return tuple(name for name, slope in zip(parameters, slopes, strict=True) if slope is not None)
+
+
+def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
+    """Whether logits are a layer's output, or a view of all of it, and were not changed since."""
+    same = output.data_ptr() == logits.data_ptr() and output.numel() == logits.numel()
+    return same and output._version == 0
+
+
+def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
+    """The first axis that is in proportion to the number of examples."""
+    for axis, (own, less) in enumerate(zip(shape, fewer, strict=False)):
+        if own != less and own * (n_rows - 1) == less * n_rows:
+            return axis
+    return -1
+
+
+def sees(H: Any, X: torch.Tensor) -> bool:
+    """Whether an input of a layer are the examples themselves, in another shape perhaps."""
+    if X._version:
+        return False
+    same = H.data_ptr() == X.data_ptr() and H.numel() == X.numel() and H.dtype == X.dtype
+    return same and H.is_contiguous() and not H.requires_grad
+
+
+def _reused(
+    perturbed: Sequence[nn.Module], names: dict[nn.Module, str], calls: tuple[Call, ...]
+) -> frozenset[str]:
+    order = [call.layer for call in calls]
+    owners: dict[int, list[str]] = {}
+    for layer in perturbed:
+        for parameter in layer.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(names[layer])
+    shared = {name for own in owners.values() if len(own) > 1 for name in own}
+    return frozenset(shared | {name for name in order if order.count(name) > 1})
+
+
+def chain_of(module: nn.Module, found: Trace, examples: torch.Tensor) -> tuple[str, ...]:
+    """Names of a module's layers, if each hands a scale of its output on to the next one."""
+    names = tuple(call.layer for call in found.calls)
+    if len(names) < 2 or found.reads or found.reused or found.away or found.last != len(names) - 1:
+        return ()
+    layers = [module.get_submodule(name) for name in names]
+    # Exactly these: a subclass may do something else with its weights.
+    if any(type(layer) not in _SCALING or not _is_learned(layer) for layer in layers):
+        return ()
+    return names if _hands_on(module, names, examples) else ()
+
+
+def _is_learned(layer: nn.Module) -> bool:
+    # Under a parametrisation the weight is no parameter of the layer's own.
+    own = dict(layer.named_parameters(recurse=False))
+    return "weight" in own and all(parameter.requires_grad for parameter in own.values())
+
+
+def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -> bool:
+    """Whether the logits stay where any hidden layer is scaled."""
+    tried = copy.deepcopy(module).double()
+    layers = [tried.get_submodule(name) for name in names]
+    X = examples.double() if examples.is_floating_point() else examples
+    of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    with torch.no_grad(), aside():
+        # What else is learned will not stay where it is, such as a shift of 0.
+        for parameter in tried.parameters():
+            if parameter.requires_grad and id(parameter) not in of_layers:
+                parameter.add_(torch.randn_like(parameter))
+        before = tried(X.clone())
+        for at in range(len(layers) - 1):
+            for factor in _FACTORS:
+                _scale_(layers[at:], factor)
+                same = torch.allclose(tried(X.clone()), before, rtol=1e-9, atol=1e-12)
+                _scale_(layers[at:], 1.0 / factor)  # a power of two: nothing is rounded
+                if not same:
+                    return False
+    return True
+
+
+def _scale_(layers: Sequence[Any], factor: float) -> None:
+    """Scale the first one's outputs, and hand that on to the last one, which takes it out."""
+    first, *_, last = layers
+    first.weight.mul_(factor)
+    for layer in layers[:-1]:
+        if layer.bias is not None:
+            layer.bias.mul_(factor)
+    last.weight.div_(factor)
+
+
+def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
+    """Channels last in memory for a module of convolutions that can be computed so."""
+    if not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
+        return torch.contiguous_format
+    tried = copy.deepcopy(module)
+    try:
+        put_in_layout_(tried, torch.channels_last)
+        with torch.enable_grad(), aside():
+            logits = tried(examples.clone())
+            parameters = [p for p in tried.parameters() if p.requires_grad]
+            torch.autograd.grad(logits.sum(), parameters, allow_unused=True)
+    except RuntimeError:  # a view of what is in another order, or weights that have no such order
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+def put_in_layout_(module: nn.Module, layout: torch.memory_format) -> None:
+    """Put a module's weights into an order in memory, in place."""
+    moved: Any = module  # whose `to` has no such argument in PyTorch's own annotations
+    moved.to(memory_format=layout)

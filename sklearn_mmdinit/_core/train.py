@@ -1,0 +1,212 @@
+"""Pre-training: windows of steps, the best parameters kept; and what it is between two passes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from ..theta0 import Theta0
+from .batches import Batches
+from .config import Config
+from .network import Network
+from .numbers import learned_is_finite, with_gradients
+from .objective import loss_terms
+from .profile import Profile
+from .random import StepRandom
+
+__all__ = ["State", "take_step", "train"]
+
+
+@dataclass
+class State:
+    """All that the next pass needs to know of the ones before it: NumPy arrays and numbers."""
+
+    seed: int
+    current: Theta0
+    # First and second moments of Adam, by the parameters' names.
+    moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    step: int = 0
+    # The step before which Adam began: not the first where the weights had to go back.
+    moments_since: int = 0
+    n_passes: int = 0
+    # Passes that the first one had in view, by which the learning rate falls.
+    n_planned: int = 1
+    # Sums of the terms over the steps of the window that has not ended, and how many.
+    window_sum: np.ndarray | None = None
+    window_steps: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: Theta0 | None = None
+    best_loss: float = math.inf
+
+    def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
+        """Means of the windows; of the first one alone, even if it has not ended."""
+        if self.history or self.window_sum is None:
+            return [dict(record) for record in self.history]
+        means = (self.window_sum / self.window_steps).tolist()
+        return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+
+    def result(self, config: Config) -> Theta0:
+        """Parameters at the end of the best window, or the last ones; before a window ends, too."""
+        return self.current if self.best is None or config.keep_last else self.best
+
+
+@with_gradients()
+def train(
+    profile: Profile,
+    batches: Batches,
+    config: Config,
+    state: State,
+    n_passes: int,
+    device: str | torch.device,
+    verbose: int = 0,
+) -> State:
+    """Train for a number of passes, in place.
+
+    Parameters
+    ----------
+    profile : Profile
+        How a network is made of ``state.current``.
+    batches : Batches
+        Where rows come from.
+    config : Config
+        What is minimised, and how fast.
+    state : State
+        Where to go on from.
+    n_passes : int
+        Passes to add.
+    device : str or torch.device
+        Where to compute.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    State
+        `state`: what was trained before and now is one training, to the last bit.
+
+    Raises
+    ------
+    ValueError
+        If the loss or the weights are not finite before the first window ends; later, the best
+        window is taken with a ConvergenceWarning.
+    """
+    network = profile.network(state.current, device)
+    optimizer = _adam(network, config, state)
+    random = StepRandom(state.seed, device)
+    steps_a_pass = batches.steps_a_pass
+    if config.falling_rate and steps_a_pass is None:
+        raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
+    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass
+    bar = tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)
+    with network.team(config.rows_in_flight, device), bar:
+        for _ in range(n_passes):
+            pass_number, state.n_passes = state.n_passes, state.n_passes + 1
+            for first, mini_batches in batches.portions(pass_number, state.step, config.window):
+                sums = torch.zeros(len(config.term_names), device=device)
+                for offset, batch in enumerate(mini_batches.to(device)):
+                    if steps_a_pass is not None:
+                        done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
+                        for group in optimizer.param_groups:
+                            group["lr"] = config.rate(done)
+                    sums += take_step(network, optimizer, batch, random.at(state.step), config)
+                    state.step += 1
+                    bar.update()
+                terms = sums.cpu().numpy().astype(np.float64)
+                # A gradient can be NaN where the loss is not; one look a portion.
+                if not (np.isfinite(terms[0]) and learned_is_finite(network.parameters())):
+                    return _fall_back(state, config, len(mini_batches))
+                state.window_steps += len(mini_batches)
+                state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
+                if state.step % config.window == 0:
+                    bar.set_postfix(_close_window(state, profile, network, config))
+    state.current = profile.theta0(network)
+    state.moments = _moments(network, optimizer)
+    return state
+
+
+def take_step(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    batch: torch.Tensor,
+    random: StepRandom,
+    config: Config,
+) -> torch.Tensor:
+    """One step of the optimiser on a mini-batch; the terms before it, (n_terms,)."""
+    terms = loss_terms(network, batch, random, config)
+    # Kept, not freed: on a CPU their memory would come back as pages to be zeroed.
+    optimizer.zero_grad(set_to_none=False)
+    torch.autograd.backward(terms[0])
+    optimizer.step()
+    return terms.detach()
+
+
+def _close_window(
+    state: State, profile: Profile, network: Network, config: Config
+) -> dict[str, str]:
+    """Record the window that ended, keep the parameters if it is the best; its means in words."""
+    assert state.window_sum is not None
+    means = (state.window_sum / state.window_steps).tolist()
+    state.window_sum, state.window_steps = None, 0
+    record = dict(zip(config.term_names, means, strict=True))
+    state.history.append({"step": state.step, **record})
+    if record["loss"] < state.best_loss:
+        state.best_loss, state.best = record["loss"], profile.theta0(network)
+    return {name: f"{value:.4f}" for name, value in record.items()}
+
+
+def _fall_back(state: State, config: Config, n_steps: int) -> State:
+    """Go back to the best window, or fail where there is none."""
+    message = (
+        f"The loss or the weights are not finite between steps {state.step - n_steps} and "
+        f"{state.step}; pre-training stops there. Try a smaller "
+        f"learning_rate_init than {config.learning_rate_init}, or standardise X."
+    )
+    if state.best is None:
+        raise ValueError(message)
+    warnings.warn(message, ConvergenceWarning, stacklevel=5)
+    state.step -= n_steps
+    state.current, state.moments, state.moments_since = state.best, {}, state.step
+    state.window_sum, state.window_steps = None, 0
+    return state
+
+
+def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
+    """Adam over a network, with the moments that the last pass left."""
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate_init, fused=True)
+    n_steps = float(state.step - state.moments_since)
+    for name, parameter in network.module.named_parameters():
+        if name in state.moments:
+            # In the parameter's order in memory, by which the fused step goes through all of them.
+            first, second = (
+                torch.empty_like(parameter, requires_grad=False).copy_(torch.tensor(moment))
+                for moment in state.moments[name]
+            )
+            optimizer.state[parameter] = {
+                "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
+                "exp_avg": first,
+                "exp_avg_sq": second,
+            }
+    return optimizer
+
+
+def _moments(
+    network: Network, optimizer: torch.optim.Adam
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def array(moment: Any) -> np.ndarray:
+        return moment.detach().cpu().numpy().copy()
+
+    return {
+        name: (
+            array(optimizer.state[parameter]["exp_avg"]),
+            array(optimizer.state[parameter]["exp_avg_sq"]),
+        )
+        for name, parameter in network.module.named_parameters()
+        if parameter in optimizer.state
+    }

@@ -1,0 +1,954 @@
+"""Classifiers that can start from what was learned: skorch inside, scikit-learn outside."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils.multiclass import _check_partial_fit_first_call
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from torch import nn
+from torch.optim import SGD
+
+from ._core.estimators import (
+    DocumentedEstimator,
+    all_or_nothing,
+    check_finite,
+    check_positive,
+    check_widths,
+    examples_checked,
+)
+from ._core.mlp import MLP
+from ._core.numbers import as_float32, torch_device
+from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
+from ._core.trace import describe_with_logits, takes_integers
+from ._fine_tuning import labels
+from ._fine_tuning.batches import Rows
+from ._fine_tuning.net import (
+    OWNED,
+    Net,
+    Training,
+    check_callbacks,
+    find_optimizer,
+    has_batch_norm,
+    is_skorch_param,
+    net_options,
+)
+from .export import sklearn_mlp, write_onnx
+from .theta0 import Architecture, Theta0, arrays_of, start_, uncompiled
+from .warm_start import Start, is_fitted_initializer, resolve, with_params
+
+__all__ = ["MLPClassifier", "NetClassifier"]
+
+# Rows that a module is tried on.
+_N_TRIED = 4
+
+# What a perceptron is where neither the classifier nor a start says it: the paper's.
+_PERCEPTRON = {"hidden_layer_sizes": (392, 392, 392), "activation": "relu", "batch_norm": False}
+
+
+class _Begun(NamedTuple):
+    """What is known before an initializer learns, and before anything is trained."""
+
+    start: Start
+    source: Source
+    module: nn.Module  # one from there, to be looked at
+    fresh: Theta0
+
+
+def _module_at(source: Source, theta0: Theta0) -> nn.Module:
+    """A module of its own that starts at theta0, in single precision."""
+    module = source.build().float()
+    start_(module, theta0)
+    return module
+
+
+def _described(source: Source, module: nn.Module, X: Any) -> Architecture:
+    """The description of a module from a source that takes rows X (n, ...)."""
+    own = {name: value for name, value in source.keywords.items() if name != "init"}
+    if source.module is MLP and X.shape[1:] == (own.get("n_features"),):
+        # Known without a pass, which would not be safe among threads.
+        return Architecture.of_perceptron(**own)
+    if next(module.parameters(), None) is None:
+        raise ValueError(f"there is nothing to train: {type(module).__name__} has no parameters")
+    rows = X[:_N_TRIED]
+    return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
+
+
+class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
+    """Any PyTorch module as a classifier that can start from learned initial weights.
+
+    Trains all parameters that require a gradient by cross entropy, from the weights that the
+    module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
+    those of the epoch with the lowest validation loss. The training itself is a
+    :class:`skorch.NeuralNetClassifier`, at hand as ``net_``. X may have any shape that the module
+    takes: rows of features, images (n, 1, 28, 28), or, where it has an ``nn.Embedding``, whole
+    numbers (n, length).
+
+    Parameters
+    ----------
+    module : nn.Module or subclass of it, default=None
+        The network, which returns logits (n, n_classes). An instance is copied and never
+        changed, and its weights are the fresh ones. A class is called with the
+        ``module__<name>`` parameters, and with ``n_classes=`` the classes of y where it takes
+        such an argument and ``module__n_classes`` is not given. None: the module of the
+        initializer in `warm_start_from`, called as that one calls it.
+    warm_start_from : object, default="auto"
+        Where training starts:
+
+        - "auto": from the theta0 that X carries when the step before this one in a Pipeline
+          is an initializer; else from fresh weights. An X that has lost its theta0 is an error.
+        - "pipeline": as "auto", but an X without theta0 is an error.
+        - None: from fresh weights.
+        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
+          so inside each fold of a cross-validation. Its parameters can be searched as
+          ``warm_start_from__<name>``.
+        - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
+          theta0, of the module's own class and shapes. The initializer stays fitted when this
+          classifier is cloned; setting a parameter of its, other than ``random_state`` and
+          ``verbose``, puts an unfitted copy in its place. In a parameter grid write
+          ``FrozenEstimator(initializer)``: scikit-learn un-fits the estimators of a grid.
+    optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
+        Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
+        as ``optimizer__weight_decay``.
+    learning_rate_init : float, default=1e-3
+        Learning rate.
+    batch_size : int, default=50
+        Rows a step.
+    max_iter : int, default=10
+        Epochs. With 0 the network stays where it starts.
+    validation_split : float, splitter, tuple or None, default=1/6
+        Rows that choose the best epoch: a random fraction, stratified where possible, or the
+        first split of a scikit-learn splitter, of the rows that have a label and a weight; a
+        tuple (X_val, y_val), which the earlier steps of a Pipeline do not transform; or None,
+        which keeps the last epoch.
+    class_weight : None, "balanced" or dict, default=None
+        Weight of each class in the training and validation loss, by which the weights of its
+        rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
+        the same, by the rows given to ``fit``.
+    unlabelled_label : int, float or str, default=None
+        Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
+        an initializer that is fitted here learns from them too. To ``scoring="accuracy"`` and to
+        VotingClassifier, which encodes labels first, they are rows of another class.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    random_state : int, RandomState instance or None, default=None
+        Of a class's fresh weights, the validation split, the order of the rows, what the module
+        itself draws, as dropout does, and an initializer that is fitted here and whose own
+        ``random_state`` is None.
+    **keywords : dict
+        ``module__<name>``: what the class in `module` is called with. And further arguments of
+        :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``, ``criterion``,
+        ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``,
+        ``optimizer__<name>``, ``criterion__<name>``, ``callbacks__<name>``, ... They can be set
+        and searched as any other parameter.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    net_ : skorch.NeuralNetClassifier
+        The net, which knows the classes by their index.
+    module_ : torch.nn.Module
+        The network.
+    theta0_ : Theta0
+        Where training started.
+    initializer_ : estimator or None
+        The fitted initializer that theta0 came from, where one was passed.
+    history_ : skorch.history.History
+        Skorch's record of each epoch.
+    loss_curve_ : list of float
+        Training loss an epoch.
+    validation_loss_curve_ : list of float or None
+        Validation loss an epoch.
+    best_epoch_ : int or None
+        Epoch whose parameters are kept, from 0; the last one without validation.
+    best_validation_loss_ : float or None
+        Its validation loss.
+    n_iter_ : int
+        Epochs run.
+    input_shape_ : tuple of int
+        Shape of one example.
+    n_features_in_ : int
+        Numbers of an example.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the features, where X had any.
+
+    See Also
+    --------
+    MMDInitializer : Learns theta0 from unlabelled data.
+    MLPClassifier : The same with a multi-layer perceptron.
+    WarmStart : Starts a skorch net of your own at theta0.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import torch
+    >>> from torch import nn
+    >>> from sklearn_mmdinit import MMDInitializer, NetClassifier
+    >>> images, y = load_digits().images[:400, None] / 16 - 0.3, load_digits().target[:400]
+    >>> _ = torch.manual_seed(0)
+    >>> net = nn.Sequential(
+    ...     nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)
+    ... )
+    >>> init = MMDInitializer(module=net, n_perturbations=8, max_iter=1, random_state=0)
+    >>> clf = NetClassifier(warm_start_from=init.fit(images), max_iter=20, random_state=0)
+    >>> clf.fit(images[:300], y[:300]).score(images[300:], y[300:]) > 0.7
+    True
+    >>> clf.input_shape_
+    (1, 8, 8)
+    """
+
+    module: Any = None
+    classes_: np.ndarray
+    input_shape_: tuple[int, ...]
+    best_validation_loss_: float | None
+
+    def __init__(
+        self,
+        module: Any = None,
+        *,
+        warm_start_from: Any = "auto",
+        optimizer: Any = "adam",
+        learning_rate_init: float = 1e-3,
+        batch_size: int = 50,
+        max_iter: int = 10,
+        validation_split: Any = 1 / 6,
+        class_weight: Any = None,
+        unlabelled_label: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        **keywords: Any,
+    ) -> None:
+        self.module = module
+        self.warm_start_from = warm_start_from
+        self.optimizer = optimizer
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.validation_split = validation_split
+        self.class_weight = class_weight
+        self.unlabelled_label = unlabelled_label
+        self.device = device
+        self.random_state = random_state
+        self._set_keywords(keywords)
+
+    # parameters
+
+    def _is_keyword(self, name: str) -> bool:
+        return name.startswith(PREFIX) or is_skorch_param(name)
+
+    def _set_keywords(self, keywords: dict[str, Any]) -> None:
+        self._refuse(name for name in keywords if not self._is_keyword(name))
+        for name, value in keywords.items():
+            setattr(self, name, value)
+
+    def _refuse(self, names: Any) -> None:
+        """Raise a TypeError that names the first name, and what stands in its place here."""
+        for name in names:
+            hint = f"; it follows from {OWNED[name]!r}" if name in OWNED else ""
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the initializer, the module and skorch among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name. Another value of ``warm_start_from__<name>`` puts an unfitted copy
+            of the initializer in its place, unless it is ``random_state`` or ``verbose``, which
+            what is learned already does not depend on.
+
+        Returns
+        -------
+        self : estimator
+            This one.
+        """
+        self._refuse(params.keys() & OWNED.keys())
+        prefix = "warm_start_from__"
+        nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
+        if nested:
+            if not hasattr(self.warm_start_from, "set_params"):
+                raise ValueError(
+                    f"{prefix + min(nested)!r} cannot be set: warm_start_from is not an "
+                    f"initializer but {self.warm_start_from!r}"
+                )
+            self.warm_start_from = with_params(self.warm_start_from, nested)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        cloned: Self = super().__sklearn_clone__()
+        # A plain clone drops what the initializer has learned, and every fold of a
+        # cross-validation would learn it again.
+        if is_fitted_initializer(self.warm_start_from):
+            cloned.warm_start_from = self.warm_start_from
+        return cloned
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _skorch_params(self) -> dict[str, Any]:
+        """What is handed on to skorch under its own names."""
+        return {name: value for name, value in vars(self).items() if is_skorch_param(name)}
+
+    def _check_parameters(self) -> None:
+        check_positive(self, "max_iter", least=0)
+        check_positive(self, "batch_size")
+        check_finite(self, "learning_rate_init", zero=False)
+        skorch_params = self._skorch_params()
+        check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
+        check_callbacks(skorch_params.get("callbacks"))
+        labels.check_parameters(self.class_weight, self.unlabelled_label)
+        find_optimizer(self.optimizer)
+        torch_device(self.device)
+
+    def _seeds(self) -> list[int]:
+        """Seeds of the validation split, the batches, fresh weights and an initializer."""
+        # Always the same draws in the same order: two fits that differ in warm_start_from
+        # alone have the same split and batches, and can be compared pair by pair.
+        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
+        return list(map(int, draws))
+
+    # rows
+
+    def _validated(self, *arrays: Any, reset: bool = False, **checks: Any) -> Any:
+        """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
+        # What is too large for float32 is named later; whatever else overflows here, the check
+        # itself reports as infinity.
+        with np.errstate(over="ignore"):
+            checked = examples_checked(
+                self,
+                *arrays,
+                reset=reset,
+                shape=None if reset else self.input_shape_,
+                accept_sparse="csr",
+                **checks,
+            )
+        X, *y = checked if len(arrays) > 1 else (checked,)
+        if not reset:
+            X = self._as_inputs(X)
+        else:
+            self.input_shape_ = tuple(X.shape[1:])
+            # Only the module tells whether it takes whole numbers as such.
+            X = X if X.dtype.kind in "iu" else as_float32(X)
+        return (X, *y) if y else X
+
+    def _as_inputs(self, X: Any) -> Any:
+        """Rows as the module takes them: whole numbers as int64, or float32."""
+        if not self._integers:
+            return as_float32(X)
+        whole = X.astype(np.int64, copy=False)
+        given, rounded = (X.data, whole.data) if issparse(X) else (X, whole)
+        if (wrong := given != rounded).any():
+            raise ValueError(
+                f"X must hold whole numbers, as it did in fit, got {given[wrong].flat[0]}"
+            )
+        return whole
+
+    def _rows(
+        self, X: Any, y: np.ndarray, labelled: np.ndarray, sample_weight: Any, seed: int
+    ) -> Rows:
+        """The rows to train on, with those that choose the best epoch."""
+        rows, by_class = labels.weighted(
+            X, y, labelled, sample_weight, self.class_weight, self.classes_
+        )
+        pair = self.validation_split
+        if pair is None:
+            return Rows(*rows)
+        if not isinstance(pair, tuple):
+            train, valid = labels.split_rows(pair, rows.X, rows.y, seed)
+            return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
+        if len(pair) != 2:
+            raise ValueError(
+                f"validation_split as a tuple must be (X_val, y_val), got {len(pair)} items"
+            )
+        with labels.named("validation_split"):
+            X, y = self._validated(*pair)
+        labelled = labels.is_labelled(y, self.unlabelled_label)
+        y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
+        return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
+
+    def _validated_unlabelled(self, X_unlabelled: Any) -> tuple[Any, ...]:
+        """Further rows: none, those of an array, or those of each of a tuple."""
+        if X_unlabelled is None:
+            return ()
+        further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
+        with labels.named("X_unlabelled"):
+            return tuple(self._validated(X) for X in further)
+
+    # training
+
+    def _source(self, start: Start, seed: int) -> Source:
+        """Where the module for these rows, classes and start comes from; `seed` of its weights."""
+        keywords = keywords_of(vars(self))
+        check_source(self.module, keywords)
+        if self.module is not None:
+            keywords = with_n_classes(self.module, keywords, len(self.classes_))
+            return Source(self.module, keywords, seed)
+        source = start.source(self.n_features_in_, seed)
+        if source is None:
+            raise ValueError(
+                "module=None stands for the module of an initializer in warm_start_from, "
+                f"which has none: {self.warm_start_from!r}; give NetClassifier its module"
+            )
+        return source
+
+    def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
+        """The start and the module that it is for: all that can be wrong before the long part."""
+        start = resolve(self.warm_start_from, X_given)
+        source = self._source(start, seed)
+        module = source.build()
+        fresh = arrays_of(module)
+        architecture = _described(source, module, X)
+        if (found := architecture.n_classes) != len(self.classes_):
+            raise ValueError(
+                f"y has {len(self.classes_)} classes, but the module {architecture.module} returns "
+                f"{found} logits; the two must be the same"
+            )
+        start.check(module, X, getattr(self, "feature_names_in_", None))
+        self._integers = X.dtype.kind in "iu" and takes_integers(module)
+        return _Begun(start, source, module, Theta0(architecture, fresh))
+
+    def _training(
+        self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
+    ) -> Training:
+        """A net where training starts, once an initializer has learned from all rows."""
+        start, skorch_params = begun.start, self._skorch_params()
+        if start.is_to_be_learned:
+            start = start.learned(X, further, None if self.random_state is None else seeds[3])
+        self.theta0_ = start.theta0 or begun.fresh
+        self.initializer_ = start.initializer
+        options = net_options(
+            skorch_params,
+            self.optimizer,
+            torch_device(self.device),
+            self.batch_size,
+            math.prod(self.input_shape_),
+            seeds[1],
+            has_batch_norm(begun.module),
+        )
+        net = Net(
+            partial(_module_at, begun.source, self.theta0_),
+            classes=list(range(len(self.classes_))),
+            lr=self.learning_rate_init,
+            **options,
+        )
+        return Training(
+            net, begun.module, seeds[1], foreign=bool(skorch_params.keys() - {"verbose"})
+        )
+
+    def _keep(self, training: Training) -> Self:
+        """Fitted attributes."""
+        net = training.net
+        self._trained = training  # for partial_fit
+        self.net_ = net
+        self.n_iter_ = len(net.history)
+        best = dict(net.callbacks_)["best_epoch"]
+        last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
+        self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
+        self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
+        return self
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time. A
+            module may take rows of another shape.
+        y : array-like of shape (n_samples,)
+            Labels, numbers or strings, of at least two classes.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each row in the loss, at least 0. The loss of a mini-batch is the
+            weighted mean over its rows, and the validation loss that over all validation rows.
+            A row of weight 0 is in neither, but an initializer that is fitted here learns from
+            it, and its label is one of ``classes_``.
+        X_unlabelled : array-like or tuple of array-likes, default=None
+            Further rows of shape (n_unlabelled, n_features), for an initializer that is fitted
+            here: it learns from X and from these. With ``set_fit_request(X_unlabelled=True)``
+            they reach it through a cross-validation, a search and a Pipeline. Give them as a
+            tuple ``(X_unlabelled,)`` there: an array that has as many rows as X would be
+            divided among the folds. The steps of a Pipeline transform them if its
+            ``transform_input`` is ``["X_unlabelled"]``.
+
+        Returns
+        -------
+        self : estimator
+            The fitted classifier.
+
+        Raises
+        ------
+        FileNotFoundError
+            If ``warm_start_from`` names a file that does not exist.
+        NotFittedError
+            If ``warm_start_from`` is frozen and not fitted.
+        TypeError
+            If ``warm_start_from`` is none of the valid kinds.
+        ValueError
+            If a parameter or an argument is not valid, theta0 does not fit the data or the
+            parameters, or the weights are no longer finite after training.
+        """
+        X_given = X
+        self._check_parameters()
+        X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
+        labelled = labels.is_labelled(y, self.unlabelled_label)
+        if X_unlabelled is None:
+            labels.warn_if_all_are_labelled(labelled, self.unlabelled_label)
+        self.classes_, indices = labels.learn_classes(y[labelled])
+        seeds = self._seeds()
+        begun = self._begin(X_given, X, seeds[2])
+        X, further = self._as_inputs(X), self._validated_unlabelled(X_unlabelled)
+        if further and not begun.start.is_to_be_learned:
+            warnings.warn(
+                "X_unlabelled is not used: no initializer is fitted here, for warm_start_from "
+                "holds none that has to learn",
+                UserWarning,
+                stacklevel=3,
+            )
+        rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
+        training = self._training(begun, X, further, seeds)
+        training.run(rows, self.max_iter)
+        return self._keep(training)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train for one more epoch on the given rows, without validation.
+
+        The first call starts where ``fit`` does, and an initializer that is not fitted learns
+        from the rows of this call; later calls, and calls after ``fit``, go on from where the
+        network and the optimiser are, with the parameters that they began with. ``max_iter``
+        calls with the same rows equal ``fit`` with ``validation_split=None``, exactly. To
+        callbacks each call is a training of its own.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,)
+            Labels, members of ``classes``.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there will ever be. Needed on the first call; later it may be left out.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each row in the loss, as for ``fit``.
+
+        Returns
+        -------
+        self : estimator
+            The classifier.
+
+        Raises
+        ------
+        ValueError
+            As for ``fit``; and if ``classes`` is missing on the first call or changes later,
+            y holds other labels, or ``class_weight`` is "balanced", for which all rows would
+            have to be known.
+        """
+        X_given = X
+        first = not hasattr(self, "net_")
+        self._check_parameters()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is not for partial_fit, which does not know "
+                "how many rows each class will have; pass a dict of weights"
+            )
+        X, y = self._validated(X, y, reset=first)
+        _check_partial_fit_first_call(self, classes)
+        labels.check_classes(self.classes_, self.unlabelled_label)
+        labelled = labels.is_labelled(y, self.unlabelled_label)
+        indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
+        if first:
+            seeds = self._seeds()
+            begun = self._begin(X_given, X, seeds[2])
+            X = self._as_inputs(X)
+        weights = sample_weight, self.class_weight, self.classes_
+        rows = Rows(*labels.weighted(X, indices, labelled, *weights)[0])
+        training = self._training(begun, X, (), seeds) if first else self._trained
+        training.run(rows, n_epochs=1)
+        return self._keep(training)
+
+    # use
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        proba : ndarray of float32 of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self, "net_")
+        return self.net_.predict_proba(Rows(self._validated(X)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Members of ``classes_``.
+        """
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,)
+            Labels; rows with ``unlabelled_label`` are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose label is predicted.
+
+        Raises
+        ------
+        ValueError
+            If no row has a label.
+        """
+        if self.unlabelled_label is None:
+            return super().score(X, y, sample_weight)
+        y, predicted = column_or_1d(y), self.predict(X)
+        check_consistent_length(predicted, y, sample_weight)
+        labelled = labels.is_labelled(y, self.unlabelled_label)
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight)[labelled]
+        return accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the network to an ONNX file, for any runtime.
+
+        The file appears whole or not at all. Needs the extra ``onnx``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to write; must end in ``.onnx``. An existing file is replaced. Its one input
+            ``X`` is float32 of shape (n_samples, n_features), prepared as for ``predict_proba``,
+            its output ``probabilities`` what that returns, and its metadata ``classes`` are the
+            labels of the columns, as JSON. A module's own input is of the shape that it was
+            fitted on, and int64 where it takes whole numbers.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no folder to write to.
+        ImportError
+            If a package of the extra is missing.
+        ValueError
+            If ``path`` ends otherwise or is a folder, or the module fixes the number of rows.
+        """
+        check_is_fitted(self, "net_")
+        example = self._as_inputs(np.zeros((1, *self.input_shape_)))
+        write_onnx(path, self.net_, example, self.classes_)
+
+    @property
+    def module_(self) -> nn.Module:
+        """The network."""
+        check_is_fitted(self, "net_")
+        module: nn.Module = self.net_.module_
+        return module
+
+    @property
+    def history_(self) -> Any:
+        """Skorch's record of each epoch."""
+        check_is_fitted(self, "net_")
+        return self.net_.history_
+
+    @property
+    def loss_curve_(self) -> list[float]:
+        """Training loss an epoch."""
+        return [epoch["train_loss"] for epoch in self.history_]
+
+    @property
+    def validation_loss_curve_(self) -> list[float] | None:
+        """Validation loss an epoch, or None without validation."""
+        history = self.history_
+        if self.best_validation_loss_ is None:
+            return None
+        return [epoch["valid_loss"] for epoch in history]
+
+
+def _checked_bool(batch_norm: Any) -> bool:
+    if isinstance(batch_norm, bool | np.bool_):
+        return bool(batch_norm)
+    raise ValueError(f"batch_norm must be True, False or None, got {batch_norm!r}")
+
+
+class MLPClassifier(NetClassifier):
+    """A multi-layer perceptron that can start from learned initial weights.
+
+    A :class:`NetClassifier` whose module is an :class:`MLP`: trains all parameters by cross
+    entropy, from fresh weights or from the theta0 that an :class:`MMDInitializer` learned from
+    unlabelled data, and keeps those of the epoch with the lowest validation loss. The defaults
+    are the fine-tuning protocol of [1]_.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=None
+        Width of each hidden layer. None: the initializer's, or (392, 392, 392) without one.
+    activation : {"relu", "tanh", "gelu"}, default=None
+        None: the initializer's, or "relu" without one.
+    batch_norm : bool, default=None
+        Batch normalisation before each activation. None: the initializer's, or False.
+    init : {"xavier", "he"}, default="xavier"
+        Fresh weights, where nothing was learned: Glorot uniform or Kaiming normal (fan-in).
+    warm_start_from : object, default="auto"
+        Where training starts: "auto" (a theta0 that X carries out of the step before in a
+        Pipeline, or fresh weights), "pipeline" (only the former), None (fresh weights), an
+        initializer (used as it is where it is fitted; a clone of an unfitted one is fitted here),
+        a Theta0 or the path of a ``.safetensors`` file. :class:`NetClassifier` says more.
+    optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
+        Or a subclass of :class:`torch.optim.Optimizer`; ``optimizer__<name>`` are its arguments.
+    learning_rate_init : float, default=1e-3
+        Learning rate.
+    batch_size : int, default=50
+        Rows a step.
+    max_iter : int, default=10
+        Epochs. With 0 the network stays where it starts.
+    validation_split : float, splitter, tuple or None, default=1/6
+        Rows that choose the best epoch: a random fraction, stratified where possible; the first
+        split of a scikit-learn splitter; a tuple (X_val, y_val); or None, which keeps the last
+        epoch.
+    class_weight : None, "balanced" or dict, default=None
+        Weight of each class in the training and validation loss.
+    unlabelled_label : int, float or str, default=None
+        Rows with this label, such as -1, have none: only an initializer that is fitted here
+        learns from them.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    random_state : int, RandomState instance or None, default=None
+        Of fresh weights, the validation split, the order of the rows, and an initializer that is
+        fitted here and whose own ``random_state`` is None.
+    **keywords : dict
+        Further arguments of :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``,
+        ``criterion``, ``verbose`` (0 here, 1 prints a line an epoch),
+        ``optimizer__weight_decay``, ... They can be set and searched as any other parameter.
+
+    Attributes
+    ----------
+    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
+        And ``validation_loss_curve_``, ``best_epoch_``, ``best_validation_loss_``: as
+        :class:`NetClassifier` has them.
+    coefs_, intercepts_ : list of ndarray
+        Weights of shape (n_in, n_out) and biases (n_out,), a layer each.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+        Names of the features, where X had any.
+
+    See Also
+    --------
+    MMDInitializer : Learns theta0 from unlabelled data.
+    NetClassifier : The same with any module.
+
+    References
+    ----------
+    .. [1] C. Lee and K. Cho, "Unsupervised Learning of Initialization in Deep Neural
+       Networks via Maximum Mean Discrepancy", arXiv:2302.04369, 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn_mmdinit import MLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = make_pipeline(
+    ...     StandardScaler(), MLPClassifier((32, 32), learning_rate_init=0.01, random_state=0)
+    ... )
+    >>> clf.fit(X, y).score(X, y) > 0.9
+    True
+
+    Here 30 labels are known. An initializer learns from all rows, and from others that a step
+    of a Pipeline has scaled in the same way:
+
+    >>> import numpy as np, sklearn
+    >>> from sklearn.pipeline import Pipeline
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> few = np.where(np.arange(150) % 5, -1, y)
+    >>> init = MMDInitializer((16,), n_classes=3, n_perturbations=16, max_iter=1, random_state=0)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     last = MLPClassifier(warm_start_from=init, unlabelled_label=-1, random_state=0)
+    ...     last.set_fit_request(X_unlabelled=True)
+    ...     steps = [("scale", StandardScaler()), ("clf", last)]
+    ...     pipe = Pipeline(steps, transform_input=["X_unlabelled"])
+    ...     pipe.fit(X, few, X_unlabelled=(X + 0.1,)).classes_
+    MLPClassifier(...)
+    array([0, 1, 2])
+
+    Rows in a stream; and the result as scikit-learn's own classifier:
+
+    >>> stream = MLPClassifier((16,), random_state=0)
+    >>> for rows in np.array_split(np.arange(150), 3):
+    ...     _ = stream.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    >>> stream.n_iter_
+    3
+    >>> theirs = stream.to_sklearn()
+    >>> np.abs(theirs.predict_proba(X) - stream.predict_proba(X)).max() < 1e-6
+    np.True_
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = None,
+        *,
+        activation: str | None = None,
+        batch_norm: bool | None = None,
+        init: str = "xavier",
+        warm_start_from: Any = "auto",
+        optimizer: Any = "adam",
+        learning_rate_init: float = 1e-3,
+        batch_size: int = 50,
+        max_iter: int = 10,
+        validation_split: Any = 1 / 6,
+        class_weight: Any = None,
+        unlabelled_label: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        **keywords: Any,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.batch_norm = batch_norm
+        self.init = init
+        self.warm_start_from = warm_start_from
+        self.optimizer = optimizer
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.validation_split = validation_split
+        self.class_weight = class_weight
+        self.unlabelled_label = unlabelled_label
+        self.device = device
+        self.random_state = random_state
+        self._set_keywords(keywords)
+
+    def _is_keyword(self, name: str) -> bool:
+        return is_skorch_param(name)
+
+    def _source(self, start: Start, seed: int) -> Source:
+        if len(self.input_shape_) != 1:
+            raise ValueError(
+                f"Found array with dim {len(self.input_shape_) + 1}, but MLPClassifier takes rows "
+                "of features (n_samples, n_features), <= 2; NetClassifier takes any shape"
+            )
+        found = start.source(self.n_features_in_)
+        theirs = dict(found.keywords) if found else {}
+        if (found and found.module is not MLP) or (start.theta0 and not found):
+            raise ValueError(
+                f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
+                "perceptron; use NetClassifier(module=...)"
+            )
+        plain: dict[str, Callable[[Any], Any]] = {
+            "hidden_layer_sizes": check_widths,
+            "activation": str,
+            "batch_norm": _checked_bool,
+        }
+        own = vars(self)
+        given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
+        rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
+        for name, value in (rows | given).items():
+            if name in theirs and theirs[name] != value:
+                who = "this classifier" if name in given else "X" if name == "n_features" else "y"
+                raise ValueError(
+                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}; "
+                    "the two must be the same"
+                )
+        return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
+
+    def _weights(self) -> Theta0:
+        """The present weights."""
+        arrays = arrays_of(uncompiled(self.module_))
+        return Theta0(self.theta0_.architecture, arrays)
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weights, (n_in, n_out) a layer."""
+        return self._weights().coefs
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Biases, (n_out,) a layer."""
+        return self._weights().intercepts
+
+    def to_sklearn(self, **params: Any) -> Any:
+        """The network as a fitted MLPClassifier of scikit-learn's, with equal probabilities.
+
+        Its ``partial_fit`` goes on from the weights, and so does its ``fit`` with
+        ``warm_start=True``, where y holds each of the classes. It minimises the same loss, but
+        its optimiser starts anew: scikit-learn has no place for the state of another one.
+        With batch normalisation, weights are those at its running statistics, folded into the
+        linear layers. For two classes its one output is the difference of the two logits.
+
+        Parameters
+        ----------
+        **params : object
+            Its parameters, such as ``warm_start``; the network's own aside. Where they are not
+            given, ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are
+            those here, ``alpha`` is 0, and ``solver`` is "sgd" where it is that here.
+
+        Returns
+        -------
+        fitted : sklearn.neural_network.MLPClassifier
+            One with float64 weights.
+
+        Raises
+        ------
+        ValueError
+            If scikit-learn has no such activation, which is so of "gelu", or the criterion is
+            not the cross entropy.
+        """
+        check_is_fitted(self, "net_")
+        if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
+            raise ValueError(
+                "scikit-learn's MLPClassifier minimises the cross entropy, but this one has "
+                f"criterion={self.net_.criterion_}"
+            )
+        ours = {
+            "alpha": 0.0,
+            "batch_size": self.batch_size,
+            "learning_rate_init": self.learning_rate_init,
+            "max_iter": max(self.max_iter, 1),
+            "random_state": self.random_state,
+        }
+        if find_optimizer(self.optimizer) is SGD:
+            # The defaults are PyTorch's.
+            given = self._skorch_params()
+            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
+            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
+        names = getattr(self, "feature_names_in_", None)
+        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(ours | params))
+        fitted.loss_curve_ = self.loss_curve_
+        fitted.n_iter_ = self.n_iter_
+        return fitted

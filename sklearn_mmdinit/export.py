@@ -1,0 +1,187 @@
+"""Weights for other libraries: scikit-learn's own MLPClassifier, and ONNX files."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.neural_network import MLPClassifier
+from torch import nn
+
+from .theta0 import Theta0, check_folder_of, write_whole
+
+__all__ = ["sklearn_mlp", "write_onnx"]
+
+# Activation here -> scikit-learn's name of it.
+_ACTIVATIONS = {"relu": "relu", "tanh": "tanh"}
+
+# What batch normalisation adds to variances: PyTorch's default, which an MLP has.
+_EPS = 1e-5
+
+_SUFFIX = ".onnx"
+_INPUT, _OUTPUT, _CLASSES = "X", "probabilities", "classes"
+
+# What torch.onnx needs beside itself.
+_PACKAGES = ("onnx", "onnxscript")
+
+
+# scikit-learn
+
+
+def folded_layers(theta0: Theta0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    r"""Weights (n_in, n_out) and biases (n_out,) of each layer, batch normalisation in them.
+
+    At its running mean m and variance v it is affine,
+    :math:`g (W h + b - m) / \sqrt{v + \epsilon} + c = (s W) h + s (b - m) + c` with
+    :math:`s = g / \sqrt{v + \epsilon}`, in float64.
+    """
+    weights = [array.astype(np.float64) for array in theta0.coefs]
+    biases = [array.astype(np.float64) for array in theta0.intercepts]
+    if theta0.architecture.keywords["batch_norm"]:
+        for layer in range(len(weights) - 1):
+            g, c, m, v = (
+                theta0.arrays[f"norms.{layer}.{name}"].astype(np.float64)
+                for name in ("weight", "bias", "running_mean", "running_var")
+            )
+            s = g / np.sqrt(v + _EPS)
+            weights[layer] = weights[layer] * s
+            biases[layer] = s * (biases[layer] - m) + c
+    return weights, biases
+
+
+def sklearn_mlp(
+    theta0: Theta0, classes: np.ndarray, feature_names: Any = None, **params: Any
+) -> MLPClassifier:
+    """A fitted MLPClassifier of scikit-learn's with the weights of an MLP, of any time."""
+    architecture = theta0.architecture
+    if not architecture.is_perceptron:
+        raise ValueError(
+            "scikit-learn has multi-layer perceptrons only, and this theta0 is of the module "
+            f"{architecture.module}; use to_module()"
+        )
+    keywords = architecture.keywords
+    if keywords["activation"] not in _ACTIVATIONS:
+        raise ValueError(
+            f"scikit-learn's MLPClassifier has no activation={keywords['activation']!r}; it can "
+            f"have {sorted(_ACTIVATIONS)}"
+        )
+    own = {
+        "hidden_layer_sizes": keywords["hidden_layer_sizes"],
+        "activation": _ACTIVATIONS[keywords["activation"]],
+    }
+    if taken := sorted(params.keys() & own.keys()):
+        raise ValueError(
+            f"{taken[0]}={params[taken[0]]!r} cannot be chosen: it is {own[taken[0]]!r}"
+        )
+    if len(classes) != architecture.n_classes:
+        raise ValueError(
+            f"classes={classes.tolist()} are {len(classes)}, but the network has "
+            f"n_classes={architecture.n_classes}"
+        )
+    weights, biases = folded_layers(theta0)
+    if len(classes) == 2:
+        # Softmax of two logits is the logistic function of their difference, scikit-learn's
+        # one output.
+        weights[-1] = weights[-1][:, 1:] - weights[-1][:, :1]
+        biases[-1] = biases[-1][1:] - biases[-1][:1]
+    fitted = _initialized(classes, architecture.n_features, own)
+    fitted.coefs_, fitted.intercepts_ = weights, biases
+    if feature_names is not None:
+        fitted.feature_names_in_ = feature_names
+    return fitted.set_params(**params)
+
+
+def _initialized(classes: np.ndarray, n_features: int, own: dict[str, Any]) -> MLPClassifier:
+    """One that has the fitted attributes of its version, none of which tells of training yet."""
+    # scikit-learn sets them itself: a step on rows of zeros, of which nothing is kept.
+    begun = MLPClassifier(**own, random_state=0)
+    begun.partial_fit(np.zeros((len(classes), n_features)), classes, classes=classes)
+    del begun._optimizer  # made anew by the next training
+    begun.random_state = None
+    begun.n_iter_, begun.t_, begun._no_improvement_count = 0, 0, 0
+    begun.loss_, begun.best_loss_, begun.loss_curve_ = np.inf, np.inf, []
+    return begun
+
+
+# ONNX
+
+
+class _Probabilities(nn.Module):
+    """A module with what turns its outputs into probabilities."""
+
+    def __init__(self, module: nn.Module, nonlinearity: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.module = module
+        self.nonlinearity = nonlinearity
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.nonlinearity(self.module(X))
+
+
+def write_onnx(
+    path: str | os.PathLike[str], net: Any, example: np.ndarray, classes: np.ndarray
+) -> None:
+    """Write what a fitted skorch net gives as probabilities to a file, whole or not at all.
+
+    `example` is a row (1, ...) in the type that the module takes.
+    """
+    target = Path(path)
+    if target.suffix != _SUFFIX or target.is_dir():
+        raise ValueError(f"path must be that of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
+    check_folder_of(target)
+    # A copy: the net's own stays on its device and in its mode.
+    module = _Probabilities(copy.deepcopy(net.module_).cpu(), net._get_predict_nonlinearity())
+    write_whole(target, onnx_bytes(module.eval(), example, classes))
+
+
+def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> bytes:
+    """The contents of such a file."""
+    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
+        raise ImportError(
+            f"an ONNX file needs {' and '.join(missing)}: pip install 'sklearn-mmdinit[onnx]'"
+        )
+    # Two rows: with one the exporter would take its number for a constant.
+    rows = torch.from_numpy(np.concatenate([example, example]))
+    with _quietly():
+        program: Any = torch.onnx.export(
+            module,
+            (rows,),
+            dynamo=True,
+            verbose=False,
+            input_names=[_INPUT],
+            output_names=[_OUTPUT],
+            dynamic_shapes=({0: torch.export.Dim("n_samples")},),
+        )
+    if isinstance(program.model.graph.inputs[0].shape[0], int):
+        # The exporter falls back on a program for just these rows.
+        raise ValueError(
+            "the module fixes the number of rows of the ONNX program, as len(x) does; write "
+            "x.shape[0] in its place"
+        )
+    program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
+    data: bytes = program.model_proto.SerializeToString()
+    return data
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporter says of packages that nothing here uses, and of its own code."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

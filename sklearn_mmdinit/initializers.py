@@ -1,0 +1,880 @@
+"""The estimators that learn theta0 from unlabelled rows: validate, resolve, train, store."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import accumulate
+from numbers import Integral, Real
+from operator import mul
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+from torch.utils.data import DataLoader
+
+from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
+from ._core.config import Config, resolve
+from ._core.estimators import (
+    DocumentedEstimator,
+    all_or_nothing,
+    check_choice,
+    check_finite,
+    check_positive,
+    check_widths,
+    examples_checked,
+    is_auto,
+)
+from ._core.mlp import ACTIVATIONS, INITS, MLP
+from ._core.numbers import array_of, check_float32, torch_device
+from ._core.objective import loss_terms
+from ._core.perturbation import SAMPLERS, chosen_samplers
+from ._core.profile import Profile, look_at
+from ._core.random import StepRandom, permutation, weights_seed
+from ._core.source import Keywords, Source, check_source, keywords_of, keywords_of_initializer
+from ._core.tagged import tag
+from ._core.train import State, train
+from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding
+from .export import sklearn_mlp
+from .theta0 import Theta0
+
+__all__ = ["MMDInitializer", "RandomLabelInitializer"]
+
+OUTPUTS = ("passthrough", "hidden")
+
+# Parameters that describe the built-in perceptron; a module has layers and weights of its own.
+_OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init")
+# Parameters that networks are made by, once and for all passes.
+_OF_THE_NETWORK = (*_OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+_PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
+_DEFAULT_N_CLASSES = 2
+
+# The draws of `score` come from step numbers that no training reaches.
+_FIRST_SCORE_STEP = 1 << 31
+
+# With coherence: how far the first step of fine-tuning, by Adam at this rate, is to move a logit,
+# in nats; and the rows over which the gain that does so is chosen.
+_FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
+_GAIN_ROWS = 2048
+
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, DocumentedEstimator):
+    """The feature map: scikit-learn puts what it returns into the container of set_output."""
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Inputs of the last layer at theta0, for rows X."""
+        rows = self._rows(X, reset=False, dtype="numeric")
+        check_float32(rows)
+        return self._profile.hidden(self.theta0_, rows, torch_device(self.device))
+
+
+# auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
+# is, and only that of _HiddenFeatures looks at set_output.
+class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Lifecycle of an initializer; a subclass says which parameters it has, and its config."""
+
+    # What only some initializers have.
+    module: Any = None
+    hidden_layer: str | None = None
+    coherence: Any = None
+    gain: Any = 1.0
+    sampler: str = "auto"
+
+    theta0_: Theta0
+    _profile: Profile
+    _state: State
+    _walks: Walks
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        hidden = self.output == "hidden"
+        tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
+        return tags
+
+    def _check_params(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
+        raise NotImplementedError
+
+    def _config(self, n_rows: int, n_classes: int) -> Config:
+        """What the parameters stand for, for so many rows and classes."""
+        raise NotImplementedError
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn theta0 from unlabelled rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
+            map larger than memory is read a window at a time. A module may take rows of
+            another shape.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If X or a parameter is not valid, or the loss is not finite in the first window.
+        """
+        X = self._validated(X, reset=True)
+        config = self._begin(X)
+        return self._train(X, config, config.max_iter)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Train for one more pass.
+
+        Passes one after the other are one training: n calls give what ``fit`` with
+        ``max_iter=n`` gives, and pickling in between changes nothing.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If X or a parameter is not valid, or another network was trained before.
+        """
+        first = not hasattr(self, "_state")
+        X = self._validated(X, reset=first)
+        if first:
+            return self._train(X, self._begin(X), 1)
+        self._check_unchanged()
+        # A copy, so that a pass that fails or is interrupted leaves no trace.
+        self._state = replace(self._state, history=list(self._state.history))
+        return self._train(X, self._config(len(X), self._profile.architecture.n_classes), 1)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Pass X on together with theta0, or map it to hidden activations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows on the scale that theta0 was learned on.
+
+        Returns
+        -------
+        ndarray
+            X itself, as an array that carries theta0 to the next step of a pipeline; with
+            ``output="hidden"`` inputs of the last layer at theta0, (n_samples, n_units).
+        """
+        check_is_fitted(self, "theta0_")
+        check_choice("output", self.output, OUTPUTS)
+        if self.output == "hidden":
+            return super().transform(X)
+        return tag(self._rows(X, reset=False, dtype="numeric"), self.theta0_)
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Learn theta0 from X, then ``transform`` it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        ndarray
+            As ``transform`` returns.
+        """
+        return self.fit(X, y).transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of X's columns, where they are handed on.
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        if self.output == "hidden":
+            check_is_fitted(self, "theta0_")
+            prefix = type(self).__name__.lower()
+            width = self._profile.hidden_width(self.theta0_)
+            return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
+        names: np.ndarray = super().get_feature_names_out(input_features)
+        return names
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean loss at theta0, so that higher is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, taken in mini-batches in their order; an incomplete last one is
+            left out.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        score : float
+            The same for every call: the perturbations are those of ``random_state``.
+        """
+        check_is_fitted(self, "theta0_")
+        X = self._validated(X, reset=False)
+        device = torch_device(self.device)
+        config = self._config(len(X), self._profile.architecture.n_classes)
+        batches = self._batches(X, config)
+        # In training mode, as the loss is while it is learned, on a copy of the parameters.
+        network = self._profile.network(self.theta0_.without_gain(), device)
+        random, n_steps, total = StepRandom(self._state.seed, device), batches.steps_a_pass, 0.0
+        order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
+        with torch.no_grad(), network.team(config.rows_in_flight, device):
+            for number in range(n_steps):
+                step = _FIRST_SCORE_STEP + number
+                batch = batches.gathered(order[number : number + 1], step)[0].to(device)
+                total += float(loss_terms(network, batch, random.at(step), config)[0])
+        return -total / n_steps
+
+    def to_module(self) -> nn.Module:
+        """A fresh PyTorch module that starts at theta0.
+
+        Returns
+        -------
+        nn.Module
+            On the CPU: of the class in `module`, or an :class:`MLP`.
+        """
+        check_is_fitted(self, "theta0_")
+        return self._profile.module(self.theta0_)
+
+    def to_sklearn(self, classes: Any = None, **params: Any) -> Any:
+        """Theta0 as a fitted MLPClassifier of scikit-learn's, to predict with or to train on.
+
+        Parameters
+        ----------
+        classes : array-like, default=None
+            Labels of the classes; None: 0, 1, ...
+        **params : dict
+            Parameters of the MLPClassifier, such as ``warm_start=True``.
+
+        Returns
+        -------
+        sklearn.neural_network.MLPClassifier
+
+        Raises
+        ------
+        ValueError
+            If scikit-learn has no such network, or there is another number of classes.
+        """
+        check_is_fitted(self, "theta0_")
+        n_classes = self.theta0_.architecture.n_classes
+        labels = np.arange(n_classes) if classes is None else np.unique(np.asarray(classes))
+        names = getattr(self, "feature_names_in_", None)
+        return sklearn_mlp(self.theta0_, labels, names, **params)
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weights (n_in, n_out) of each layer."""
+        check_is_fitted(self, "theta0_")
+        return self.theta0_.coefs
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Biases (n_out,) of each layer."""
+        check_is_fitted(self, "theta0_")
+        return self.theta0_.intercepts
+
+    def _rows(self, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
+        """Rows of X in the shape that the network takes, checked."""
+        if self.module is None:
+            return np.asarray(validate_data(self, array_of(X), reset=reset, **checks))
+        checks.pop("dtype", None)  # a module may take whole numbers as such
+        shape = None if reset else self._profile.architecture.input_shape
+        return np.asarray(examples_checked(self, X, reset=reset, shape=shape, **checks))
+
+    def _validated(self, X: Any, reset: bool) -> np.ndarray:
+        self._check_params()
+        # Two rows: with one there is no mini-batch over which classes could be spread.
+        X = self._rows(X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2)
+        check_float32(X)
+        return X
+
+    def _source(self, seed: int) -> Source:
+        """Where the network comes from."""
+        if self.module is not None:
+            return Source(self.module, keywords_of_initializer(vars(self)), seed).kept()
+        keywords = {
+            "n_features": int(self.n_features_in_),
+            "hidden_layer_sizes": check_widths(self.hidden_layer_sizes),
+            "n_classes": int(self.n_classes),
+            "activation": str(self.activation),
+            "batch_norm": bool(self.batch_norm),
+            "init": str(self.init),
+        }
+        return Source(MLP, keywords, seed)
+
+    def _begin(self, X: np.ndarray) -> Config:
+        """Look at the network and the rows before the first pass, and resolve the parameters."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._profile = look_at(
+            self._source(weights_seed(seed)), X, self.sampler, self.hidden_layer
+        )
+        architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
+        if self.module is not None and self.n_classes not in (
+            architecture.n_classes,
+            _DEFAULT_N_CLASSES,
+        ):
+            raise ValueError(
+                f"n_classes={self.n_classes}, but the module {architecture.module} returns "
+                f"{architecture.n_classes} logits"
+            )
+        _check_gain(self.gain, self._profile)
+        theta0 = self._profile.fresh()
+        if coherence is not None or self.output == "hidden":
+            self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
+        config = self._config(len(X), architecture.n_classes)
+        self._state = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        self._begun_with = self._what_stays(config)
+        self._walks = Walks()
+        self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
+        return config
+
+    def _what_stays(self, config: Config) -> dict[str, Any]:
+        """What no later pass may change."""
+        parameters = self.get_params(deep=False)
+        kept = {name: parameters[name] for name in _OF_THE_NETWORK if name in parameters}
+        kept |= {n: v for n, v in parameters.items() if n.startswith("module__")}
+        embedding = getattr(coherence_of(self.coherence), "embedding", None)
+        return kept | {"embedding": repr(embedding), "the loss": config.term_names}
+
+    def _check_unchanged(self) -> None:
+        config = self._config(2, self._profile.architecture.n_classes)
+        own, first = self._what_stays(config), self._begun_with
+        for name in sorted(own.keys() | first.keys()):
+            now: Any = own.get(name)
+            before: Any = first.get(name)
+            if now is not before and not np.array_equal(now, before):
+                raise ValueError(
+                    f"{name} is now {now!r}, but pre-training began with {before!r}; begin anew "
+                    "with fit"
+                )
+
+    def _batches(self, X: np.ndarray, config: Config) -> RowBatches:
+        """The mini-batches of rows X, with the ends of walks where there is a coherence."""
+        coherence, ends = coherence_of(self.coherence, X), None
+        if coherence is not None and config.coherence is not None:
+            walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
+            length, change = config.coherence.walk_length, coherence.augmentation
+            ends = WalkEnds(walk, length, self._state.seed, change)
+        return RowBatches(X, config.rows_a_step, self._state.seed, self._profile.examples, ends)
+
+    def _train(
+        self, X: np.ndarray, config: Config, n_passes: int, batches: Batches | None = None
+    ) -> Self:
+        """Train, and keep what was learned; nothing of it where it fails."""
+        device, profile = torch_device(self.device), self._profile
+        batches = self._batches(X, config) if batches is None else batches
+        state = train(profile, batches, config, self._state, n_passes, device, self.verbose)
+        theta0 = state.result(config)
+        self.config_ = config
+        self.gain_ = _gain(self.gain, theta0, X, state.seed, profile, config)
+        self.theta0_ = theta0.with_gain(self.gain_)
+        network = profile.network(theta0, "cpu")
+        self.samplers_ = chosen_samplers(network, self.sampler, config.batch_size)
+        self.why_functional_ = profile.why_functional
+        self.history_ = state.records(config.term_names)
+        self.loss_curve_ = [record["loss"] for record in self.history_]
+        self.best_loss_ = min(self.loss_curve_, default=np.inf)
+        self.n_iter_ = state.n_passes
+        return self
+
+    def _fit_loader(
+        self, loader: DataLoader[Any], opened: Iterable[Any], first: np.ndarray
+    ) -> Self:
+        """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
+        first = self._validated(first, reset=True)
+        config = self._begin(first)
+        batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
+        return self._train(first, config, config.max_iter, batches)
+
+
+def _check_common(estimator: Any) -> None:
+    """Raise for the first parameter, of those that all initializers have, that is not valid."""
+    check_widths(estimator.hidden_layer_sizes)
+    check_positive(estimator, "n_classes", least=2)
+    check_choice("activation", estimator.activation, ACTIVATIONS)
+    check_choice("init", estimator.init, INITS)
+    if not isinstance(estimator.batch_norm, bool | np.bool_):
+        raise ValueError(f"batch_norm must be True or False, got {estimator.batch_norm!r}")
+    check_positive(estimator, "batch_size", "window")
+    if estimator.batch_norm and estimator.batch_size < 2:
+        raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+    for name in ("n_perturbations", "learning_rate_init", "max_iter"):
+        if isinstance(value := getattr(estimator, name, 0), str) and not is_auto(value):
+            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+    if not is_auto(estimator.max_iter):
+        check_positive(estimator, "max_iter", least=0)
+    if not is_auto(estimator.learning_rate_init):
+        check_finite(estimator, "learning_rate_init", zero=False)
+    check_scalar(estimator.verbose, "verbose", Integral)
+    check_choice("output", estimator.output, OUTPUTS)
+    torch_device(estimator.device)
+
+
+def _check_gain(gain: Any, profile: Profile) -> None:
+    """Raise unless a gain is "auto", or positive numbers that the network can have."""
+    if is_auto(gain):
+        return
+    chain = profile.architecture.chain
+    factors = np.asarray(gain, dtype=object)
+    n_hidden = len(chain) - 1 if chain else factors.size
+    numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
+    right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
+    if not (right and all(0 < factor < math.inf for factor in numbers)):
+        raise ValueError(
+            f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
+            f"layers, got {gain!r}"
+        )
+    of_layers = numbers if factors.shape else numbers * n_hidden
+    scales = [*of_layers, *accumulate(of_layers, mul)]
+    if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
+        raise ValueError(
+            f"gain={gain!r} and its products over the {n_hidden} hidden layers must be from "
+            f"{_TINY:.2g} to {1 / _TINY:.2g}, so that float32 holds them and their inverses"
+        )
+    if not chain and any(factor != 1 for factor in numbers):
+        raise ValueError(
+            f"gain={gain!r} would change the function of the module "
+            f"{profile.architecture.module}; it does not where linear layers and convolutions "
+            "follow each other with nothing between them but ReLU, pooling and the like (no "
+            "batch normalisation)"
+        )
+
+
+def _gain(
+    gain: Any, theta0: Theta0, X: np.ndarray, seed: int, profile: Profile, config: Config
+) -> tuple[float, ...]:
+    """Factor of each hidden layer's weights; "auto": by how far a first step moves the logits.
+
+    A step of Adam moves every weight of the last layer by its learning rate, and so a logit by
+    that times the sum of the hidden activations.
+    """
+    n_hidden = max(len(profile.architecture.chain) - 1, 0)
+    if n_hidden == 0:
+        return ()
+    if not is_auto(gain):
+        return tuple(np.broadcast_to(np.asarray(gain, dtype=float), n_hidden).tolist())
+    ones = (1.0,) * n_hidden
+    if config.coherence is None:
+        return ones
+    rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
+    H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
+    moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+    return ones if moved == 0.0 else (float((_FIRST_MOVE / moved) ** (1.0 / n_hidden)),) * n_hidden
+
+
+class MMDInitializer(Keywords, _Initializer):
+    r"""Learn a network's initial weights from unlabelled data.
+
+    Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
+
+    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
+
+    so that small random perturbations of theta0 give predictions that are uniform over the
+    class simplex for every input, use all classes, and depend on the input. The values of
+    the paper are the defaults.
+
+    With ``coherence="auto"``, which is not the paper's, functions near theta0 are also smooth
+    on the data, which is worth far more to tasks with few labels: see :class:`Coherence`.
+    Parameters of "auto" then have the values that were measured to be best with it.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
+        Width of each hidden layer.
+    module : None, nn.Module or subclass of it, default=None
+        The network, which returns logits: an instance, of which copies are made and which gives
+        the weights to start from, or a class, called with ``module__<name>`` parameters. X may
+        have any shape that it takes. `n_classes` is handed to a class that takes it, its default
+        where the class has none; what describes a perceptron stays as it is. None: a perceptron.
+    hidden_layer : str, default=None
+        Name of the linear layer in the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the one that returns the logits.
+    n_classes : int, default=2
+        Number of classes of the tasks to come, the paper's d.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        Non-linearity of the hidden layers.
+    batch_norm : bool, default=False
+        Batch normalisation before each activation. Each perturbed network normalises by its
+        own mini-batch; scale and shift are learned but not perturbed.
+    init : {"xavier", "he"}, default="xavier"
+        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    perturbation_scale : float, default=0.7071067811865476
+        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
+        with s / sqrt(n_out).
+    coherence : None, "auto" or Coherence, default=None
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
+        None is the paper's loss.
+    n_perturbations : int or "auto", default="auto"
+        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
+        2. "auto": 256; with coherence 32, and two classes need no samples.
+    uniformity_weight : float, default=1.0
+        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
+        with which, beside the other two terms, few units die, as in its tables. All weights 0,
+        which needs a coherence: the paper's terms are neither computed nor in the history.
+    degeneracy_weight : float, default=0.4
+        The paper's lambda, weight of L_sd against degenerate softmax.
+    detachment_weight : float, default=1.0
+        The paper's xi, weight of L_iod against input-output detachment.
+    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
+        How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
+        weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
+        one for each layer, and a layer of a module without a form by gram is direct.
+        ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or GRU),
+        and is what "auto" takes where layers of a module are not known (:func:`register_layer`).
+    learning_rate_init : float or "auto", default="auto"
+        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
+        cosine over ``max_iter`` passes.
+    batch_size : int, default=32
+        Rows a step that go through the paper's terms; at most the rows there are, and with
+        coherence at most its own ``batch_size``.
+    max_iter : int or "auto", default="auto"
+        Passes over X. "auto": 5; with coherence as many as make 3,000 steps, which are
+        13 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
+    window : int, default=100
+        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
+        window with the lowest mean; with coherence at the end of the run, since a falling learning
+        rate goes on improving what the mean of a window hardly shows.
+    gain : float, sequence of float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end, one number for all or
+        one for each; the last layer's are divided by the product, so that the network computes
+        the same function. For ReLU without batch normalisation only, or a module whose layers
+        hand a scale on, one after the other; 1 for other modules. Fine-tuning with a fixed
+        learning rate moves larger weights less and answers faster. "auto": 1; with coherence
+        such that the first step of fine-tuning can move a logit by 0.75.
+    output : {"passthrough", "hidden"}, default="passthrough"
+        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    random_state : int, RandomState instance or None, default=None
+        Of initial weights, order of rows, perturbations and uniform samples.
+    verbose : int, default=0
+        A progress bar with the means of the last window if positive.
+    **module__params : dict
+        ``module__<name>``: what the class in `module` is called with.
+
+    Attributes
+    ----------
+    theta0_ : Theta0
+        What was learned, with its architecture.
+    coefs_, intercepts_ : list of ndarray
+        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
+    history_ : list of dict
+        Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
+        "coherence" of each window that ended at "step".
+    loss_curve_ : list of float
+        Mean loss of each window.
+    best_loss_ : float
+        The lowest of them.
+    embedding_ : estimator or None
+        The ``coherence.embedding``, fitted.
+    gain_ : tuple of float
+        Factor of each hidden layer's weights in ``theta0_``.
+    config_ : Config
+        What the parameters stood for, those of "auto" among them.
+    samplers_ : dict of str to str
+        How each layer is drawn, by its name; under "functional" each parameter.
+    why_functional_ : str
+        Why a module has the functional sampler; empty where it has not.
+    n_iter_ : int
+        Passes over X begun.
+    n_features_in_ : int
+        Columns of X, or numbers of an example.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X has them.
+
+    See Also
+    --------
+    mmd_init_ : The same for a module, in place.
+    Coherence : The fourth term and its parameters.
+    register_layer : Makes a type of layer known.
+    RandomLabelInitializer : The paper's baseline.
+    MLPClassifier, NetClassifier : Fine-tune from theta0.
+
+    References
+    ----------
+    .. [1] C. Lee and K. Cho, "Unsupervised Learning of Initialization in Deep Neural Networks
+       via Maximum Mean Discrepancy", arXiv 2302.04369, 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> X = StandardScaler().fit_transform(load_digits().data)
+    >>> init = MMDInitializer((32, 32), n_perturbations=32, max_iter=4, random_state=0).fit(X)
+    >>> [weights.shape for weights in init.coefs_]
+    [(64, 32), (32, 32), (32, 2)]
+    >>> init.loss_curve_[0] > init.best_loss_
+    True
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (392, 392, 392),
+        *,
+        module: Any = None,
+        hidden_layer: str | None = None,
+        n_classes: int = 2,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        init: str = "xavier",
+        perturbation_scale: float = math.sqrt(0.5),
+        coherence: Any = None,
+        n_perturbations: Any = "auto",
+        uniformity_weight: float = 1.0,
+        degeneracy_weight: float = 0.4,
+        detachment_weight: float = 1.0,
+        sampler: str = "auto",
+        learning_rate_init: Any = "auto",
+        batch_size: int = 32,
+        max_iter: Any = "auto",
+        window: int = 100,
+        gain: Any = "auto",
+        output: str = "passthrough",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        **module__params: Any,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.module = module
+        self.hidden_layer = hidden_layer
+        self.n_classes = n_classes
+        self.activation = activation
+        self.batch_norm = batch_norm
+        self.init = init
+        self.perturbation_scale = perturbation_scale
+        self.coherence = coherence
+        self.n_perturbations = n_perturbations
+        self.uniformity_weight = uniformity_weight
+        self.degeneracy_weight = degeneracy_weight
+        self.detachment_weight = detachment_weight
+        self.sampler = sampler
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.window = window
+        self.gain = gain
+        self.output = output
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self._set_keywords(module__params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the coherence and of the module's class among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, such as ``coherence__weight``, which makes a Coherence of "auto".
+
+        Returns
+        -------
+        self : estimator
+            This one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or one of a coherence where there is none.
+        """
+        prefix = "coherence__"
+        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        coherence = params.get("coherence", self.coherence)
+        if own and is_auto(coherence):
+            # Whole before it takes the place of "auto": what is refused leaves that as it is.
+            params["coherence"] = Coherence().set_params(**own)
+        elif own and not isinstance(coherence, Coherence):
+            raise ValueError(
+                f"{prefix}{next(iter(own))} is a parameter of a coherence, and there is none: "
+                f'coherence={coherence!r}; set coherence="auto" or coherence=Coherence() as well'
+            )
+        return super().set_params(**params)
+
+    def _check_params(self) -> None:
+        _check_common(self)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        if not is_auto(self.n_perturbations):
+            check_positive(self, "n_perturbations", least=2)  # the U-statistic divides by n - 1
+        check_finite(self, "perturbation_scale", zero=False)
+        check_finite(self, *_PAPER_WEIGHTS)
+        coherence = coherence_of(self.coherence)
+        if coherence is not None:
+            check_coherence(coherence)
+            if np.size(self.hidden_layer_sizes) == 0:
+                raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
+        elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
+            raise ValueError(
+                f"one of {', '.join(_PAPER_WEIGHTS)} must be above 0 where there is no coherence"
+            )
+        check_source(self.module, keywords_of(vars(self)))
+        if self.module is None and self.hidden_layer is not None:
+            raise ValueError(
+                f"hidden_layer={self.hidden_layer!r} names a layer of a module, got module=None"
+            )
+        defaults = inspect.signature(type(self).__init__).parameters
+        for name in _OF_A_PERCEPTRON if self.module is not None else ():
+            value = getattr(self, name)
+            if not np.array_equal(value, defaults[name].default):
+                raise ValueError(
+                    f"{name}={value!r} describes a perceptron, but there is a module, which has "
+                    "layers and weights of its own; leave it out"
+                )
+
+    def _config(self, n_rows: int, n_classes: int) -> Config:
+        return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
+
+
+class RandomLabelInitializer(_Initializer):
+    """Learn initial weights by fitting random labels, the paper's "R.label" baseline.
+
+    Minimises cross entropy with labels drawn anew, uniformly over the classes, for every
+    mini-batch [1]_. Optimiser, passes and selection are those of :class:`MMDInitializer`.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
+        Width of each hidden layer.
+    n_classes : int, default=2
+        Number of classes of the tasks to come, the paper's d.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        Non-linearity of the hidden layers.
+    batch_norm : bool, default=False
+        Batch normalisation before each activation.
+    init : {"xavier", "he"}, default="xavier"
+        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    learning_rate_init : float, default=0.0002
+        Of Adam.
+    batch_size : int, default=32
+        Rows a step; at most the rows there are.
+    max_iter : int, default=5
+        Passes over X.
+    window : int, default=100
+        Steps over which the loss is averaged; theta0 is what the parameters are at the end of
+        the window with the lowest mean.
+    output : {"passthrough", "hidden"}, default="passthrough"
+        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    random_state : int, RandomState instance or None, default=None
+        Of initial weights, order of rows and labels.
+    verbose : int, default=0
+        A progress bar with the means of the last window if positive.
+
+    Attributes
+    ----------
+    theta0_ : Theta0
+        What was learned, with its architecture.
+    coefs_, intercepts_ : list of ndarray
+        Weights (n_in, n_out) and biases (n_out,) of each layer.
+    history_ : list of dict
+        Mean "loss" of each window that ended at "step".
+    loss_curve_ : list of float
+        Mean loss of each window.
+    best_loss_ : float
+        The lowest of them.
+    n_iter_ : int
+        Passes over X begun.
+    n_features_in_ : int
+        Columns of X.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X has them.
+
+    See Also
+    --------
+    MMDInitializer : The paper's own initialization.
+
+    References
+    ----------
+    .. [1] V. Pondenkandath et al., "Leveraging Random Label Memorization for Unsupervised
+       Pre-Training", arXiv 1811.01640, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_mmdinit import RandomLabelInitializer
+    >>> X = load_digits().data / 16
+    >>> init = RandomLabelInitializer((32,), max_iter=2, random_state=0).fit(X)
+    >>> bool(0.6 < init.best_loss_ < 0.8)  # log(2) is all that random labels allow
+    True
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (392, 392, 392),
+        *,
+        n_classes: int = 2,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        init: str = "xavier",
+        learning_rate_init: float = 2e-4,
+        batch_size: int = 32,
+        max_iter: int = 5,
+        window: int = 100,
+        output: str = "passthrough",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_classes = n_classes
+        self.activation = activation
+        self.batch_norm = batch_norm
+        self.init = init
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.window = window
+        self.output = output
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        _check_common(self)
+        for name in ("max_iter", "learning_rate_init"):
+            if is_auto(getattr(self, name)):
+                raise ValueError(f"{name} must be a number, got 'auto'")
+
+    def _config(self, n_rows: int, n_classes: int) -> Config:
+        return Config(
+            n_classes=n_classes,
+            learning_rate_init=float(self.learning_rate_init),
+            batch_size=min(int(self.batch_size), n_rows),
+            max_iter=int(self.max_iter),
+            window=int(self.window),
+            random_labels=True,
+        )

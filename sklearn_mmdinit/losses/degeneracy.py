@@ -1,0 +1,42 @@
+"""Degeneracy, L_sd: each network uses all classes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+__all__ = ["degeneracy"]
+
+# Least squared distance under a root, whose slope at 0 is infinite.
+_TINY = 1e-12
+
+
+def degeneracy(P: torch.Tensor) -> torch.Tensor:
+    r"""L_sd: how far networks stay from the vertex they come nearest to least.
+
+    :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
+
+    Parameters
+    ----------
+    P : Tensor of shape (K, B, d)
+        Predictions; the mean over inputs is taken for each network.
+
+    Returns
+    -------
+    Tensor, scalar
+        Eq. (underclass_loss) of the paper; 0 where every network has, for each class, a mean
+        distance to its vertex of at most 1/sqrt(d).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit.losses import degeneracy
+    >>> one_class_alone = torch.tensor([1.0, 0.0]).expand(8, 32, 2)
+    >>> round(float(degeneracy(one_class_alone)), 3)  # sqrt(2) - 1 / sqrt(2)
+    0.707
+    """
+    threshold = 1.0 / math.sqrt(P.shape[-1])
+    squared = 1.0 - 2.0 * P + P.square().sum(-1, keepdim=True)
+    distances = squared.clamp(min=_TINY).sqrt().mean(dim=1)
+    return distances.amax(dim=-1).clamp(min=threshold).mean() - threshold

@@ -1,0 +1,399 @@
+"""The paper's three theorems as functions.
+
+Theorem numbers and symbols are those of Lee and Cho, "Unsupervised Learning of
+Initialization in Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
+
+- Theorem 1: a Gaussian perturbation of the parameters stays near them
+  (:func:`perturbation_std`, :func:`perturbation_norm_tail_bound`).
+- Theorem 2: predictions near a vertex of the simplex give a class its share of the inputs
+  (:func:`mean_vertex_distances`, :func:`class_probability_lower_bound`).
+- Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1
+  (:func:`relu_jacobian_row_norms`, :func:`jacobian_row_norm_moments`).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import poch
+from scipy.stats import binom
+from sklearn.utils import check_scalar
+
+from ._core.estimators import check_choice
+from .theta0 import Architecture
+
+__all__ = [
+    "JacobianRowNormMoments",
+    "class_probability_lower_bound",
+    "jacobian_row_norm_moments",
+    "mean_vertex_distances",
+    "perturbation_norm_tail_bound",
+    "perturbation_std",
+    "relu_jacobian_row_norms",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+def _finite(name: str, values: ArrayLike) -> Array:
+    """The values as float64; ValueError where one is NaN or infinite."""
+    array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
+    return array
+
+
+def perturbation_std(
+    architecture: Architecture, perturbation_scale: float = math.sqrt(0.5)
+) -> Array:
+    r"""Standard deviation of the perturbation of every weight and bias.
+
+    A weight of a layer with :math:`n_{in}` inputs and :math:`n_{out}` outputs is perturbed with
+    :math:`\sigma_i = s / \sqrt{n_{in}}`, a bias with :math:`\sigma_i = s / \sqrt{n_{out}}`
+    (section 3.3 of the paper). The arrays of batch normalisation are not perturbed.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        Of a multi-layer perceptron.
+    perturbation_scale : float, default=math.sqrt(0.5)
+        The paper's s, positive.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        One standard deviation a parameter: layer by layer, the weights before the biases.
+
+    Raises
+    ------
+    ValueError
+        If `perturbation_scale` is not a positive finite number.
+    AttributeError
+        If the network is another module.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit import Architecture
+    >>> from sklearn_mmdinit.theory import perturbation_std
+    >>> std = perturbation_std(Architecture.of_perceptron(4, (2,), 2), perturbation_scale=1.0)
+    >>> std.shape
+    (16,)
+    >>> print(std[:10].round(3))
+    [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
+    """
+    if not (math.isfinite(perturbation_scale) and perturbation_scale > 0):
+        raise ValueError(
+            f"perturbation_scale={perturbation_scale!r} must be a positive finite number"
+        )
+    known = architecture.keywords
+    widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
+    pieces = []
+    for n_in, n_out in pairwise(widths):
+        pieces.append(np.full(n_in * n_out, perturbation_scale / math.sqrt(n_in)))
+        pieces.append(np.full(n_out, perturbation_scale / math.sqrt(n_out)))
+    return np.concatenate(pieces)
+
+
+def perturbation_norm_tail_bound(
+    radius: ArrayLike, std: ArrayLike, *, form: str = "theorem"
+) -> Array:
+    r"""Theorem 1: upper bound of the probability that a perturbation leaves a ball.
+
+    For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_1^2, \dots, \sigma_m^2))` and
+    :math:`\alpha_* = \max_i \sigma_i^2`,
+
+    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{\eta^2, m \eta\}),
+              \quad \eta = \frac{r^2}{m \alpha_*} - 1, \quad r^2 > m \alpha_*.
+
+    The proof passes through a sharper bound, ``form="sub_exponential"``: with
+    :math:`\sigma_*^2 = \sum_i \sigma_i^2` and :math:`\nu_*^2 = \sum_i \sigma_i^4`,
+
+    .. math:: P(\|\epsilon\| \ge r) \le \exp(-\tfrac18 \min\{
+              (r^2 - \sigma_*^2)^2 / \nu_*^2,\; (r^2 - \sigma_*^2) / \alpha_*\}),
+              \quad r^2 > \sigma_*^2.
+
+    It is never above the theorem's, holds for smaller radii, and tells much more about a large
+    network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2` in place of
+    :math:`\eta^2`, a factor lost in the step :math:`\nu_*^2 \le \sigma_*^4`.
+
+    Parameters
+    ----------
+    radius : float or array-like of float
+        The radius r of the ball, in the units of the parameters.
+    std : array-like of shape (m,)
+        Standard deviation of each coordinate, not negative and not all zero; for a network that
+        of :func:`perturbation_std`.
+    form : {"theorem", "sub_exponential"}, default="theorem"
+        The bound that Theorem 1 states, or the sharper one of its proof.
+
+    Returns
+    -------
+    ndarray of the shape of `radius`
+        Upper bound of the probability, at most 1. May underflow to 0.
+
+    Raises
+    ------
+    ValueError
+        If `form` is unknown, `std` is not a vector of standard deviations, or a radius is
+        too small for the bound to hold.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit import Architecture
+    >>> from sklearn_mmdinit.theory import perturbation_norm_tail_bound, perturbation_std
+    >>> std = perturbation_std(Architecture.of_perceptron(784, (392, 392, 392), 2))
+    >>> radius = 1.1 * (std.size * std.max() ** 2) ** 0.5
+    >>> print(f"{radius:.0f} {perturbation_norm_tail_bound(radius, std):.3f}")
+    432 0.995
+
+    The two output biases set the largest standard deviation here, so the theorem speaks of far
+    too large a ball. The proof's bound does not lean on them:
+
+    >>> radius = 1.01 * (std**2).sum() ** 0.5
+    >>> bound = perturbation_norm_tail_bound(radius, std, form="sub_exponential")
+    >>> print(f"{radius:.1f} {bound:.4f}")
+    24.6 0.0026
+    """
+    check_choice("form", form, ("theorem", "sub_exponential"))
+    deviations = _finite("std", std)
+    if deviations.ndim != 1 or deviations.size == 0:
+        raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
+    if deviations.min() < 0 or deviations.max() == 0:
+        raise ValueError(
+            "std must hold standard deviations, none negative and not all zero; "
+            f"got values from {deviations.min()} to {deviations.max()}"
+        )
+    # The bounds depend on ratios alone: relative to the largest, no square under- or overflows.
+    largest = deviations.max()
+    variances = np.square(deviations / largest)  # alpha_* is 1
+    m, total = deviations.size, variances.sum()
+    least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
+    radii = _finite("radius", radius)
+    if (radii <= math.sqrt(least) * largest).any():
+        raise ValueError(
+            f"radius={radii.min()} is too small: the bound form={form!r} holds for a radius above "
+            f"sqrt({name}) = {math.sqrt(least) * largest}"
+        )
+    squared = np.square(radii / largest)
+    if form == "theorem":
+        eta = squared / m - 1.0
+        exponent = np.minimum(eta**2, m * eta)
+    else:
+        excess = squared - total
+        exponent = np.minimum(excess**2 / np.square(variances).sum(), excess)
+    return np.exp(-exponent / 8.0)
+
+
+def mean_vertex_distances(probabilities: ArrayLike) -> Array:
+    r"""Mean distance of predictions to each vertex of the simplex.
+
+    The quantity of Theorem 2: :math:`E_x \|v^{(i)} - f(x)\|` for each class i, from the
+    predictions of one network, that is for one perturbation.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n, d)
+        One row of class probabilities an input.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        The mean over the inputs, between 0 and sqrt(2).
+
+    Raises
+    ------
+    ValueError
+        If `probabilities` are not rows on the simplex, or there is none.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import mean_vertex_distances
+    >>> print(mean_vertex_distances([[1.0, 0.0], [0.5, 0.5]]).round(4))
+    [0.3536 1.0607]
+    """
+    rows = _finite("probabilities", probabilities)
+    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
+        raise ValueError(
+            "probabilities must have shape (n, d) with n >= 1 inputs and d >= 2 classes, "
+            f"got {rows.shape}"
+        )
+    sums = rows.sum(axis=1)
+    # In float32 they sum to 1 within a few units of the last place per class.
+    if rows.min() < 0 or np.abs(sums - 1.0).max() > 1e-4:
+        raise ValueError(
+            "probabilities must not be negative and each row must sum to 1; smallest value "
+            f"{rows.min()}, row sums from {sums.min()} to {sums.max()}"
+        )
+    # ||v_i - f||^2 = sum_j f_j^2 - f_i^2 + (1 - f_i)^2, free of cancellation near the vertex.
+    vertices = np.eye(rows.shape[1])
+    return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
+
+
+def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> Array:
+    r"""Theorem 2: lower bound of the share of inputs that a network gives to a class.
+
+    .. math:: P_x(f(x) \in A_i) \ge 1 - \sqrt{d} \; E_x \|v^{(i)} - f(x)\|,
+
+    where :math:`A_i` holds the predictions whose i-th entry is the largest and :math:`v^{(i)}`
+    is the i-th vertex of the simplex. A mean distance below :math:`1/\sqrt{d}` therefore rules
+    out that the class is never predicted, which is what the softmax degeneracy loss asks for.
+
+    Parameters
+    ----------
+    mean_distance : float or array-like of float
+        Mean distance of the predictions to the vertex, between 0 and sqrt(2), for example from
+        :func:`mean_vertex_distances`.
+    n_classes : int
+        Number of classes d, at least 2.
+
+    Returns
+    -------
+    ndarray of the shape of `mean_distance`
+        The lower bound, cut off at 0, where the theorem says nothing.
+
+    Raises
+    ------
+    ValueError
+        If a distance is outside [0, sqrt(2)] or `n_classes` is below 2.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import class_probability_lower_bound
+    >>> print(class_probability_lower_bound([0.1, 0.5, 1.0], n_classes=2).round(3))
+    [0.859 0.293 0.   ]
+    """
+    if n_classes < 2:
+        raise ValueError(f"n_classes={n_classes!r} must be at least 2")
+    distance = _finite("mean_distance", mean_distance)
+    # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
+    if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
+        raise ValueError(
+            "mean_distance must lie in [0, sqrt(2)], "
+            f"got values from {distance.min()} to {distance.max()}"
+        )
+    return np.maximum(1.0 - math.sqrt(n_classes) * distance, 0.0)
+
+
+def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> Array:
+    r"""Norm of each row of the Jacobian of one layer, :math:`x \mapsto W \mathrm{ReLU}(x) + b`.
+
+    The right-hand side of the equation in Theorem 3,
+    :math:`\|W_{k \cdot} \odot 1(x > 0)\|` for each output k.
+
+    Parameters
+    ----------
+    weight : array-like of shape (n_out, n_in)
+        The weight matrix W, in PyTorch's orientation.
+    pre_activations : array-like of shape (n, n_in)
+        Inputs x of the ReLU, one row an example.
+
+    Returns
+    -------
+    ndarray of shape (n, n_out)
+        The norm for each example and output.
+
+    Raises
+    ------
+    ValueError
+        If the two are not matrices with the same number of columns.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import relu_jacobian_row_norms
+    >>> print(relu_jacobian_row_norms([[3.0, 4.0]], [[1.0, 2.0], [1.0, -2.0]]))
+    [[5.]
+     [3.]]
+    """
+    matrix, inputs = _finite("weight", weight), _finite("pre_activations", pre_activations)
+    if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
+        raise ValueError(
+            "weight (n_out, n_in) and pre_activations (n, n_in) must be matrices with the same "
+            f"n_in, got shapes {matrix.shape} and {inputs.shape}"
+        )
+    return np.sqrt((inputs > 0).astype(np.float64) @ np.square(matrix).T)
+
+
+class JacobianRowNormMoments(NamedTuple):
+    """Mean and variance of the norm of a Jacobian row, and of its square.
+
+    Parameters
+    ----------
+    squared_mean : float
+        Mean of the squared norm.
+    squared_variance : float
+        Variance of the squared norm.
+    mean : float
+        Mean of the norm.
+    variance : float
+        Variance of the norm.
+    """
+
+    squared_mean: float
+    squared_variance: float
+    mean: float
+    variance: float
+
+
+def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> JacobianRowNormMoments:
+    r"""Theorem 3 at finite width: moments of the norm of one layer's Jacobian row.
+
+    Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
+    weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
+    2015). Here is how near. The squared norm is a sum of :math:`n_{in}` independent terms
+    :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
+    :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that
+
+    .. math:: E\|J^{(k)}\|^2 = n_{in} \sigma^2 / 2, \qquad
+              \mathrm{Var}\|J^{(k)}\|^2 = 5 n_{in} \sigma^4 / 4,
+
+    which is 1 and :math:`5 / n_{in}` under He. Given the number N of open units the squared norm
+    is :math:`\sigma^2 \chi^2_N`, and the mean of the norm itself is the exact binomial sum over N
+    of :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`.
+
+    Parameters
+    ----------
+    n_in : int
+        Width of the layer's input, at least 1.
+    weight_std : float or None, default=None
+        Standard deviation of the weights. None stands for He's sqrt(2 / n_in).
+
+    Returns
+    -------
+    JacobianRowNormMoments
+        `squared_mean`, `squared_variance`, `mean` and `variance`.
+
+    Raises
+    ------
+    ValueError
+        If `n_in` is below 1 or `weight_std` is not a positive finite number.
+    TypeError
+        If `n_in` is no integer.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
+    >>> moments = jacobian_row_norm_moments(392)
+    >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
+    1.000 0.9984 0.0565
+    """
+    check_scalar(n_in, "n_in", Integral, min_val=1)
+    std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
+    if not (math.isfinite(std) and std > 0):
+        raise ValueError(f"weight_std={weight_std!r} must be a positive finite number")
+    squared_mean = n_in * std**2 / 2.0
+    n_open = np.arange(n_in + 1)
+    norms = np.zeros(n_in + 1)  # means given the open units, ratios of Gammas; 0 if there is none
+    norms[1:] = 2.0 * poch(n_open[1:] / 2.0, 0.5) / math.sqrt(n_in)
+    # Relative to the root of the squared mean: of a wide layer the variance is the small rest.
+    below = float(np.sum(binom.pmf(n_open, n_in, 0.5) * (1.0 - norms)))
+    return JacobianRowNormMoments(
+        squared_mean=squared_mean,
+        squared_variance=1.25 * n_in * std**4,
+        mean=math.sqrt(squared_mean) * (1.0 - below),
+        variance=squared_mean * below * (2.0 - below),
+    )

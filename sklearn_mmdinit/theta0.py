@@ -1,0 +1,570 @@
+"""Theta0: the initial parameters of a network, as named arrays and a description; and its files.
+
+What was learned is kept in NumPy arrays and never in tensors: equal arrays have equal
+``joblib.hash``, pickle small, and reach worker processes as memory maps.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from torch import nn
+
+from ._core.mlp import MLP
+from ._core.numbers import seeded_generators
+
+__all__ = [
+    "Architecture",
+    "Theta0",
+    "arrays_of",
+    "check_folder_of",
+    "digest_of",
+    "load_theta0",
+    "qualified_name",
+    "save_theta0",
+    "start_",
+    "uncompiled",
+    "write_whole",
+]
+
+_SUFFIX = ".safetensors"
+# safetensors keeps text beside the arrays: the architecture goes in as JSON.
+_KEY = "sklearn_mmdinit.module"
+_GAIN_KEY = "sklearn_mmdinit.gain"
+# What files of multi-layer perceptrons had before these were modules like any other.
+_PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
+
+_COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
+
+
+def qualified_name(value: object) -> str:
+    """The name of a value's class, with where it is from."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def digest_of(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """What stands for names and shapes of arrays: 16 hexadecimal digits."""
+    listed = sorted((name, list(shape)) for name, shape in shapes.items())
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a theta0 says of the network that it belongs to.
+
+    Parameters
+    ----------
+    module : str
+        Qualified name of the module's class.
+    parameters : tuple of (str, str)
+        Name and ``repr`` of what the class was called with; empty where an instance was given.
+    input_shape : tuple of int
+        Shape of one example.
+    n_classes : int
+        Number of logits, the paper's d.
+    digest : str
+        Of the names and shapes of the module's arrays.
+    last_layer : str, default=""
+        Name of the linear layer that gives the logits; empty where there is none.
+    chain : tuple of str, default=()
+        Names of the layers, the first one first, where each hands a scale of its output on to the
+        next, so that a gain does not change the function; empty where that is not known.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit import Architecture
+    >>> Architecture.of_perceptron(4, (8, 8), 3).chain
+    ('linears.0', 'linears.1', 'linears.2')
+    """
+
+    module: str
+    parameters: tuple[tuple[str, str], ...]
+    input_shape: tuple[int, ...]
+    n_classes: int
+    digest: str
+    last_layer: str = ""
+    chain: tuple[str, ...] = ()
+
+    @classmethod
+    def of_perceptron(
+        cls,
+        n_features: int,
+        hidden_layer_sizes: Sequence[int],
+        n_classes: int,
+        activation: str = "relu",
+        batch_norm: bool = False,
+    ) -> Architecture:
+        """The description of an :class:`MLP`.
+
+        Parameters
+        ----------
+        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+            As :class:`MLP` takes them.
+
+        Returns
+        -------
+        Architecture
+        """
+        sizes = tuple(hidden_layer_sizes)
+        keywords = {
+            "n_features": n_features,
+            "hidden_layer_sizes": sizes,
+            "n_classes": n_classes,
+            "activation": activation,
+            "batch_norm": batch_norm,
+        }
+        layers = tuple(f"linears.{layer}" for layer in range(len(sizes) + 1))
+        scales = activation == "relu" and not batch_norm and len(layers) > 1
+        shapes = _perceptron_shapes(n_features, sizes, n_classes, batch_norm)
+        return cls(
+            _PERCEPTRON,
+            tuple((name, repr(value)) for name, value in keywords.items()),
+            (n_features,),
+            n_classes,
+            digest_of(shapes),
+            layers[-1],
+            layers if scales else (),
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Numbers of one example."""
+        return math.prod(self.input_shape)
+
+    @property
+    def is_perceptron(self) -> bool:
+        """Whether the module is this package's :class:`MLP`."""
+        return self.module == _PERCEPTRON
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What an :class:`MLP` was called with; an AttributeError for any other module."""
+        if not self.is_perceptron:
+            raise AttributeError(
+                f"only a multi-layer perceptron is known by keywords; this theta0 is of the module "
+                f"{self.module}: to_module() of its initializer starts there"
+            )
+        known = {name: ast.literal_eval(value) for name, value in self.parameters}
+        known.pop("init", None)  # the weights are in the arrays
+        return {"activation": "relu", "batch_norm": False} | known
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise a ValueError unless arrays have the names and shapes of the module's."""
+        if (found := digest_of(shapes)) != self.digest:
+            raise ValueError(
+                f"arrays of the module {self.module} have names and shapes of the digest "
+                f"{self.digest}, these have {found}: {sorted(shapes.items())}"
+            )
+
+    def to_json(self) -> str:
+        """The description as a JSON object, the inverse of :meth:`from_json`."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Architecture:
+        """The architecture that a JSON object describes; a ValueError where it does not."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            found = cls(
+                module=str(fields["module"]),
+                parameters=tuple((str(name), str(value)) for name, value in fields["parameters"]),
+                input_shape=tuple(int(n) for n in fields["input_shape"]),
+                n_classes=int(fields["n_classes"]),
+                digest=str(fields["digest"]),
+                last_layer=str(fields["last_layer"]),
+                chain=tuple(str(name) for name in fields["chain"]),
+            )
+            if found.is_perceptron:
+                own = found.keywords
+                if found.digest != cls.of_perceptron(**own).digest:
+                    raise ValueError(f"{own} have other shapes")
+            return found
+        except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+            raise ValueError(f"not the description of a module: {text!r}") from error
+
+
+_PERCEPTRON = f"{MLP.__module__}.{MLP.__qualname__}"
+
+
+def _perceptron_shapes(
+    n_features: int, sizes: Sequence[int], n_classes: int, batch_norm: bool
+) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every array of an MLP."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer, (n_in, n_out) in enumerate(pairwise((n_features, *sizes, n_classes))):
+        shapes |= {f"linears.{layer}.weight": (n_out, n_in), f"linears.{layer}.bias": (n_out,)}
+    for layer, width in enumerate(sizes if batch_norm else ()):
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            shapes[f"norms.{layer}.{name}"] = (width,)
+        shapes[f"norms.{layer}.{_COUNTER}"] = ()
+    return shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Theta0:
+    """Initial parameters and the architecture they belong to.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        The network.
+    arrays : dict of str to ndarray
+        What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
+        are.
+    gain : tuple of float, default=()
+        By what each hidden layer's weights were multiplied after pre-training, the function
+        being the same; empty: by nothing.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing or unknown, an array has another shape or holds NaN (of an
+        :class:`MLP`, infinity neither), or the gain has another length than there are hidden
+        layers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> X = np.random.default_rng(0).normal(size=(64, 4))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> sorted(init.theta0_.arrays)
+    ['linears.0.bias', 'linears.0.weight', 'linears.1.bias', 'linears.1.weight']
+    """
+
+    architecture: Architecture
+    arrays: dict[str, np.ndarray]
+    gain: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        kept = {str(name): _kept(name, array) for name, array in self.arrays.items()}
+        object.__setattr__(self, "arrays", kept)
+        self.architecture.check({name: array.shape for name, array in kept.items()})
+        n_hidden = max(len(self.architecture.chain) - 1, 0)
+        if self.gain and len(self.gain) != n_hidden:
+            raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
+        perceptron = self.architecture.is_perceptron
+        for name, array in kept.items():
+            # Another module may keep a mask of -inf among its arrays.
+            if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
+                raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
+
+    @property
+    def coefs(self) -> list[np.ndarray]:
+        """Weights of an :class:`MLP`, a copy of shape (n_in, n_out) a layer, as scikit-learn's."""
+        return [np.copy(weight.T) for weight in self._of_layers("weight")]
+
+    @property
+    def intercepts(self) -> list[np.ndarray]:
+        """Biases of an :class:`MLP`, a copy of shape (n_out,) a layer."""
+        return [np.copy(bias) for bias in self._of_layers("bias")]
+
+    def _of_layers(self, name: str) -> list[np.ndarray]:
+        n_layers = len(self.architecture.keywords["hidden_layer_sizes"]) + 1
+        return [self.arrays[f"linears.{layer}.{name}"] for layer in range(n_layers)]
+
+    def to_module(self) -> nn.Module:
+        """A fresh :class:`MLP` that starts here; a ValueError for any other module."""
+        if not self.architecture.is_perceptron:
+            raise ValueError(
+                f"theta0 is of the module {self.architecture.module}, which its arrays do not "
+                "bring with them; to_module() of its initializer starts there"
+            )
+        with seeded_generators(0):
+            module = MLP(**self.architecture.keywords)
+        start_(module, self)
+        return module
+
+    def with_gain(self, factors: Sequence[float]) -> Theta0:
+        """The weights of each hidden layer multiplied, the last one's divided: the same function.
+
+        Parameters
+        ----------
+        factors : sequence of float
+            One for each hidden layer of ``architecture.chain``, positive.
+
+        Returns
+        -------
+        Theta0
+            With the factors in its ``gain``.
+        """
+        n_hidden = max(len(self.architecture.chain) - 1, 0)
+        if all(factor == 1.0 for factor in factors):
+            return self
+        if len(factors) != n_hidden:
+            raise ValueError(
+                f"gain={tuple(factors)} must have {n_hidden} factors, one for each hidden layer "
+                f"that hands a scale on in {self.architecture.module}"
+            )
+        before = self.gain or (1.0,) * n_hidden
+        gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
+        return Theta0(self.architecture, self._scaled(factors), gain)
+
+    def without_gain(self) -> Theta0:
+        """As pre-training left it: perturbations of a fixed size mean something else later."""
+        if not self.gain:
+            return self
+        return Theta0(self.architecture, self._scaled([1.0 / factor for factor in self.gain]))
+
+    def _scaled(self, factors: Sequence[float]) -> dict[str, np.ndarray]:
+        scales, total = {}, 1.0
+        *hidden, last = self.architecture.chain
+        for layer, factor in zip(hidden, factors, strict=True):
+            total *= factor
+            scales[f"{layer}.weight"] = factor
+            scales[f"{layer}.bias"] = total
+        scales[f"{last}.weight"] = 1.0 / total
+        with np.errstate(over="ignore"):  # told below
+            scaled = {
+                name: (array * scales[name]).astype(array.dtype) if name in scales else array
+                for name, array in self.arrays.items()
+            }
+        if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
+            raise ValueError(
+                f"gain={tuple(factors)} makes weights too large for float32, in {wrong[0]!r}; use "
+                "factors nearer to 1"
+            )
+        return scaled
+
+
+def _kept(name: str, array: Any) -> np.ndarray:
+    """Floats in float32, other numbers as they are, in C order."""
+    kept = np.asarray(array)
+    if kept.dtype.kind not in "biufc":
+        raise ValueError(f"array {name!r} must hold numbers, got dtype {kept.dtype}")
+    if kept.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # told as infinity
+            kept = kept.astype(np.float32, copy=False)
+    # asarray and not ascontiguousarray, which has no arrays without axes.
+    return np.asarray(kept, order="C")
+
+
+def uncompiled(module: Any) -> Any:
+    """What ``torch.compile`` has wrapped, under other names; any other module itself."""
+    return getattr(module, "_orig_mod", module)
+
+
+def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """What a module's ``state_dict`` holds, floats as float32; copies, on the CPU."""
+    arrays = {}
+    for name, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor):  # a module may add what it likes
+            value = value.detach().cpu()
+            value = value.float() if value.is_floating_point() else value
+            arrays[name] = np.array(value.numpy(), order="C")
+    return arrays
+
+
+def start_(module: nn.Module, theta0: Theta0) -> None:
+    """Let a module start at a theta0 of its class, in place."""
+    own, theirs = qualified_name(module), theta0.architecture.module
+    if own != theirs:
+        raise ValueError(f"theta0 is of the module {theirs}, not of {own}")
+    put_arrays_(module, theta0.arrays)
+
+
+def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Copy arrays into a module, in place; a ValueError names the first that does not fit."""
+    state = module.state_dict()
+    shapes = {n: tuple(value.shape) for n, value in state.items() if hasattr(value, "shape")}
+    name = qualified_name(module)
+    missing = [n for n in sorted(shapes.keys() - arrays.keys()) if not n.endswith(_COUNTER)]
+    if missing:
+        raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
+    if unknown := sorted(arrays.keys() - shapes.keys()):
+        raise ValueError(f"theta0 has an array {unknown[0]!r}, which the module {name} has not")
+    for key, array in arrays.items():
+        if (found := np.shape(array)) != shapes[key]:
+            raise ValueError(
+                f"theta0's array {key!r} has shape {found}, but in the module {name} it has "
+                f"{shapes[key]}"
+            )
+    # copy: the arrays may be read-only memory maps in a worker process.
+    new = {key: _unrounded(torch.tensor(array), state[key]) for key, array in arrays.items()}
+    module.load_state_dict(new, strict=False)
+
+
+def _unrounded(new: torch.Tensor, own: Any) -> torch.Tensor:
+    """New values, but a module's own float64 where these are the same in float32."""
+    if own.dtype != torch.float64:
+        return new
+    new = new.to(own)
+    return torch.where(new == own.float(), own, new)
+
+
+def check_folder_of(target: Path) -> None:
+    """Raise a FileNotFoundError where there is no folder to write a file to."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
+
+
+def write_whole(target: Path, data: bytes) -> None:
+    """Write a file whole or not at all: beside its final place, and then renamed."""
+    # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(partial, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    checked = Path(path)
+    if checked.suffix != _SUFFIX:
+        raise ValueError(
+            f"a file of theta0 must have a name that ends in {_SUFFIX!r}, got {str(path)!r}"
+        )
+    if checked.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; name a {_SUFFIX!r} file")
+    return checked
+
+
+def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
+    """Write theta0 to a safetensors file.
+
+    The file appears whole or not at all: it is written beside its final place under
+    another name, and then renamed. It does not hold the names of columns: rows have to come in
+    the order that theta0 was learned in.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; must end in ``.safetensors``. An existing file is replaced.
+    source : Theta0 or fitted estimator
+        Parameters to save; of an estimator, its ``theta0_``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no folder to write to.
+    TypeError
+        If ``source`` is neither a Theta0 nor fitted.
+    ValueError
+        If ``path`` ends otherwise or is a folder.
+
+    See Also
+    --------
+    load_theta0 : Read the file back.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+    >>> X = np.random.default_rng(0).normal(size=(64, 4))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "theta0.safetensors")
+    ...     save_theta0(path, init)
+    ...     load_theta0(path).architecture.n_classes
+    2
+    """
+    target = _checked_path(path)
+    check_folder_of(target)
+    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
+    if not isinstance(theta0, Theta0):
+        raise TypeError(
+            "only a Theta0 or a fitted estimator with theta0_ can be saved, got "
+            f"{type(source).__name__}; fit it first if it is an initializer"
+        )
+    metadata = {_KEY: theta0.architecture.to_json()}
+    if theta0.gain:
+        metadata[_GAIN_KEY] = json.dumps(theta0.gain)
+    write_whole(target, save(theta0.arrays, metadata=metadata))
+
+
+def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
+    """Read theta0 from a safetensors file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that :func:`save_theta0` has written.
+    module : nn.Module, default=None
+        A module of the class that theta0 is of, to start there, in place.
+
+    Returns
+    -------
+    Theta0
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is damaged or not a file of theta0, or theta0 is of another module.
+
+    See Also
+    --------
+    save_theta0 : Write the file.
+    """
+    target = _checked_path(path)
+    if not target.exists():
+        raise FileNotFoundError(f"no file of theta0 at {str(path)!r}")
+    try:
+        with safe_open(target, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        # The last three: an element type that NumPy does not have.
+        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
+    try:
+        if _KEY in metadata:
+            architecture = Architecture.from_json(metadata[_KEY])
+        elif _PERCEPTRON_KEY in metadata:
+            architecture = _of_older_file(metadata[_PERCEPTRON_KEY])
+            counters = _perceptron_shapes_of(architecture).keys() - arrays.keys()
+            arrays |= {n: np.zeros((), np.int64) for n in counters if n.endswith(_COUNTER)}
+        else:
+            raise ValueError(
+                f"it does not say which network its arrays belong to: the metadata has no {_KEY!r} "
+                f"but {sorted(metadata)}; write such files with save_theta0"
+            )
+        gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
+        theta0 = Theta0(architecture, arrays, gain)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error
+    if module is not None:
+        start_(module, theta0)
+    return theta0
+
+
+def _perceptron_shapes_of(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    own = architecture.keywords
+    return _perceptron_shapes(
+        own["n_features"], own["hidden_layer_sizes"], own["n_classes"], own["batch_norm"]
+    )
+
+
+def _of_older_file(text: str) -> Architecture:
+    """The architecture in a file from before perceptrons were modules like any other."""
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        return Architecture.of_perceptron(
+            int(fields["n_features"]),
+            tuple(int(width) for width in fields["hidden_layer_sizes"]),
+            int(fields["n_classes"]),
+            str(fields["activation"]),
+            bool(fields["batch_norm"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not the description of an architecture: {text!r}") from error

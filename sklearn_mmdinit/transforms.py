@@ -1,0 +1,376 @@
+"""What is known of images alone: small changes that they bear, and where neighbours look alike.
+
+Rows are images flat or with three axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
+
+from ._core.estimators import DocumentedEstimator, check_finite, check_positive
+
+__all__ = ["OrientedGradients", "RandomAffine"]
+
+_NUMBERS_AT_A_TIME = 6_000_000  # of histograms, some 100 MB in all
+_CELLS_OF_A_SIDE = 14
+
+
+def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
+    """Channels, height and width of the rows of X, where `asked` is the parameter image_shape."""
+    own, pixels = X.shape[1:], math.prod(X.shape[1:])
+    if asked is None:
+        if len(own) == 3:
+            return own
+        side = math.isqrt(pixels)
+        found = (1, side, side)
+    else:
+        sides = tuple(np.atleast_1d(asked).tolist())
+        found = sides if len(sides) == 3 else (1, *sides)
+    fits = len(found) == 3 and all(isinstance(side, int) and side > 0 for side in found)
+    if len(own) == 3:
+        fits = fits and found == own
+    else:
+        fits = fits and len(own) == 1 and math.prod(found) == pixels
+    if not fits:
+        raise ValueError(
+            f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "
+            "or (channels, height, width) with as many numbers as a flat row has, that of rows "
+            "with three axes, or None for these and for squares"
+        )
+    return found
+
+
+class RandomAffine(DocumentedEstimator):
+    """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
+
+    Each image is changed in its own way: every amount is uniform between its limits in both
+    directions, and pixels between pixels are interpolated linearly.
+
+    Parameters
+    ----------
+    degrees : float, default=15.0
+        Largest rotation about the centre, in degrees, at most 180.
+    shift : float, default=2.0
+        Largest shift along either axis, in pixels, at most a million.
+    scale : float, default=0.1
+        Largest logarithm of the factor of either side, at most 10: 22,026 times as large.
+    shear : float, default=8.0
+        Largest angle by which columns lean, in degrees, less than 90.
+    mirror : bool, default=False
+        Whether every other image, at random, has left and right exchanged.
+    image_shape : tuple of int or None, default=None
+        Height and width, or channels, height and width, of what a flat row holds. None: a
+        square of one channel; rows of shape (channels, height, width) need none.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : Changes both ends of its walks with it.
+
+    Notes
+    -----
+    What lies beyond the border is taken to be as the border is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_mmdinit import RandomAffine
+    >>> X = load_digits().data
+    >>> changed = RandomAffine(shift=1.0)(X, np.random.default_rng(0))
+    >>> changed.shape == X.shape, bool((changed != X).any(axis=1).all())
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        degrees: float = 15.0,
+        shift: float = 2.0,
+        scale: float = 0.1,
+        shear: float = 8.0,
+        mirror: bool = False,
+        image_shape: Sequence[int] | None = None,
+    ) -> None:
+        self.degrees = degrees
+        self.shift = shift
+        self.scale = scale
+        self.shear = shear
+        self.mirror = mirror
+        self.image_shape = image_shape
+
+    def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Change each image.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_pixels) or (n, channels, height, width)
+            Images of float32 or float64, on any scale.
+        rng : numpy.random.Generator
+            Source of the amounts.
+
+        Returns
+        -------
+        ndarray of the shape and type of X
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or rows are no images of ``image_shape``, or numbers of
+            another type.
+        TypeError
+            If ``rng`` is another source of random numbers, or a parameter is of another type.
+        """
+        self._check_params()
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(
+                "rng must be a numpy.random.Generator, such as np.random.default_rng(0), got "
+                f"{rng!r}"
+            )
+        X = np.asarray(X)
+        if X.dtype not in (np.float32, np.float64):
+            raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
+        shape = _image_shape(X, self.image_shape)
+        if len(X) == 0:  # which grid_sample does not take
+            return X.copy()
+        images = torch.from_numpy(np.require(X, requirements=("C", "W"))).view(len(X), *shape)
+        height, width = shape[1:]
+        maps = torch.from_numpy(self._maps(len(X), height, width, rng)).to(images.dtype)
+        grid = affine_grid(maps, list(images.shape), align_corners=False)
+        changed = grid_sample(images, grid, padding_mode="border", align_corners=False)
+        return changed.view(X.shape).numpy()
+
+    def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+        """Maps (n, 2, 3) from places, -1 to 1, in the changed images to those in the images."""
+
+        def amounts(largest: float) -> np.ndarray:
+            return rng.uniform(-largest, largest, n)
+
+        angle, lean = np.deg2rad(amounts(self.degrees)), np.tan(np.deg2rad(amounts(self.shear)))
+        across, down = (np.exp(amounts(self.scale)) for _ in range(2))
+        if self.mirror:
+            across = across * rng.choice([-1.0, 1.0], n)
+        right, below = amounts(self.shift) * 2.0 / width, amounts(self.shift) * 2.0 / height
+        cosine, sine = np.cos(angle), np.sin(angle)
+        # A rotation after a shear after a stretch.
+        xx, xy = cosine * across, (cosine * lean - sine) * down
+        yx, yy = sine * across, (sine * lean + cosine) * down
+        x = np.stack([xx, xy * height / width, right], axis=1)
+        y = np.stack([yx * width / height, yy, below], axis=1)
+        return np.stack([x, y], axis=1)
+
+    def _check_params(self) -> None:
+        check_finite(self, "degrees", "shift", "scale", "shear")
+        check_scalar(self.degrees, "degrees", Real, max_val=180)
+        # No image has as many pixels, and places in float32 stay far from infinity.
+        check_scalar(self.shift, "shift", Real, max_val=1e6)
+        check_scalar(self.scale, "scale", Real, max_val=10)
+        check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
+        if not isinstance(self.mirror, bool | np.bool_):
+            raise ValueError(f"mirror must be True or False, got {self.mirror!r}")
+
+
+class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentedEstimator):
+    r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
+
+    Two images of the same thing differ less in where their edges point than in their pixels.
+    An image is cut into square cells. In the histogram :math:`h` of a cell, each pixel near it
+    counts by the length of its gradient, in the two nearest of ``n_orientations`` directions;
+    then a faint edge is made to count as much as a strong one,
+
+    .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
+
+    with m the mean of :math:`\lVert h \rVert` over the cells of the image. So neither a constant
+    added to an image nor a positive factor changes anything.
+
+    Parameters
+    ----------
+    cell_size : int or "auto", default="auto"
+        Side of a cell, in pixels; "auto": a fourteenth of the image's shorter side, at least 1,
+        so that images of 28 x 28 pixels have cells of 2. Its histogram is over a square of twice
+        that side: those of neighbouring cells overlap.
+    n_orientations : int, default=8
+        Directions, over the full circle: from dark to light is not from light to dark. At
+        least 2.
+    floor : float, default=0.3
+        What is much fainter than this share of an image's mean edge stays faint; not negative.
+    image_shape : tuple of int or None, default=None
+        Height and width, or channels, height and width, of what a flat row holds. None: a
+        square of one channel; rows of shape (channels, height, width) need none. Of several
+        channels each pixel takes the one with the longest gradient.
+
+    Attributes
+    ----------
+    cell_size_ : int
+        Side of a cell, in pixels.
+    image_shape_ : tuple of int
+        Channels, height and width.
+    n_features_in_ : int
+        Numbers in a flat row, channels of images with three axes.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where ``fit`` got any.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : Searches neighbours in what this makes of images.
+
+    Notes
+    -----
+    A cell has ``n_orientations`` numbers: with the defaults there are 1,568 for a square of 28
+    pixels and about as many for a larger one. Nothing but the shape is learned from the images.
+
+    References
+    ----------
+    .. [1] N. Dalal and B. Triggs, "Histograms of Oriented Gradients for Human Detection",
+       CVPR 2005.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients
+    >>> X = load_digits().data
+    >>> OrientedGradients(cell_size=2).fit_transform(X).shape  # 4 x 4 cells of 8 x 8 pixels
+    (1797, 128)
+    >>> init = MMDInitializer(coherence=Coherence(embedding=OrientedGradients()))
+    """
+
+    def __init__(
+        self,
+        cell_size: int | str = "auto",
+        *,
+        n_orientations: int = 8,
+        floor: float = 0.3,
+        image_shape: Sequence[int] | None = None,
+    ) -> None:
+        self.cell_size = cell_size
+        self.n_orientations = n_orientations
+        self.floor = floor
+        self.image_shape = image_shape
+
+    def fit(self, X: Any, y: Any = None) -> OrientedGradients:
+        """Learn the shape of the images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_pixels) or (n, channels, height, width)
+            Images, on any scale.
+        y : object, default=None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : OrientedGradients
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or rows are no images of ``image_shape``.
+        """
+        check_positive(self, "n_orientations", least=2)
+        check_finite(self, "floor")
+        automatic = isinstance(self.cell_size, str)
+        if automatic and self.cell_size != "auto":
+            raise ValueError(f'cell_size must be "auto" or an int, got {self.cell_size!r}')
+        if not automatic:
+            check_positive(self, "cell_size")
+        X = self._images(X, reset=True)
+        self.image_shape_ = _image_shape(X, self.image_shape)
+        sides = self.image_shape_[1:]
+        if automatic:
+            self.cell_size_ = max(round(min(sides) / _CELLS_OF_A_SIDE), 1)
+        else:
+            self.cell_size_ = min(int(self.cell_size), max(sides))  # beyond, there is one cell
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Histograms of each image.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_pixels) or (n, channels, height, width)
+            Images of the shape that ``fit`` saw.
+
+        Returns
+        -------
+        ndarray of shape (n, n_orientations * n_cells), float32
+
+        Raises
+        ------
+        ValueError
+            If rows are other images.
+        """
+        check_is_fitted(self)
+        X = self._images(X, reset=False)
+        found = _image_shape(X, self.image_shape)
+        if found != self.image_shape_:
+            raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
+        histograms = np.empty((len(X), self._n_features_out), dtype=np.float32)
+        block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * math.prod(found[1:])), 1)
+        for start in range(0, len(X), block):
+            rows = slice(start, start + block)
+            # A copy: rows may be read-only, or backwards.
+            images = torch.from_numpy(X[rows].copy()).view(-1, *found)
+            made = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
+            histograms[rows] = made.flatten(1).numpy()
+        return histograms
+
+    @property
+    def _n_features_out(self) -> int:
+        cells = (math.ceil(side / self.cell_size_) for side in self.image_shape_[1:])
+        return self.n_orientations * math.prod(cells)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # float32 in any case
+        return tags
+
+    def _images(self, X: Any, *, reset: bool) -> np.ndarray:
+        numbers = [np.float32, np.float64]  # others become the first
+        checked: np.ndarray = validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
+        return checked
+
+
+def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:
+    """Histograms (n, n_orientations, rows of cells, columns of cells) of images (n, c, h, w)."""
+    height, width = images.shape[2:]
+    # As large as one: lengths are squared on the way.
+    largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
+    images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)
+    bordered = pad(images, (1, 1, 1, 1), mode="replicate")
+    right = bordered[..., 1:-1, 2:] - bordered[..., 1:-1, :-2]
+    down = bordered[..., 2:, 1:-1] - bordered[..., :-2, 1:-1]
+    lengths, channel = torch.hypot(right, down).max(dim=1, keepdim=True)
+    right, down = right.gather(1, channel), down.gather(1, channel)
+    turn = torch.atan2(down, right).remainder(2 * math.pi) * (n_orientations / (2 * math.pi))
+    share, nearest = turn.frac(), turn.long() % n_orientations
+    counted = lengths.new_zeros(len(images), n_orientations, height, width)
+    counted.scatter_add_(1, nearest, lengths * (1 - share))
+    counted.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
+    # Around the cell; of an odd side, half a pixel either way, whence their mean.
+    starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
+    found = torch.stack([_windows(counted, cell, *start) for start in starts]).mean(dim=0)
+    # Of numbers near one: squares of others may vanish.
+    peaks = found.amax(dim=1, keepdim=True)
+    shares = found / peaks.clamp(min=torch.finfo(found.dtype).tiny)
+    norms = peaks * shares.norm(dim=1, keepdim=True)
+    divisor = norms + floor * norms.mean(dim=(2, 3), keepdim=True)
+    return torch.where(norms > 0, found / divisor, 0.0)
+
+
+def _windows(counted: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
+    """Means over squares of twice a cell's side, which begin so far before it."""
+    below, beyond = (-side % cell for side in counted.shape[2:])
+    # Outside the image there is nothing.
+    sides = (left, cell - left + beyond, above, cell - above + below)
+    return avg_pool2d(pad(counted, sides), 2 * cell, cell)

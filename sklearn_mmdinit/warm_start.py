@@ -1,0 +1,309 @@
+"""Where training starts: what ``warm_start_from`` may be, and the same for a net of one's own."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Self, cast
+
+import numpy as np
+from scipy.sparse import issparse, vstack
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+from skorch.callbacks import Callback
+from torch import nn
+
+from ._core.estimators import check_widths
+from ._core.mlp import MLP
+from ._core.source import Source, keywords_of_initializer
+from ._core.tagged import tag_is_lost, theta0_of
+from ._core.trace import describe
+from .theta0 import Theta0, arrays_of, load_theta0, start_, uncompiled
+
+__all__ = ["Start", "WarmStart", "is_fitted_initializer", "resolve", "with_params"]
+
+_GIVEN = "a Theta0 or the path of a .safetensors file"
+_VALID = (
+    f"None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), {_GIVEN}"
+)
+_LOSING = (
+    "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or "
+    "a ColumnTransformer around the initializer, set_output(transform='pandas'), and slicing "
+    "the array. Make the initializer the step right before the classifier, or pass it as "
+    "warm_start_from"
+)
+_ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
+
+
+def is_initializer(source: Any) -> bool:
+    """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
+    source = _unfrozen(source)
+    if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
+        return False
+    return is_fitted_initializer(source) or (
+        source.get_params(deep=False).keys() >= _ARCHITECTURE_PARAMETERS
+    )
+
+
+def is_fitted_initializer(source: Any) -> bool:
+    """Whether an object is an initializer that has learned its theta0."""
+    source = _unfrozen(source)
+    return hasattr(source, "get_params") and isinstance(getattr(source, "theta0_", None), Theta0)
+
+
+def _unfrozen(source: Any) -> Any:
+    return source.estimator if isinstance(source, FrozenEstimator) else source
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training starts: at a theta0, at what an initializer will learn, or nowhere yet."""
+
+    theta0: Theta0 | None = None
+    initializer: Any = None
+
+    @property
+    def is_to_be_learned(self) -> bool:
+        """Whether the initializer has to learn first."""
+        return self.theta0 is None and self.initializer is not None
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        if self.is_to_be_learned:
+            return f"the initializer {type(self.initializer).__name__}"
+        return "the theta0 to start from"
+
+    def source(self, n_features: int, seed: int = 0) -> Source | None:
+        """Where modules that can start here come from; None where arrays alone do not say it."""
+        if self.theta0 is not None and self.theta0.architecture.is_perceptron:
+            return Source(MLP, self.theta0.architecture.keywords, seed)
+        if self.initializer is None:
+            return None
+        parameters = _unfrozen(self.initializer).get_params(deep=False)
+        if parameters.get("module") is not None:
+            return Source(parameters["module"], keywords_of_initializer(parameters), seed)
+        own = {name: parameters[name] for name in ("n_classes", "activation", "batch_norm")}
+        sizes = check_widths(parameters["hidden_layer_sizes"])
+        return Source(MLP, {"n_features": n_features, "hidden_layer_sizes": sizes, **own}, seed)
+
+    def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
+        """Raise a ValueError where a module, in place started here, cannot be trained on X."""
+        if self.is_to_be_learned:
+            source = cast("Source", self.source(math.prod(X.shape[1:])))
+            theirs = source.build()
+            architecture = describe(source, theirs, X.shape[1:])
+            try:
+                start_(module, Theta0(architecture, arrays_of(theirs)))
+            except ValueError as error:
+                raise ValueError(
+                    f"{self.name} would learn what this module cannot start at: {error}"
+                ) from error
+        elif self.theta0 is not None:
+            start_(module, self.theta0)
+            learned = getattr(self.initializer, "feature_names_in_", None)
+            if learned is None or feature_names is None:
+                return
+            if list(learned) != list(feature_names):
+                raise ValueError(
+                    f"the initializer was fitted on the columns {list(learned)}, but X has "
+                    f"{list(feature_names)}; they must be the same, in the same order"
+                )
+
+    def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
+        """The start once a clone of its initializer has learned from all rows."""
+        fresh = clone(self.initializer)
+        if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
+            fresh.set_params(random_state=seed)
+        fresh.fit(_together(X, X_unlabelled, fresh))
+        return replace(self, theta0=fresh.theta0_, initializer=fresh)
+
+
+def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
+    """All rows, for an initializer that is about to be fitted."""
+    rows = [X, *X_unlabelled]
+    any_sparse = any(map(issparse, rows))
+    if any_sparse and not get_tags(initializer).input_tags.sparse:
+        # Dense copies are a matter of memory, which the caller knows and we do not.
+        raise ValueError(
+            f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense rows "
+            "only. Fit it first, for example on X[:10000].toarray(), and pass the fitted one as "
+            "warm_start_from; or pass dense arrays"
+        )
+    if len(rows) == 1:
+        return X
+    return vstack(rows, format="csr") if any_sparse else np.concatenate(rows)
+
+
+def resolve(source: Any, X: Any) -> Start:
+    """Where training starts by a value of ``warm_start_from``; X as given, perhaps with a tag."""
+    if source is None:
+        return Start()
+    if isinstance(source, str) and source in ("auto", "pipeline"):
+        return Start(_from_tag(X, demanded=source == "pipeline"))
+    if is_initializer(source):
+        theta0 = getattr(_unfrozen(source), "theta0_", None)
+        if theta0 is None and isinstance(source, FrozenEstimator):
+            raise NotFittedError(
+                "warm_start_from is a FrozenEstimator that is not fitted, and a frozen one is "
+                "never fitted here. Call fit of what it wraps first"
+            )
+        return Start(theta0, source)
+    if isinstance(source, str) and not source.endswith(".safetensors"):
+        raise ValueError(f"warm_start_from must be {_VALID}; got {source!r}")
+    theta0 = _given(source)
+    if theta0 is None:
+        hint = "; pass an instance, not the class" if isinstance(source, type) else ""
+        raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
+    return Start(theta0)
+
+
+def _given(source: Any) -> Theta0 | None:
+    """A theta0 that stands there as it is, or in a file; None for anything else."""
+    if isinstance(source, str | os.PathLike):
+        return load_theta0(source)
+    return source if isinstance(source, Theta0) else None
+
+
+def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
+    """The theta0 that X carries; an error where it was lost, or is missing and demanded."""
+    if tag_is_lost(X):
+        raise ValueError(
+            "X comes from an initializer, but the theta0 that it carried was lost on the way. "
+            f"{_LOSING}; warm_start_from=None starts from fresh weights"
+        )
+    theta0 = theta0_of(X)
+    if demanded and theta0 is None:
+        raise ValueError(
+            f"warm_start_from='pipeline', but X ({type(X).__name__}) carries no theta0. {_LOSING}"
+        )
+    return theta0
+
+
+def with_params(source: Any, params: Mapping[str, Any]) -> Any:
+    """An initializer with other parameters, of which there is no trace on `source`.
+
+    `source` itself where no value is another one. Fitted as it was where the others only concern
+    learning once more, which is how an ensemble seeds its members; else unfitted.
+    """
+    known = source.get_params(deep=True)
+    changed = {k: v for k, v in params.items() if k not in known or not _same(v, known[k])}
+    if not changed:
+        return source
+    if is_fitted_initializer(source) and all(map(_is_of_learning_alone, changed)):
+        copied = copy.copy(source)
+        for part in {name.partition("__")[0] for name in changed if "__" in name}:
+            setattr(copied, part, clone(known[part]))
+        return copied.set_params(**changed)
+    copied = clone(source)
+    # A FrozenEstimator is its own clone.
+    copied = copy.copy(source) if copied is source else copied
+    return copied.set_params(**changed)
+
+
+def _is_of_learning_alone(name: str) -> bool:
+    """Whether theta0 that was learned already does not depend on a parameter any more."""
+    return name == "verbose" or name.split("__")[-1] == "random_state"
+
+
+def _same(one: Any, other: Any) -> bool:
+    plain = isinstance(one, str | Real) and type(one) is type(other)
+    return one is other or (plain and bool(one == other))
+
+
+class WarmStart(Callback):
+    """Skorch callback that starts a net of your own at learned initial weights.
+
+    Whenever skorch has made a fresh ``net.module_``, and before it is first trained, its weights
+    become theta0: in every ``fit`` but one with skorch's ``warm_start=True`` that goes on, and in
+    the first ``partial_fit``. Later calls of ``partial_fit`` go on from where the net is.
+
+    Parameters
+    ----------
+    theta0 : Theta0, initializer, str, path-like or None
+        A Theta0; a fitted initializer, which ``clone`` of the net leaves fitted; or the path of a
+        ``.safetensors`` file. It is read when training begins. None: fresh weights, so that a
+        search can compare.
+
+    See Also
+    --------
+    NetClassifier : Does this and more, without a skorch net of your own.
+
+    Notes
+    -----
+    Training begins with a TypeError if `theta0` is none of these, with a NotFittedError if it is an
+    initializer that has not learned, and with a ValueError if it is of another class than
+    ``net.module_`` or has other arrays.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skorch import NeuralNetClassifier
+    >>> from torch import nn
+    >>> from sklearn_mmdinit import MMDInitializer, WarmStart
+    >>> X = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> init = MMDInitializer(module=module, n_perturbations=4, max_iter=1, random_state=0)
+    >>> start = WarmStart(init.fit(X))
+    >>> net = NeuralNetClassifier(module, max_epochs=0, callbacks=[start])
+    >>> weight = net.fit(X, (X[:, 0] > 0).long()).module_[0].weight.detach()
+    >>> bool((weight.numpy() == init.theta0_.arrays["0.weight"]).all())
+    True
+    """
+
+    def __init__(self, theta0: Any) -> None:
+        self.theta0 = theta0
+
+    def __sklearn_clone__(self) -> Self:
+        # A plain clone would drop what an initializer has learned.
+        return type(self)(self.theta0)
+
+    def initialize(self) -> Self:
+        """What skorch calls when it makes a net afresh.
+
+        Returns
+        -------
+        self : WarmStart
+            This one.
+        """
+        self.waiting_ = True
+        return self
+
+    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Start a fresh module at theta0.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+            About to be trained.
+        X : object, default=None
+            Not used.
+        y : object, default=None
+            Not used.
+        **kwargs : dict
+            Not used.
+        """
+        # Skorch also calls initialize() where set_params concerns any callback: then the net may
+        # have been trained already.
+        if self.waiting_ and not net.history and self.theta0 is not None:
+            start_(uncompiled(net.module_), self._found())
+        self.waiting_ = False
+
+    def _found(self) -> Theta0:
+        if is_fitted_initializer(self.theta0):
+            return self.theta0.theta0_
+        if is_initializer(self.theta0):
+            name = type(self.theta0).__name__
+            raise NotFittedError(f"{name} is not fitted yet; call its fit first")
+        theta0 = _given(self.theta0)
+        if theta0 is None:
+            raise TypeError(
+                f"theta0 must be a fitted initializer, {_GIVEN}, or None; got {self.theta0!r}"
+            )
+        return theta0

@@ -1,0 +1,54 @@
+"""scikit-learn's own checks of the classifiers."""
+
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.utils import estimator_html_repr
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nets import Pooled
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
+
+# A weight counts in the loss, not in which rows share a mini-batch or validate: a row of weight 2
+# and two rows are the same on average alone. (A row of weight 0 and no row are the same.)
+OF_MINI_BATCHES = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "rows are drawn into mini-batches"
+    for kind in ("dense", "sparse")
+}
+OF_KEYWORDS = {
+    "check_do_not_raise_errors_in_init_or_set_params": "the name of **keywords is no keyword"
+}
+OF_MODULES = {
+    "check_no_attributes_set_in_init": "which module__<name> there are, the module's class says"
+}
+# Check -> reason. One listed here that passes is an error.
+EXPECTED_FAILURES = {
+    MLPClassifier: OF_MINI_BATCHES | OF_KEYWORDS,
+    NetClassifier: OF_MINI_BATCHES | OF_KEYWORDS | OF_MODULES,
+}
+SMALL = {"max_iter": 20, "learning_rate_init": 0.05}
+SGD = {"max_iter": 20, "learning_rate_init": 0.1, "optimizer": "sgd", "validation_split": None}
+
+
+@parametrize_with_checks(
+    [
+        MLPClassifier((8,), **SMALL),
+        MLPClassifier((8,), batch_norm=True, **SMALL),
+        MLPClassifier((8,), **SGD),
+        NetClassifier(Pooled, module__width=8, **SMALL),
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
+)
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_they_are_shown_as_html(fitted):
+    init = MMDInitializer((4, 3), n_classes=3, n_perturbations=4, max_iter=1)
+    of_module = MMDInitializer(module=Pooled, module__n_classes=3, n_perturbations=4, max_iter=1)
+    for clf in (
+        MLPClassifier(warm_start_from=init, max_iter=1, optimizer__weight_decay=0.5),
+        NetClassifier(warm_start_from=of_module, max_iter=1, optimizer__weight_decay=0.5),
+    ):
+        html = estimator_html_repr(clf.fit(*load_iris(return_X_y=True)) if fitted else clf)
+        assert all(part in html for part in ("n_perturbations", "weight_decay", type(clf).__name__))

@@ -1,0 +1,454 @@
+"""Coherence: its parameters, the embedding that neighbours are searched in, the augmentation."""
+
+import pickle
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
+from torch import nn
+
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
+from sklearn_mmdinit import coherence as coherence_module
+from sklearn_mmdinit._core.batches import augmented
+from sklearn_mmdinit._core.graph import neighbor_graph, search
+from sklearn_mmdinit.coherence import Walks, check_coherence, coherence_of, fit_embedding
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:400] / 8.0 - 1.0, y[:400]
+
+
+@pytest.fixture(scope="module")
+def X(digits):
+    return digits[0]
+
+
+def small(embedding=None, augmentation=None, *, module=None, **params):
+    coherence = Coherence(
+        batch_size=64,
+        n_neighbors=5,
+        walk_length=5.0,
+        embedding=embedding,
+        augmentation=augmentation,
+    )
+    params = {"n_perturbations": 8, "max_iter": 2, "window": 2, "random_state": 0} | params
+    if module is None:
+        params["hidden_layer_sizes"] = (16, 12)
+    return MMDInitializer(module=module, coherence=coherence, **params)
+
+
+def first_round(**params):
+    return small(output="hidden", random_state=1, **params)
+
+
+def assert_same(first, second):
+    assert first.history_ == second.history_
+    for name, array in first.theta0_.arrays.items():
+        np.testing.assert_array_equal(second.theta0_.arrays[name], array, err_msg=name)
+
+
+def ends(walk):
+    return walk.ends(np.arange(50), 5.0, np.random.default_rng(0))
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"weight": 0}, "weight"),
+        ({"separation": -1}, "separation"),
+        ({"separation": np.nan}, "separation"),
+        ({"walk_length": 0.5}, "walk_length"),
+        ({"walk_length": np.nan}, "walk_length"),
+        ({"walk_length": 1e9}, "walk_length == 1000000000.0, must be <="),
+        ({"batch_size": 1}, "batch_size"),
+        ({"n_neighbors": 0}, "n_neighbors"),
+        ({"shared_neighbor_power": -1}, "shared_neighbor_power"),
+        ({"memory": Path("cache")}, "^'memory' should be None"),
+        ({"embedding": MMDInitializer(coherence="auto")}, "use output='hidden'"),
+        ({"embedding": make_pipeline(PCA(2), MMDInitializer())}, r"\(output='passthrough'\)"),
+        ({"embedding": PCA(3), "graph": csr_array(np.eye(400, k=1))}, "use one of the two"),
+    ],
+)
+def test_bad_values_are_named(params, match):
+    with pytest.raises(ValueError, match=match):
+        check_coherence(Coherence(**params))
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"batch_size": 2.5}, "batch_size must be an instance of int"),
+        ({"graph": "knn"}, "graph must be None"),
+        ({"augmentation": RandomAffine}, "augmentation must be None or a function .*RandomAffine"),
+        ({"augmentation": "shift"}, "augmentation must be None or a function .*'shift'"),
+        ({"embedding": "pca"}, "embedding must be None or an estimator"),
+        ({"embedding": PCA}, "embedding must be None or an estimator"),
+        ({"embedding": KNeighborsTransformer().fit}, "embedding must be None or an estimator"),
+    ],
+)
+def test_values_of_another_type_are_named(params, match):
+    with pytest.raises(TypeError, match=match):
+        check_coherence(Coherence(**params))
+
+
+def test_what_the_parameter_coherence_stands_for():
+    assert coherence_of(None) is None
+    own = Coherence(weight=3)
+    assert coherence_of(own) is own
+    assert repr(coherence_of("auto")) == "Coherence()"
+    # As of categories: fewer neighbours where few rows differ.
+    few = np.random.default_rng(0).integers(0, 2, (200, 2))
+    assert coherence_of("auto", few).n_neighbors == 3
+    assert coherence_of("auto", np.ones((5, 2, 2))).n_neighbors == 1
+    with pytest.raises(ValueError, match='coherence must be None, "auto" or a Coherence, got 3'):
+        coherence_of(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("embedding__cell_size", None), ("augmentation__shift", abs)]
+)
+def test_a_parameter_of_what_has_none_is_named(name, own):
+    coherence = Coherence().set_params(**{name.split("__")[0]: own})
+    with pytest.raises(ValueError, match=f"^{name} is a parameter of an estimator"):
+        coherence.set_params(**{name: 2})
+    with pytest.raises(ValueError, match="Invalid parameter 'color'"):
+        coherence.set_params(color__of=2)
+
+
+def test_an_estimator_and_its_parameter_are_set_at_once():
+    coherence = Coherence().set_params(augmentation=RandomAffine(), augmentation__shift=0.5)
+    assert coherence.augmentation.shift == 0.5
+
+
+# The embedding
+
+
+class Wrong(TransformerMixin, BaseEstimator):
+    """A transformer that returns what it is told."""
+
+    def __init__(self, made=None):
+        self.made = made
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return self.made
+
+
+class Unfaithful(Wrong):
+    """A transformer that does not return itself."""
+
+    def fit(self, X, y=None):
+        pass
+
+
+class Refusing(Wrong):
+    """A transformer that must not be fitted."""
+
+    def fit(self, X, y=None):
+        pytest.fail("the first round was begun")
+
+
+def test_the_rows_themselves_are_no_embedding_whatever_their_size(X):
+    plain = small().fit(X)
+    assert plain.embedding_ is None
+    for power in (0, -600, 70):
+        assert_same(small(FunctionTransformer(partial(np.multiply, 2.0**power))).fit(X), plain)
+
+
+def test_it_is_a_graph_among_what_it_makes_of_the_rows(X):
+    first = first_round().fit(X)
+    graph = neighbor_graph(first.transform(X), n_neighbors=5, shared_neighbor_power=2.0)
+    by_hand = small().set_params(coherence__graph=graph).fit(X)
+    assert_same(small(first_round()).fit(X), by_hand)
+    assert_same(small(FrozenEstimator(first)).fit(X), by_hand)
+    assert by_hand.history_ != small().fit(X).history_
+
+
+def test_a_transformer_as_the_graph_is_given_the_embedding(X):
+    neighbors = KNeighborsTransformer(n_neighbors=5)
+    pca = PCA(3, random_state=0)
+    both = small(pca).set_params(coherence__graph=neighbors)
+    one = small().set_params(coherence__graph=make_pipeline(pca, neighbors))
+    assert_same(both.fit(X), one.fit(X))
+
+
+def test_a_second_round_learns_from_more_edges_within_classes(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[:900], y[:900]
+    # Dimensions of noise: neighbours among the rows are poor, and those among activations better.
+    X = np.c_[X, np.random.default_rng(0).normal(size=(900, 150))]
+    graphs = []
+
+    def seen(*args, **kwargs):
+        graphs.append(neighbor_graph(*args, **kwargs))
+        return graphs[-1]
+
+    monkeypatch.setattr(coherence_module, "neighbor_graph", seen)
+    first = small(output="hidden", max_iter=60).set_params(hidden_layer_sizes=(64, 64))
+    small(first, max_iter=1).fit(X)
+    pixels, activations = (
+        np.mean(y[graph.indices] == np.repeat(y, np.diff(graph.indptr))) for graph in graphs
+    )
+    assert activations > pixels + 0.03
+
+
+def test_it_is_cloned_and_fitted_once(X):
+    mine = first_round()
+    second = small(mine).partial_fit(X)
+    assert not hasattr(mine, "theta0_")
+    fitted = second.embedding_
+    second.partial_fit(X).score(X[:100])
+    assert second.embedding_ is fitted
+    assert_same(second, small(first_round()).fit(X))
+    second.fit(X)
+    assert second.embedding_ is not fitted, "fit begins anew"
+
+
+@pytest.mark.parametrize("augmentation", [None, RandomAffine()])
+def test_passes_in_other_processes_are_those_of_one_fit(augmentation, X):
+    embedding = make_pipeline(StandardScaler(), PCA(3))
+    whole, passes = small(embedding, augmentation).fit(X), small(embedding, augmentation)
+    for _ in range(2):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+    assert_same(passes, whole)
+    assert passes.score(X[:200]) == whole.score(X[:200])
+
+
+def test_other_rows_are_scored_by_the_same_embedding(X):
+    coherence = Coherence(n_neighbors=5, embedding=PCA(3, random_state=0))
+    fitted = fit_embedding(coherence, X, 0)
+    others = X[200:] + 0.1
+    plain = Coherence(n_neighbors=5)
+    found = Walks().of(coherence, fitted, others)
+    np.testing.assert_array_equal(
+        ends(found), ends(Walks().of(plain, None, fitted.transform(others)))
+    )
+    assert (ends(found) != ends(Walks().of(plain, None, others))).any()
+
+
+def test_walks_on_the_last_two_arrays_are_kept_and_never_pickled(X, monkeypatch):
+    searched, exact = [], search.exact
+    monkeypatch.setattr(search, "exact", lambda *a, **k: searched.append(1) or exact(*a, **k))
+    walks, coherence = Walks(), Coherence(n_neighbors=5)
+    kept = walks.of(coherence, None, X)
+    for separation in (1.0, 2.0):  # no matter of the graph
+        coherence.separation = separation
+        walks.of(coherence, None, X[:200])
+        assert walks.of(coherence, None, X.copy()) is kept
+    assert len(searched) == 2
+    walks.of(Coherence(n_neighbors=6), None, X)
+    assert len(searched) == 3
+    assert len(pickle.dumps(walks)) < 200
+    np.testing.assert_array_equal(
+        ends(pickle.loads(pickle.dumps(walks)).of(coherence, None, X)), ends(kept)
+    )
+    # A function of its own has no name that a graph could be known by.
+    coherence.graph = KNeighborsTransformer(n_neighbors=5, metric=lambda a, b: np.abs(a - b).sum())
+    assert walks.of(coherence, None, X[:60]) is not walks.of(coherence, None, X[:60])
+
+
+def test_a_module_is_given_its_rows_in_their_shape(X):
+    X = X.reshape(-1, 1, 8, 8)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    params = {"n_perturbations": 4, "max_iter": 1, "window": 2, "random_state": 0}
+    first = first_round(module=net, n_perturbations=4, max_iter=1)
+    second = small(first, module=net, **params).fit(X)
+    assert second.embedding_.transform(X).shape == (400, 144)
+    assert mmd_init_(net, X, coherence=second.coherence, **params) == second.history_
+    once = small(module=net, **params).fit(X)
+    assert once.history_ != second.history_
+    # What an embedding makes of an image may have axes too.
+    assert_same(small(FunctionTransformer(), module=net, **params).fit(X), once)
+
+
+def test_rounds_of_rounds_and_their_parameters(digits):
+    X, y = digits
+    third = small(small(first_round(max_iter=1), output="hidden", max_iter=1), max_iter=1)
+    name = "coherence__embedding__coherence__embedding__coherence__walk_length"
+    assert third.get_params()[name] == 5.0
+    third.fit(X)
+    assert third.embedding_.embedding_.embedding_ is None
+    clf = MLPClassifier(warm_start_from=clone(third), max_iter=2, random_state=0)
+    grid = GridSearchCV(clf, {f"warm_start_from__{name}": [2.0, 9.0]}, cv=2).fit(X, y > 4)
+    chosen = clone(grid.best_estimator_).get_params()[f"warm_start_from__{name}"]
+    assert chosen == grid.best_params_[f"warm_start_from__{name}"]
+
+
+@pytest.mark.parametrize(
+    ("embedding", "match"),
+    [
+        (Wrong(np.ones((5, 2))), r"shape \(400, ...\), a row for each of X: got \(5, 2\)"),
+        (Wrong(np.full((400, 2), np.nan)), "embedding=Wrong made of X contains NaN"),
+        (Wrong(np.ones(400)), r"shape \(400, ...\), a row for each of X: got \(400,\)"),
+        (
+            Wrong(np.linspace(0, 1e200, 800).reshape(400, 2)),
+            r"embedding=Wrong made of X holds 1e\+200, a value too large for float32",
+        ),
+        (Unfaithful(), "embedding=Unfaithful must return itself from fit.*: got None"),
+        (
+            FunctionTransformer(lambda X: X.__imul__(2.0)),
+            "embedding=FunctionTransformer writes into the rows that it is given",
+        ),
+        (Wrong(np.ones((400, 2))), "In what embedding=Wrong made of X: All 400 rows are equal"),
+    ],
+)
+def test_what_cannot_be_searched_is_named(embedding, match, X):
+    with pytest.raises(ValueError, match=match):
+        small(embedding).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"coherence__augmentation": lambda X, rng: X[1:]}, "must return rows like those"),
+        ({"coherence__n_neighbors": 400}, "400 rows are too few for n_neighbors=400"),
+        ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
+    ],
+)
+def test_what_is_going_to_fail_is_told_before_a_first_round_is_learned(params, match, X):
+    with pytest.raises(ValueError, match=match):
+        small(Refusing()).set_params(**params).fit(X)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_embedding_that_works_in_place_leaves_the_rows_alone(frozen, X):
+    X = X.astype(np.float32)
+    scaler = MinMaxScaler(copy=False)
+    before, expected = X.copy(), small(MinMaxScaler()).fit(X.copy())
+    embedding = FrozenEstimator(scaler.fit(X.copy())) if frozen else scaler
+    assert_same(small(embedding).fit(X), expected)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_after_an_error_the_embedding_is_that_of_the_kept_theta0(X):
+    init = small(PCA(3, random_state=0)).fit(X)
+    fitted, score = init.embedding_, init.score(X)
+    equal = np.vstack([X[:1]] * 100 + [X[1:2]] * 100)
+    with pytest.raises(ValueError, match="rows differ"):
+        init.fit(equal)
+    assert init.embedding_ is fitted
+    assert init.score(X) == score
+
+
+def test_random_states_of_none_follow_from_the_initializer_s(digits):
+    X, y = digits
+    embedding = make_pipeline(StandardScaler(), first_round().set_params(random_state=None))
+    whole = small(embedding).fit(X)
+    assert_same(small(embedding).partial_fit(X).partial_fit(X), whole)
+    assert small(embedding, random_state=2).fit(X).history_ != whole.history_
+    first, again = (
+        MLPClassifier(warm_start_from=small(embedding), max_iter=1, random_state=0)
+        .fit(X, y > 4)
+        .predict_proba(X)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, again)
+    # What is frozen keeps its own.
+    frozen = make_pipeline(FrozenEstimator(first_round().set_params(random_state=None).fit(X)))
+    assert small(frozen).fit(X).embedding_[0].random_state is None
+
+
+def test_one_that_was_fitted_to_a_data_frame_is_given_its_columns(X):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"p{i}" for i in range(64)])
+    frozen = FrozenEstimator(PCA(3, random_state=0).fit(frame))
+    assert_same(small(frozen).fit(frame), small(PCA(3, random_state=0)).fit(X))
+
+
+@pytest.mark.parametrize("after", [None, PCA(2), StandardScaler()])
+def test_another_embedding_between_passes_is_an_error(after, X):
+    init = small(PCA(3)).partial_fit(X)
+    init = pickle.loads(pickle.dumps(init.set_params(coherence__embedding=PCA(3)))).partial_fit(X)
+    init.set_params(coherence__embedding=after)
+    with pytest.raises(ValueError, match="begin anew with fit"):
+        init.partial_fit(X)
+    assert init.fit(X).n_iter_ == 2
+
+
+# The augmentation
+
+
+def noisy(rows, rng, scale=1.0):
+    return rows + scale * rng.normal(size=rows.shape)
+
+
+@pytest.mark.parametrize(
+    ("augmentation", "match"),
+    [
+        (lambda rows, rng: rows[:-1], r"of shape \(10, 4\) .* got shape \(9, 4\)"),
+        (lambda rows, rng: rows > 0, "type float32; got shape .* bool"),
+        (lambda rows, rng: None, r"got shape \(\), object"),
+        (lambda rows, rng: rows * np.nan, "returned NaN or infinity"),
+        (lambda rows, rng: np.full(rows.shape, 1e300), "or a value too large for float32"),
+    ],
+)
+def test_what_an_augmentation_must_return(augmentation, match):
+    with pytest.raises(ValueError, match=match):
+        augmented(augmentation, np.ones((10, 4), dtype=np.float32), np.random.default_rng(0))
+
+
+def test_an_augmentation_that_changes_nothing_is_none(X):
+    plain, same = small().fit(X), small(None, lambda rows, rng: rows).fit(X)
+    assert_same(plain, same)
+    assert plain.score(X) == same.score(X) != small(None, RandomAffine()).fit(X).score(X)
+
+
+def test_features_hardly_see_the_changes_they_were_learned_under(X):
+    shifts = RandomAffine(degrees=0.0, shift=1.0, scale=0.0, shear=0.0)
+    moved = shifts(X, np.random.default_rng(5))
+
+    def cosines(augmentation):
+        init = small(None, augmentation, max_iter=40, output="hidden").fit(X)
+        first, second = (Normalizer().fit_transform(init.transform(rows)) for rows in (X, moved))
+        return np.mean(np.sum(first * second, axis=1))
+
+    assert cosines(shifts) > cosines(None) + 0.1
+
+
+def test_modules_see_changed_images_once_before_the_search_and_once_a_step(X):
+    seen = []
+
+    def look(rows, rng):
+        seen.append(rows.shape)
+        return RandomAffine()(rows, rng)
+
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    init = small(None, look, module=net, n_perturbations=4, max_iter=1)
+    init.fit(X.reshape(-1, 1, 8, 8)[:300])
+    assert seen == [(128, 1, 8, 8)] * (1 + 300 // 64)
+    assert np.isfinite(init.history_[-1]["loss"])
+
+
+def test_its_amounts_can_be_searched(digits):
+    X, y = digits
+    pipeline = make_pipeline(
+        small(None, RandomAffine(), output="hidden", max_iter=1), Normalizer(), LogisticRegression()
+    )
+    name = "mmdinitializer__coherence__augmentation__shift"
+    grid = GridSearchCV(pipeline, {name: [0.0, 1.0]}, cv=2).fit(X[:200], y[:200])
+    assert clone(grid.best_estimator_).get_params()[name] == grid.best_params_[name]
+
+
+def test_a_function_of_ones_own_is_kept_by_clone_and_copies(X):
+    init = small(None, partial(noisy, scale=0.1)).fit(X)
+    copied = pickle.loads(pickle.dumps(init))
+    assert copied.coherence.augmentation.keywords == {"scale": 0.1}
+    assert_same(clone(init).fit(X), init)

@@ -1,0 +1,243 @@
+"""Our weights in scikit-learn's MLPClassifier and in ONNX files: the same functions."""
+
+import importlib.util
+import json
+import warnings
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.neural_network import MLPClassifier as Theirs
+
+from nets import Conv, Pooled, Tokens, digit_images, token_rows
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, export
+from sklearn_mmdinit.export import sklearn_mlp
+
+
+@pytest.fixture(scope="module")
+def X():
+    return load_digits().data[:120] / 16
+
+
+def labels(n_classes, kind=int):
+    y = load_digits().target[:120] % n_classes
+    return y if kind is int else np.array(list("abcdefghij"))[y]
+
+
+def small(**params):
+    own = {"hidden_layer_sizes": (8, 6), "max_iter": 3, "learning_rate_init": 0.01}
+    return MLPClassifier(**{**own, "random_state": 0, **params})
+
+
+# the same function
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "activation", "batch_norm", "hidden"),
+    [(2, "relu", False, ()), (3, "tanh", True, (8,)), (10, "relu", True, (8, 6))],
+)
+def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
+    y = labels(n_classes, str)
+    clf = small(hidden_layer_sizes=hidden, activation=activation, batch_norm=batch_norm).fit(X, y)
+    theirs = clf.to_sklearn()
+    assert type(theirs) is Theirs
+    np.testing.assert_allclose(theirs.predict_proba(X), clf.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(theirs.predict(X), clf.predict(X))
+    assert theirs.hidden_layer_sizes == hidden
+    assert theirs.out_activation_ == ("logistic" if n_classes == 2 else "softmax")
+
+
+def test_batch_normalisation_is_folded_at_its_running_statistics(X):
+    """g (W h + b - m) / sqrt(v + eps) + c, against the module's own first layer in float64."""
+    clf = small(batch_norm=True, hidden_layer_sizes=(8,)).fit(X, labels(3))
+    module = clf.module_.double().eval()
+    norm, linear = module.norms[0], module.linears[0]
+    theirs = clf.to_sklearn()
+    rows = np.random.default_rng(0).normal(size=(5, 64))
+    pre = rows @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
+    scale = norm.weight.detach().numpy() / np.sqrt(norm.running_var.numpy() + norm.eps)
+    expected = scale * (pre - norm.running_mean.numpy()) + norm.bias.detach().numpy()
+    found = rows @ theirs.coefs_[0] + theirs.intercepts_[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+# going on
+
+
+def test_a_step_of_gradient_descent_is_ours(X):
+    """The same loss and the same optimiser: two epochs of full batches are the same."""
+    y = labels(3)
+    own = {"optimizer": "sgd", "learning_rate_init": 0.5, "batch_size": 120, "max_iter": 1}
+    clf = small(**own, validation_split=None).fit(X, y)
+    theirs = clf.to_sklearn()
+    assert (theirs.solver, theirs.alpha, theirs.momentum) == ("sgd", 0.0, 0.0)
+    clf.partial_fit(X, y)
+    theirs.partial_fit(X, y)
+    for found, expected in zip(theirs.coefs_, clf.coefs_, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert theirs.loss_curve_ == pytest.approx(clf.loss_curve_, rel=1e-5)
+
+
+def test_fit_goes_on_with_warm_start(X):
+    y = labels(3)
+    clf = small(max_iter=20).fit(X, y)
+    theirs = clf.to_sklearn(max_iter=1, warm_start=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs.fit(X, y)
+        assert np.abs(theirs.coefs_[0] - clf.coefs_[0]).max() < 0.1
+        anew = clf.to_sklearn(max_iter=1).fit(X, y)
+        assert np.abs(anew.coefs_[0] - clf.coefs_[0]).max() > 0.1
+
+
+def test_parameters_are_ours_or_the_callers(X):
+    clf = small(batch_size=7, max_iter=0, optimizer="rmsprop").fit(X, labels(3))
+    theirs = clf.to_sklearn(alpha=0.1, learning_rate_init=0.3)
+    assert (theirs.batch_size, theirs.max_iter, theirs.solver) == (7, 1, "adam")
+    assert (theirs.alpha, theirs.learning_rate_init, theirs.random_state) == (0.1, 0.3, 0)
+    nesterov = {"optimizer__momentum": 0.9, "optimizer__nesterov": True}
+    theirs = small(optimizer="sgd", **nesterov).fit(X, labels(2)).to_sklearn()
+    assert (theirs.momentum, theirs.nesterovs_momentum) == (0.9, True)
+
+
+# initializers
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_theta0_goes_to_scikit_learn_too(n_classes, X):
+    init = MMDInitializer((6,), n_classes=n_classes, n_perturbations=4, max_iter=1, random_state=0)
+    init.fit(X)
+    y = labels(n_classes, str)
+    theirs = init.to_sklearn(classes=y, warm_start=True, max_iter=3)
+    ours = MLPClassifier(warm_start_from=init, max_iter=0, validation_split=None).fit(X, y)
+    np.testing.assert_allclose(theirs.predict_proba(X), ours.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(theirs.classes_, ours.classes_)
+    theirs.partial_fit(X, y)
+    assert init.to_sklearn().classes_.tolist() == list(range(n_classes))
+
+
+# what cannot be
+
+
+def test_what_scikit_learn_does_not_have(X):
+    y = labels(3)
+    with pytest.raises(ValueError, match=r"no activation='gelu'; it can have \['relu', 'tanh'\]"):
+        small(activation="gelu").fit(X, y).to_sklearn()
+    clf = small(criterion=torch.nn.MultiMarginLoss).fit(X, y)
+    with pytest.raises(ValueError, match=r"cross entropy.*MultiMarginLoss"):
+        clf.to_sklearn()
+
+
+def test_bad_arguments(X):
+    clf = small().fit(X, labels(3))
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\) cannot be chosen.*\(8, 6\)"):
+        clf.to_sklearn(hidden_layer_sizes=(3,))
+    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
+        clf.to_sklearn(nonsense=1)
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] are 2.*n_classes=3"):
+        sklearn_mlp(clf.theta0_, np.arange(2))
+    with pytest.raises(NotFittedError):
+        small().to_sklearn()
+    with pytest.raises(NotFittedError):
+        MMDInitializer().to_sklearn()
+
+
+# ONNX
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(
+    ("params", "kind"),
+    [({}, int), ({"activation": "gelu", "batch_norm": True}, str)],
+    ids=["plain", "batch norm"],
+)
+def test_an_export_has_equal_probabilities(params, kind, X, tmp_path, capfd):
+    X, y = X.astype(np.float32), labels(3)
+    clf = small(**params).fit(X, np.array(["one", "two", "three"])[y] if kind is str else y)
+    path = tmp_path / "clf.onnx"
+    clf.module_.train()  # what a caller may have left behind
+    clf.to_onnx(path)
+    assert clf.module_.training
+    run = session(path)
+    for n_rows in (1, 2, 100):
+        (proba,) = run.run(["probabilities"], {"X": X[:n_rows]})
+        np.testing.assert_allclose(proba, clf.predict_proba(X[:n_rows]), atol=1e-5)
+    assert run.get_inputs()[0].shape[1] == 64
+    metadata = run.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["classes"]) == clf.classes_.tolist()
+    assert list(tmp_path.iterdir()) == [path], "nothing else is left"
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+def test_nothing_is_written_on_failure(X, tmp_path, monkeypatch):
+    path = tmp_path / "clf.onnx"
+    path.write_bytes(b"before")
+    clf = small(hidden_layer_sizes=(), max_iter=1).fit(X, labels(3))
+    monkeypatch.setattr(export, "onnx_bytes", lambda *arguments: b"new")
+
+    def interrupted(descriptor):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export.os, "fsync", interrupted)
+        with pytest.raises(OSError, match="no space left"):
+            clf.to_onnx(path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+    clf.to_onnx(str(path))
+    assert path.read_bytes() == b"new"
+
+
+def test_bad_paths(X, tmp_path):
+    clf = small(max_iter=1).fit(X, labels(3))
+    for bad in ("clf.pt", tmp_path, str(tmp_path)):
+        with pytest.raises(ValueError, match=r"a file that ends in '\.onnx', got"):
+            clf.to_onnx(bad)
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ValueError, match=r"got .*folder\.onnx"):
+        clf.to_onnx(tmp_path / "folder.onnx")
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*missing' to write 'clf\.onnx' to"):
+        clf.to_onnx(tmp_path / "missing" / "clf.onnx")
+    with pytest.raises(NotFittedError):
+        small().to_onnx(tmp_path / "clf.onnx")
+
+
+def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
+    clf = small(max_iter=1).fit(X, labels(3))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "onnxscript" else find(name)
+    )
+    with pytest.raises(ImportError, match=r"needs onnxscript: pip install .*\[onnx\]"):
+        clf.to_onnx(tmp_path / "clf.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["images", "tokens"])
+def test_an_onnx_file_of_a_module(kind, tmp_path):
+    X, y = digit_images(60, 3) if kind == "images" else (token_rows(60), np.arange(60) % 3)
+    clf = NetClassifier(Conv if kind == "images" else Tokens, max_iter=1, random_state=0).fit(X, y)
+    clf.to_onnx(tmp_path / "clf.onnx")
+    (proba,) = session(tmp_path / "clf.onnx").run(None, {"X": X})
+    np.testing.assert_allclose(proba, clf.predict_proba(X), atol=1e-5)
+
+
+class Lengths(Pooled):
+    """Reads the number of rows as Python's, which the exporter takes for a constant."""
+
+    def forward(self, x):
+        return super().forward(x).expand(len(x), -1)
+
+
+def test_onnx_of_a_module_that_fixes_the_number_of_rows(X, tmp_path):
+    clf = NetClassifier(Lengths, max_iter=0).fit(X, labels(3))
+    with pytest.raises(ValueError, match=r"fixes the number of rows.*x\.shape\[0\]"):
+        clf.to_onnx(tmp_path / "clf.onnx")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,604 @@
+"""The graph of near rows: nearest neighbours, edges and their weights, walks."""
+
+import sys
+import tracemalloc
+import types
+from importlib.machinery import ModuleSpec
+
+import numpy as np
+import pytest
+from joblib import Memory
+from scipy.sparse import coo_matrix, csc_array, csr_array, random_array
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import ortho_group
+from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
+
+from sklearn_mmdinit._core.graph import (
+    Walk,
+    check_search,
+    count_distinct,
+    edges,
+    nearest_neighbors,
+    neighbor_graph,
+    search,
+)
+from sklearn_mmdinit._core.graph.edges import weighed_by_shared_neighbors
+from sklearn_mmdinit._core.graph.search import distinct_rows, principal_components
+
+SEEDS = range(3)
+
+
+def some_rows(seed, n=80, p=6):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, p)) * 0.9 ** np.arange(p) + 10 * rng.normal(size=p)
+
+
+def by_hand(points, k):
+    """All distances at once."""
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1)[:, :k]
+
+
+def assert_proper(neighbors, n, k):
+    """Right shape and type, rows of the data, none its own neighbour, none twice."""
+    assert neighbors.shape == (n, k)
+    assert neighbors.dtype == np.int32
+    assert neighbors.min() >= 0
+    assert neighbors.max() < n
+    assert not (neighbors == np.arange(n)[:, None]).any()
+    assert np.all(np.diff(np.sort(neighbors, axis=1), axis=1) > 0)
+
+
+# Nearest neighbours, exactly
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 5, 79])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exact_is_what_all_distances_give(seed, n_neighbors):
+    X = some_rows(seed)
+    found = nearest_neighbors(X, n_neighbors)
+    assert_proper(found, 80, n_neighbors)
+    np.testing.assert_array_equal(found, by_hand(X, n_neighbors))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_distances_are_those_of_the_first_fifty_components(seed):
+    X = some_rows(seed, p=60)
+    centred = X - X.mean(axis=0)
+    components = centred @ np.linalg.svd(centred, full_matrices=False)[2][:50].T
+    np.testing.assert_array_equal(nearest_neighbors(X, 5), by_hand(components, 5))
+    np.testing.assert_array_equal(nearest_neighbors(X[:45], 5), by_hand(X[:45], 5))
+
+
+@pytest.mark.parametrize("p", [6, 60])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rotation_shift_scale_constants_and_order_change_nothing(seed, p):
+    X = some_rows(seed, p=p)
+    expected = nearest_neighbors(X, 5)
+    moved = 7 * X @ ortho_group.rvs(p, random_state=seed) + 1000
+    np.testing.assert_array_equal(nearest_neighbors(moved, 5), expected)
+    constant = np.hstack([np.zeros((80, 1)), X, np.full((80, 1), 1e6)])
+    np.testing.assert_array_equal(nearest_neighbors(constant, 5), expected)
+    order = np.random.default_rng(seed).permutation(len(X))
+    name = np.argsort(order)
+    np.testing.assert_array_equal(nearest_neighbors(X[order], 5), name[expected][order])
+
+
+@pytest.mark.parametrize("n_components", [3, 50])
+@pytest.mark.parametrize("exponent", [-1000, -80, 60, 122])
+def test_no_size_of_the_numbers_is_too_large_or_too_small(exponent, n_components):
+    X = some_rows(0)
+    scaled = principal_components(X * 2.0**exponent, n_components).astype(np.float64)
+    plain = principal_components(X, n_components)
+    scaled *= np.abs(plain).max() / np.abs(scaled).max()
+    np.testing.assert_allclose(scaled, plain, rtol=1e-4, atol=1e-5)
+    found = nearest_neighbors(X * 2.0**exponent, 5)
+    np.testing.assert_array_equal(found, nearest_neighbors(X, 5))
+
+
+def test_small_differences_of_large_numbers_are_seen():
+    """In float32 as they stand all these rows are equal."""
+    X = 1e9 + np.array([[0.0], [1.0], [3.0], [7.0]])
+    np.testing.assert_array_equal(nearest_neighbors(X, 1), [[1], [0], [1], [2]])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8, np.int64, bool])
+def test_any_type_of_number(dtype):
+    X = np.array([[0, 0], [0, 1], [1, 1], [1, 0]], dtype=dtype)
+    found = nearest_neighbors(X, 2)
+    np.testing.assert_array_equal(np.sort(found), [[1, 3], [0, 2], [1, 3], [0, 2]])
+
+
+def test_rows_alike_in_the_components_still_get_proper_neighbours():
+    """They are not equal in X, so not looked for; none may be its own neighbour all the same."""
+    X = np.zeros((80, 60))
+    X[:, 0] = 100 * (np.arange(80) % 2)
+    X[:, 1:] = 1e-9 * np.random.default_rng(0).normal(size=(80, 59))
+    assert_proper(nearest_neighbors(X, 5), 80, 5)
+
+
+def test_the_bar_is_shown_when_asked_for(capsys):
+    nearest_neighbors(some_rows(0), 5)
+    assert capsys.readouterr() == ("", "")
+    nearest_neighbors(some_rows(0), 5, verbose=1)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "neighbours" in err
+
+
+def test_too_few_rows_are_named():
+    with pytest.raises(ValueError, match="80 rows are too few for n_neighbors=80, which takes 81"):
+        check_search(80, 80)
+    with pytest.raises(ValueError, match="n_neighbors must be at least 1: got 0"):
+        nearest_neighbors(some_rows(0), 0)
+    X = np.repeat(some_rows(0, n=5), 20, axis=0)
+    with pytest.raises(ValueError, match=r"Only 5 of the 100 rows differ.*n_neighbors to 4 or"):
+        nearest_neighbors(X, 5)
+    assert_proper(nearest_neighbors(X, 4), 100, 4)
+    with pytest.raises(ValueError, match="All 20 rows are equal"):
+        nearest_neighbors(X[:20], 5)
+
+
+# Equal rows
+
+
+@pytest.mark.parametrize("n_neighbors", [2, 3, 10])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_stand_in_a_ring_and_share_the_neighbours_of_their_kind(seed, n_neighbors):
+    """A row 30 times, others a few times."""
+    rng = np.random.default_rng(seed)
+    X = some_rows(seed, n=40, p=2)
+    repeats = np.append(30, rng.integers(1, 4, 39))
+    X = rng.permutation(np.repeat(X, repeats, axis=0))
+    X -= X.mean(axis=0)
+    found = nearest_neighbors(X, n_neighbors)
+    assert_proper(found, len(X), n_neighbors)
+    first, place = distinct_rows(X)
+    k = n_neighbors - 1
+    different = by_hand(X[first], n_neighbors)
+    copies = np.bincount(place)[place] > 1
+    np.testing.assert_array_equal(place[found[copies, 0]], place[copies])
+    np.testing.assert_array_equal(place[found[copies, 1:]], different[place[copies], :k])
+    np.testing.assert_array_equal(place[found[~copies]], different[place[~copies]])
+
+
+def test_a_path_leads_from_each_copy_to_all_rows():
+    def reaches_all(neighbors):
+        n, k = neighbors.shape
+        graph = csr_array((np.ones(n * k), neighbors.ravel(), np.arange(0, n * k + 1, k)), (n, n))
+        return connected_components(graph, connection="strong")[0] == 1
+
+    line = np.repeat(np.arange(6.0)[:, None], [20, 1, 3, 1, 1, 50], axis=0)
+    assert reaches_all(nearest_neighbors(line, 3))
+    # Without the ring there would be an island of 20 and one of 50.
+    assert not reaches_all(by_hand(line, 3))
+
+
+def test_one_neighbour_is_never_a_copy():
+    X = np.repeat([[0.0], [1.0], [3.0]], 4, axis=0)
+    found = nearest_neighbors(X, 1)
+    np.testing.assert_array_equal(X[found[:, 0], 0], np.repeat([1.0, 0.0, 1.0], 4))
+    assert len(set(found[:4, 0])) == 4  # each its own of the four copies
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16])
+def test_distinct_rows_are_those_of_numpy(dtype):
+    X = np.random.default_rng(0).integers(0, 3, (9_000, 5)).astype(dtype)
+    first, place = distinct_rows(X)
+    _, index, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(first, np.sort(index))
+    np.testing.assert_array_equal(first[place], index[inverse.ravel()])
+    assert [count_distinct(X, most) for most in (1, 7, 10_000)] == [1, 7, len(index)]
+    assert count_distinct(np.array([[0.0], [-0.0]]), 2) == 1
+
+
+# Rows larger than memory
+
+
+class Spy(np.ndarray):
+    """An array that remembers how many rows were taken of it at most."""
+
+    most = 0
+
+    def __getitem__(self, key):
+        taken = np.asarray(super().__getitem__(key))
+        Spy.most = max(Spy.most, len(taken))
+        return taken
+
+
+def test_rows_are_read_by_blocks_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(Spy, "most", 0)
+    X = some_rows(0, n=9_000, p=60).astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    on_disk = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found = nearest_neighbors(on_disk.view(Spy), 3)
+    assert 0 < Spy.most <= 4096
+    np.testing.assert_array_equal(found, nearest_neighbors(X, 3))
+
+
+def test_components_of_a_draw_of_rows_are_near_those_of_all(monkeypatch):
+    X = some_rows(0, n=5_000) * 2.0 ** -np.arange(6)
+    whole = principal_components(X, 2)
+    monkeypatch.setattr(search, "_MOST_ENTRIES", 2_000 * 6)
+    part, again = principal_components(X, 2), principal_components(X, 2)
+    np.testing.assert_array_equal(part, again)
+    centred = part - part.mean(axis=0)
+    correlation = np.abs((centred * whole).sum(axis=0) / (whole**2).sum(axis=0))
+    np.testing.assert_allclose(correlation, 1, atol=0.01)
+    assert not np.array_equal(part, whole)
+
+
+def test_many_features_are_decomposed_at_random(monkeypatch):
+    X = some_rows(0, n=500)
+    exact = principal_components(X, 2)
+    monkeypatch.setattr(search, "_MOST_FEATURES", 5)
+    np.testing.assert_allclose(np.abs(principal_components(X, 2)), np.abs(exact), atol=1e-3)
+
+
+# Nearest neighbours, approximately
+
+
+def test_approximate_finds_nearly_all_and_repeats_itself(tmp_path, monkeypatch):
+    # What numba compiles runs for a second here: it is not optimised, which takes a third less,
+    # and kept in a folder of its own, for others that use this environment would get it too.
+    monkeypatch.setenv("NUMBA_OPT", "0")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    X = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
+    found, again = (nearest_neighbors(X, 10, algorithm="approximate") for _ in range(2))
+    assert_proper(found, 2_000, 10)
+    np.testing.assert_array_equal(found, again)
+    exact = nearest_neighbors(X, 10)
+    recall = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
+    assert recall > 0.98
+    # So few that all others are neighbours: nothing approximate is left.
+    few = nearest_neighbors(X[:6], 5, algorithm="approximate")
+    np.testing.assert_array_equal(few, by_hand(X[:6], 5))
+
+
+class TooFew:
+    """Stands in for pynndescent, and finds nothing for some rows."""
+
+    def __init__(self, points, n_neighbors, random_state):
+        order = np.column_stack([np.arange(len(points)), by_hand(points, n_neighbors - 1)])
+        order[::3, 2:] = -1
+        self.neighbor_graph = order.astype(np.int32), None
+
+
+@pytest.mark.parametrize("n", [79, 80])
+def test_auto_goes_by_the_number_of_different_rows_and_completes_what_is_found(monkeypatch, n):
+    stand_in = types.SimpleNamespace(NNDescent=TooFew, __spec__=ModuleSpec("pynndescent", None))
+    monkeypatch.setitem(sys.modules, "pynndescent", stand_in)
+    monkeypatch.setattr(search, "EXACT_BELOW", 80)
+    searched, approximate = [], search.approximate
+    monkeypatch.setattr(search, "approximate", lambda *a: searched.append(1) or approximate(*a))
+    X = some_rows(0, n=n)
+    np.testing.assert_array_equal(nearest_neighbors(X, 3), by_hand(X, 3))
+    nearest_neighbors(np.repeat(X, 2, axis=0), 3)
+    assert len(searched) == (0 if n < 80 else 2)
+
+
+def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    monkeypatch.setattr(search, "EXACT_BELOW", 80)
+    X = some_rows(0)
+    with pytest.warns(UserWarning, match=r"80 rows may take 0 minutes .*mmdinit\[neighbors\]"):
+        found = nearest_neighbors(X, 3)
+    np.testing.assert_array_equal(found, by_hand(X, 3))
+    with pytest.raises(ImportError, match=r"pip install 'sklearn_mmdinit\[neighbors\]'"):
+        nearest_neighbors(X, 3, algorithm="approximate")
+
+
+# Edges
+
+ROWS = np.random.default_rng(0).normal(size=(60, 4))
+
+
+def some_weights():
+    return random_array((60, 60), density=0.1, rng=np.random.default_rng(0), dtype=np.float32)
+
+
+def assert_clean(graph):
+    """What every graph is, wherever it comes from."""
+    assert isinstance(graph, csr_array)
+    assert graph.shape == (60, 60)
+    assert graph.dtype == np.float32
+    assert graph.has_canonical_format
+    assert np.all(graph.data > 0)
+    assert not graph.diagonal().any()
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 7])
+def test_edges_lead_to_the_nearest_neighbours(n_neighbors):
+    graph = neighbor_graph(ROWS, n_neighbors=n_neighbors)
+    assert_clean(graph)
+    expected = np.zeros((60, 60))
+    np.put_along_axis(expected, by_hand(ROWS, n_neighbors), 1, axis=1)
+    np.testing.assert_array_equal(graph.toarray(), expected)
+
+
+@pytest.mark.parametrize("form", [csr_array, csc_array, coo_matrix, lambda graph: graph.toarray()])
+def test_a_matrix_is_taken_as_weights(form):
+    weights = some_weights()
+    graph = neighbor_graph(ROWS, graph=form(weights), shared_neighbor_power=2.0)
+    assert_clean(graph)
+    expected = weights.toarray()
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_array_equal(graph.toarray(), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, object])
+def test_a_dense_matrix_may_be_of_a_type_that_scipy_has_not(dtype):
+    weights = some_weights().toarray().round(1).astype(dtype)
+    graph = neighbor_graph(ROWS, graph=weights)
+    assert_clean(graph)
+    expected = neighbor_graph(ROWS, graph=weights.astype(np.float64))
+    np.testing.assert_array_equal(graph.toarray(), expected.toarray())
+
+
+def test_loops_zeros_and_order_of_a_matrix_are_tidied_and_the_matrix_left_alone():
+    data, rows, columns = [0.0, 3, 1, 2, 1], [0, 0, 0, 1, 1], [1, 5, 0, 4, 2]
+    mine = coo_matrix((data, (rows, columns)), shape=(60, 60))
+    graph = neighbor_graph(ROWS, graph=mine)
+    assert_clean(graph)
+    assert graph.nnz == 3
+    assert (graph[0, 5], graph[1, 4], graph[1, 2]) == (3, 2, 1)
+    assert mine.nnz == 5
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-50, 1e50])
+def test_only_ratios_of_weights_count(size):
+    weights = csr_array(some_weights() > 0.5) + csr_array(some_weights() > 0)  # 1 and 2
+    plain, scaled = (neighbor_graph(ROWS, graph=weights * factor) for factor in (1.0, size))
+    np.testing.assert_array_equal(scaled.indices, plain.indices)
+    ends = [Walk.on(g).ends(range(60), 5.0, np.random.default_rng(0)) for g in (plain, scaled)]
+    np.testing.assert_array_equal(*ends)
+
+
+def test_a_faint_edge_beside_a_strong_one_and_a_faint_row_are_kept():
+    weights = csr_array(([1.0, 1e-60, 1e-60], ([0, 0, 1], [1, 2, 2])), shape=(60, 60))
+    graph = neighbor_graph(ROWS, graph=weights)
+    np.testing.assert_array_equal(graph.toarray(), weights.toarray())
+    np.testing.assert_array_equal(Walk.on(graph).ends([1], 1.0, np.random.default_rng(0)), [2])
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        KNeighborsTransformer(n_neighbors=4, mode="connectivity"),
+        KNeighborsTransformer(n_neighbors=4, mode="distance"),
+        make_pipeline(StandardScaler(with_std=False), KNeighborsTransformer(n_neighbors=4)),
+    ],
+)
+def test_transformers_of_neighbours_agree_with_the_search(transformer):
+    graph = neighbor_graph(ROWS, graph=transformer)
+    assert_clean(graph)
+    # Of no distance, and joined all the same.
+    pairs = neighbor_graph(np.repeat(ROWS[:30], 2, axis=0), graph=transformer)
+    np.testing.assert_array_equal(pairs[np.arange(60), np.arange(60) ^ 1], 1)
+    k = round(graph.sum() / 60)
+    # "distance" adds the row itself to the neighbours asked for, "connectivity" counts it in.
+    assert k in (3, 4)
+    np.testing.assert_array_equal(graph.toarray(), neighbor_graph(ROWS, n_neighbors=k).toarray())
+
+
+def test_a_transformer_is_cloned_and_seeded_and_any_object_with_fit_transform_will_do():
+    class Ring:
+        def fit_transform(self, X):
+            return csr_array(np.roll(np.eye(len(X)), 1, axis=1) * 0.5)
+
+    graph = neighbor_graph(ROWS, graph=Ring())
+    np.testing.assert_array_equal(graph.toarray(), np.roll(np.eye(60), 1, axis=1))
+    transformer = RadiusNeighborsTransformer(radius=2.0)
+    assert_clean(neighbor_graph(ROWS, graph=transformer))
+    assert not hasattr(transformer, "n_features_in_")
+    drawn = make_pipeline(GaussianRandomProjection(2), KNeighborsTransformer())
+    first, again = (neighbor_graph(ROWS, graph=drawn).toarray() for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_a_transformer_cannot_change_the_rows():
+    rows = ROWS.copy()
+    scaled = make_pipeline(StandardScaler(copy=False), KNeighborsTransformer())
+    copied = make_pipeline(StandardScaler(), KNeighborsTransformer())
+    graphs = [neighbor_graph(rows, graph=graph).toarray() for graph in (scaled, copied)]
+    np.testing.assert_array_equal(rows, ROWS)
+    np.testing.assert_array_equal(*graphs)
+    doubled = FunctionTransformer(lambda rows: rows.__imul__(2.0))
+    with pytest.raises(ValueError, match="graph=Pipeline writes into the rows"):
+        neighbor_graph(rows, graph=make_pipeline(doubled, KNeighborsTransformer()))
+
+
+def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
+    memory = Memory(str(tmp_path), verbose=0)  # of a Path joblib makes another folder
+    first = neighbor_graph(ROWS, memory=memory)
+
+    def refuse(*arguments, **keywords):
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(search, "exact", refuse)
+    again = neighbor_graph(ROWS.copy(), memory=str(tmp_path), verbose=1)
+    np.testing.assert_array_equal(first.toarray(), again.toarray())
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(AssertionError, match="searched again"):
+        neighbor_graph(ROWS, memory=memory, n_neighbors=9)
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "message"),
+    [
+        (csr_array(np.ones((60, 3))), ValueError, r"square matrix: got shape \(60, 3\)"),
+        (np.ones(60), ValueError, r"square matrix: got shape \(60,\)"),
+        (csr_array(np.ones((3, 3))), ValueError, "graph has 3 rows and X has 60"),
+        (csr_array((60, 60)), ValueError, "graph has no edge"),
+        (csr_array(np.eye(60)), ValueError, "graph has no edge"),
+        (csr_array(np.eye(60, k=1) * 1j), ValueError, "must be real: got complex128"),
+        (np.full((60, 60), "1"), ValueError, "must be real: got <U1"),
+        (np.full((60, 60), "a", dtype=object), ValueError, "must be numbers: could not convert"),
+        (-np.eye(60, k=3), ValueError, r"\(0, 3\) is -1.0, and 56 more"),
+        (np.eye(60, k=-3) * np.nan, ValueError, r"\(0, 0\) is nan"),
+        ("knn", TypeError, r"KNeighborsTransformer\(\): got str"),
+        (KNeighborsTransformer, TypeError, "got the class KNeighborsTransformer"),
+        (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
+        (StandardScaler(), TypeError, "must give a sparse matrix: got .*ndarray"),
+    ],
+)
+def test_a_graph_that_is_none_is_refused(graph, error, message):
+    with pytest.raises(error, match=message):
+        neighbor_graph(ROWS, graph=graph)
+
+
+# Weights by shared neighbours
+
+
+def random_edges(n=60, seed=0):
+    found = np.random.default_rng(seed).random((n, n)) < 0.1
+    np.fill_diagonal(found, False)
+    return found
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 2.0])
+def test_weights_are_those_counted_one_by_one(power, monkeypatch):
+    found = random_edges()
+    graph = csr_array(found * 7.0)
+    whole = weighed_by_shared_neighbors(graph, power)
+    for i, j in np.ndindex(found.shape):
+        expected = (1 + (found[i] & found[j]).sum()) ** power if found[i, j] else 0.0
+        assert whole[i, j] == pytest.approx(expected, rel=1e-6)
+    monkeypatch.setattr(edges, "_NEIGHBORS_AT_A_TIME", 30)
+    assert (weighed_by_shared_neighbors(graph, power) != whole).nnz == 0
+
+
+def test_memory_does_not_grow_with_the_square_of_a_hub():
+    n = 3000
+    hub = csr_array((np.ones(n - 1), (np.arange(1, n), np.zeros(n - 1, dtype=int))), shape=(n, n))
+    tracemalloc.start()
+    try:
+        weighed_by_shared_neighbors(hub, 2.0)
+        # 9 million pairs have the hub in common: 108 MB of them.
+        assert tracemalloc.get_traced_memory()[1] < 70e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_power_that_float32_does_not_hold_is_named():
+    with pytest.raises(ValueError, match="shared_neighbor_power=99"):
+        neighbor_graph(ROWS, n_neighbors=9, shared_neighbor_power=99)
+
+
+# Walks
+
+
+def some_graph(seed, n=12, density=0.3):
+    """Weights over six orders of magnitude, with a loop and a row without edges here and there."""
+    rng = np.random.default_rng(seed)
+    graph = csr_array(random_array((n, n), density=density, rng=rng, dtype=np.float32))
+    graph.data[:] = 10.0 ** rng.uniform(-3, 3, graph.nnz)
+    return graph
+
+
+def transitions(graph):
+    """The transition matrix of one step, dense; a row without edges leads to itself."""
+    P = graph.toarray().astype(float)
+    isolated = P.sum(axis=1) == 0
+    P[isolated, isolated] = 1
+    return P / P.sum(axis=1, keepdims=True)
+
+
+def law_of_ends(P, mean_length):
+    """(1 - q) sum_t q^(t-1) P^t in closed form, P (1 - q) (1 - q P)^-1."""
+    q = 1 - 1 / mean_length
+    return P @ np.linalg.inv(np.eye(len(P)) - q * P) * (1 - q)
+
+
+@pytest.mark.parametrize("mean_length", [1, 1.5, 25.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ends_follow_the_geometric_sum_of_powers(seed, mean_length):
+    graph = some_graph(seed)
+    starts = np.repeat(np.arange(12)[:, None], 5_000, axis=1)
+    ends = Walk.on(graph).ends(starts, mean_length, np.random.default_rng(seed))
+    law = law_of_ends(transitions(graph), mean_length)
+    counts = np.stack([np.bincount(row, minlength=12) for row in ends])
+    assert not counts[law == 0].any()
+    # Counts are binomial: six standard deviations, and one for the rarest.
+    deviation = np.sqrt(5_000 * law * (1 - law))
+    assert np.all(np.abs(counts - 5_000 * law) <= 6 * deviation + 1)
+
+
+def test_walks_of_a_call_are_independent():
+    """Pairs of walks from one start: the law of the pair is the product."""
+    graph = some_graph(1)
+    start = int(np.argmax(np.diff(graph.indptr)))
+    pairs = Walk.on(graph).ends(np.full((20_000, 2), start), 3, np.random.default_rng(0))
+    law = law_of_ends(transitions(graph), 3)[start]
+    counts = np.bincount(12 * pairs[:, 0] + pairs[:, 1], minlength=144)
+    expected = 20_000 * np.outer(law, law).ravel()
+    assert np.all(np.abs(counts - expected) <= 6 * np.sqrt(expected) + 1)
+
+
+def test_rows_without_edges_stay_and_can_be_arrived_at():
+    graph = csr_array(np.array([[0, 0, 0], [1.0, 0, 0], [0, 0, 0]]))
+    ends = Walk.on(graph).ends([0, 1, 2], 50, np.random.default_rng(0))
+    np.testing.assert_array_equal(ends, [0, 0, 2])
+    ends = Walk.on(csr_array((4, 4))).ends([3, 0], 5, np.random.default_rng(0))
+    np.testing.assert_array_equal(ends, [3, 0])
+
+
+def test_explicit_zeros_are_no_edges_and_the_graph_is_not_changed():
+    data, indices = np.array([0.0, 1, 0, 0, 2, 0]), np.array([0, 1, 2, 0, 1, 2])
+    graph = csr_array((data, indices, [0, 3, 3, 6]), shape=(3, 3))
+    ends = Walk.on(graph).ends(np.repeat([0, 1, 2], 500), 1, np.random.default_rng(0))
+    np.testing.assert_array_equal(ends, 1)
+    np.testing.assert_array_equal(graph.data, data)
+
+
+class Fixed:
+    """A generator whose walks take one step, with the same uniform number for all."""
+
+    def __init__(self, uniform):
+        self.uniform = uniform
+
+    def geometric(self, p, size):
+        return np.ones(size, dtype=np.int64)
+
+    def random(self, size):
+        return np.full(size, self.uniform)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-53])
+def test_extreme_draws_stay_in_the_row(uniform):
+    """Thousands of rows: their number plus nearly one is rounded to the next row's number."""
+    n = 5_000
+    rng = np.random.default_rng(0)
+    targets = (np.arange(n)[:, None] + [1, 2, 3]) % n
+    graph = csr_array(
+        (rng.random(3 * n) + 1e-3, targets.ravel(), np.arange(0, 3 * n + 1, 3)), shape=(n, n)
+    )
+    steps = (Walk.on(graph).ends(np.arange(n), 1, Fixed(uniform)) - np.arange(n)) % n
+    assert set(steps) == {1 if uniform == 0 else 3}
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3, 4)])
+def test_ends_have_the_shape_of_starts_and_come_from_the_generator_alone(shape):
+    walk, starts = Walk.on(some_graph(0)), np.zeros(shape, int)
+    ends, again = (walk.ends(starts, 3, np.random.default_rng(0)) for _ in range(2))
+    assert ends.shape == shape
+    assert ends.dtype == np.int64
+    np.testing.assert_array_equal(ends, again)
+
+
+@pytest.mark.parametrize(
+    ("starts", "length", "match"),
+    [
+        ([0], 0.99, "at least 1: got 0.99"),
+        ([0], np.nan, "at least 1: got nan"),
+        ([0, 12], 2, "0 to 11: got 12"),
+        ([-1], 2, "0 to 11: got -1"),
+    ],
+)
+def test_what_no_walk_can_be_is_named(starts, length, match):
+    with pytest.raises(ValueError, match=match):
+        Walk.on(some_graph(0)).ends(starts, length, np.random.default_rng(0))

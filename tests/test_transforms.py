@@ -1,0 +1,359 @@
+"""What is known of images: small changes that they bear, and histograms that do not mind them."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import NearestNeighbors
+
+from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
+
+STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
+
+
+def images(n, *shape):
+    """Noise of any shape, float64."""
+    return np.random.default_rng(0).normal(size=(n, *shape))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)])
+def test_an_image_shape_that_does_not_fit_is_named(shape):
+    for change in (OrientedGradients(image_shape=shape).fit, affine(image_shape=shape)):
+        with pytest.raises(ValueError, match=r"image_shape=.* does not fit rows of shape \(64,\)"):
+            change(images(3, 64))
+
+
+@pytest.mark.parametrize("shape", [(63,), (8, 8), (2, 1, 4, 8)])
+def test_rows_that_are_no_images_are_named(shape):
+    with pytest.raises(ValueError, match="image_shape=None does not fit rows of shape"):
+        affine()(images(3, *shape))
+
+
+# RandomAffine
+
+
+def affine(seed=0, **params):
+    return lambda X: RandomAffine(**{**STILL, **params})(X, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(64,), (1, 8, 8), (3, 5, 9)])
+def test_no_change_gives_the_images_back(shape, dtype):
+    X = images(7, *shape).astype(dtype)
+    same = affine()(X)
+    assert same.dtype == dtype
+    assert same.shape == X.shape
+    np.testing.assert_allclose(same, X, atol=1e-5 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"degrees": 30.0}, {"degrees": 30.0, "shift": 2.5, "scale": 0.3, "shear": 20.0}],
+    ids=["rotated", "all"],
+)
+def test_images_are_changed_by_affine_maps_in_units_of_pixels(params):
+    # Not square: in units of a side a rotation would be none.
+    X, height, width = images(6, 1, 7, 11), 7, 11
+    found = affine(**params)(X)
+    maps = RandomAffine(**{**STILL, **params})._maps(6, height, width, np.random.default_rng(0))
+    centre = (np.array([height, width]) - 1) / 2
+    half = np.array([height, width]) / 2
+    for image, new, M in zip(X[:, 0], found[:, 0], maps, strict=True):
+        # From (x, y) between -1 and 1 to (row, column).
+        matrix = M[::-1, 1::-1] * half[:, None] / half
+        shift = M[::-1, 2] * half
+        expected = ndimage.affine_transform(
+            image, matrix, offset=centre + shift - matrix @ centre, order=1, mode="nearest"
+        )
+        np.testing.assert_allclose(new, expected, atol=1e-10)
+        if len(params) == 1:
+            np.testing.assert_allclose(matrix @ matrix.T, np.eye(2), atol=1e-12)
+            assert np.linalg.det(matrix) == pytest.approx(1.0)
+
+
+def test_amounts_are_uniform_between_their_limits():
+    maps = RandomAffine(**{**STILL, "shift": 3.0})._maps(4000, 8, 12, np.random.default_rng(0))
+    for pixels in (maps[:, 0, 2] * 6, maps[:, 1, 2] * 4):
+        assert -3.0 <= pixels.min() < -2.99
+        assert 2.99 < pixels.max() <= 3.0
+        assert pixels.mean() == pytest.approx(0.0, abs=0.1)
+        assert pixels.std() == pytest.approx(3.0 / np.sqrt(3.0), rel=0.03)
+
+
+def test_half_of_the_images_are_mirrored():
+    X = images(400, 1, 4, 6)
+    found = affine(mirror=True)(X)
+    mirrored = np.isclose(found, X[..., ::-1]).all(axis=(1, 2, 3))
+    same = np.isclose(found, X).all(axis=(1, 2, 3))
+    assert (mirrored ^ same).all()
+    assert 0.4 < mirrored.mean() < 0.6
+
+
+def test_each_image_is_changed_in_its_own_way_and_its_channels_alike():
+    X = np.repeat(images(1, 1, 8, 8), 5, axis=0).repeat(2, axis=1)
+    found = affine(shift=2.0, degrees=10.0)(X)
+    np.testing.assert_array_equal(found[:, 0], found[:, 1])
+    assert len(np.unique(found[:, 0].reshape(5, -1), axis=0)) == 5
+    np.testing.assert_array_equal(found, affine(shift=2.0, degrees=10.0)(X))
+    assert (found != affine(1, shift=2.0, degrees=10.0)(X)).any()
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"degrees": -1.0}, "degrees must be a finite number >= 0, got -1.0"),
+        ({"degrees": 181}, "degrees == 181, must be <= 180"),
+        ({"shift": np.nan}, "shift must be a finite number >= 0, got nan"),
+        ({"shift": 1e308}, r"shift == 1e\+308, must be <= 1000000"),
+        ({"scale": 1000}, "scale == 1000, must be <= 10"),
+        ({"shear": 90.0}, "shear == 90.0, must be < 90"),
+        ({"mirror": "no"}, "mirror must be True or False, got 'no'"),
+    ],
+)
+def test_bad_amounts_are_named(params, match):
+    with pytest.raises(ValueError, match=match):
+        affine(**params)(images(3, 64))
+
+
+def test_the_largest_amounts_overflow_nothing():
+    found = affine(degrees=180, shift=1e6, scale=10, shear=89.999)(images(50, 64))
+    assert np.isfinite(found).all()
+
+
+def test_no_images_lists_and_rows_that_cannot_be_written_to_are_images_too():
+    assert affine(shift=1.0)(images(0, 64)).shape == (0, 64)
+    X = images(3, 64)
+    expected = affine(shift=1.0)(X)
+    X.setflags(write=False)
+    np.testing.assert_array_equal(affine(shift=1.0)(X), expected)
+    np.testing.assert_array_equal(affine(shift=1.0)(X.tolist()), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16])
+def test_numbers_of_another_type_are_named(dtype):
+    with pytest.raises(ValueError, match=f"float32 or float64, got {np.dtype(dtype)}"):
+        affine()(images(3, 64).astype(dtype))
+
+
+def test_another_source_of_random_numbers_is_named():
+    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+        RandomAffine()(images(3, 64), np.random.RandomState(0))
+
+
+# OrientedGradients
+
+
+def histograms(X, cell_size=2, **params):
+    """Of images (n, c, h, w), by cell: (n, n_orientations, rows, columns)."""
+    gradients = OrientedGradients(cell_size, **params)
+    made = gradients.fit_transform(X)
+    sides = (math.ceil(side / cell_size) for side in X.shape[2:])
+    return made.reshape(len(X), gradients.n_orientations, *sides)
+
+
+def by_hand(image, cell, n, floor):
+    """The definition, pixel by pixel, of one image (c, h, w)."""
+    _, height, width = image.shape
+    bordered = np.pad(image, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    rows, columns = math.ceil(height / cell), math.ceil(width / cell)
+    found = np.zeros((n, rows, columns))
+
+    def weight(place, i):
+        """Of a pixel in the window of cell i along one axis: half at the ends of odd ones."""
+        distance = abs(place - (i * cell + (cell - 1) / 2))
+        return 1.0 if distance < cell else 0.5 * (distance == cell)
+
+    for y in range(height):
+        for x in range(width):
+            right = bordered[:, y + 1, x + 2] - bordered[:, y + 1, x]
+            down = bordered[:, y + 2, x + 1] - bordered[:, y, x + 1]
+            lengths = np.hypot(right, down)
+            c = lengths.argmax()
+            turn = math.atan2(down[c], right[c]) / (2 * math.pi) * n % n
+            for k, share in ((math.floor(turn), 1 - turn % 1), (math.floor(turn) + 1, turn % 1)):
+                for i in range(rows):
+                    for j in range(columns):
+                        found[k % n, i, j] += weight(y, i) * weight(x, j) * share * lengths[c]
+    norms = np.sqrt((found**2).sum(axis=0))
+    return found / (norms + floor * norms.mean())
+
+
+@pytest.mark.parametrize(
+    ("shape", "params"),
+    [
+        ((1, 6, 6), {}),
+        ((3, 5, 7), {"cell_size": 2, "floor": 1.0}),
+        ((1, 7, 8), {"cell_size": 3, "n_orientations": 5}),
+        ((2, 4, 3), {"cell_size": 1, "floor": 0.0}),
+        ((1, 3, 3), {"cell_size": 3}),
+    ],
+)
+def test_they_are_counted_as_the_definition_says(shape, params):
+    X = images(3, *shape)
+    found = histograms(X, **params)
+    params = {"cell_size": 2, "n_orientations": 8, "floor": 0.3} | params
+    for image, counted in zip(X, found, strict=True):
+        expected = by_hand(image, params["cell_size"], params["n_orientations"], params["floor"])
+        np.testing.assert_allclose(counted, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("cell_size", [1, 3, 4])
+def test_they_turn_with_the_image(cell_size):
+    X = images(4, 1, 12, 12)
+    turned = histograms(np.rot90(X, axes=(2, 3)), cell_size)
+    # By a quarter to the left: what pointed right points up.
+    expected = np.roll(np.rot90(histograms(X, cell_size), axes=(2, 3)), -2, axis=1)
+    np.testing.assert_allclose(turned, expected, atol=1e-5)
+
+
+def test_brightness_and_contrast_do_not_matter():
+    X = images(4, 2, 7, 9)
+    expected = histograms(X)
+    np.testing.assert_allclose(histograms(3.0 + X), expected, atol=1e-6)
+    each = np.array([1e-300, 1e-3, 7.0, 1e250])[:, None, None, None]
+    np.testing.assert_allclose(histograms(X * each), expected, atol=1e-6)
+
+
+def test_faint_edges_count_less_with_a_floor():
+    X = images(4, 1, 8, 8)
+    X[..., 4:] *= 1e-2
+    lengths = [np.linalg.norm(histograms(X, floor=floor), axis=1) for floor in (0.0, 0.3, 1.0)]
+    np.testing.assert_allclose(lengths[0], 1.0, rtol=1e-5)
+    for length in lengths[1:]:
+        assert length[..., 3].max() < 0.2 < length[..., 0].min() < length.max() < 1.0
+    assert (lengths[2] < lengths[1]).all()
+
+
+@pytest.mark.parametrize("change", [OrientedGradients, RandomAffine])
+def test_flat_rows_hold_the_image_that_is_said(change):
+    def made(X, **params):
+        changed = change(**params)
+        rows = changed.fit_transform(X) if change is OrientedGradients else affine(**params)(X)
+        return rows.reshape(len(X), -1)
+
+    X = images(5, 3, 4, 6)
+    flat = made(X.reshape(5, -1), image_shape=(3, 4, 6))
+    np.testing.assert_array_equal(flat, made(X))
+    one = made(X[:, 0].reshape(5, -1), image_shape=[4, 6])
+    np.testing.assert_array_equal(one, made(X[:, :1]))
+
+
+def test_every_image_is_seen_alone_whatever_the_type_of_its_numbers():
+    X = images(2100, 784)  # more than a block
+    gradients = OrientedGradients().fit(X)
+    whole = gradients.transform(X)
+    assert whole.dtype == np.float32
+    for rows in (slice(0, 1), slice(1000, 1050), slice(2099, 2100)):
+        np.testing.assert_allclose(gradients.transform(X[rows]), whole[rows], atol=1e-6)
+    np.testing.assert_allclose(gradients.transform(X.astype(np.float32)), whole, atol=1e-5)
+    levels = np.random.default_rng(0).integers(0, 256, size=(5, 64), dtype=np.uint8)
+    expected = OrientedGradients().fit_transform(levels.astype(np.float32))
+    np.testing.assert_array_equal(OrientedGradients().fit_transform(levels), expected)
+
+
+def test_nothing_but_numbers_comes_of_images_that_are_almost_nothing():
+    flat = np.repeat([0.0, 5.0], 64).reshape(2, 64)
+    one = np.zeros((2, 64))
+    one[:, 27] = [1e200, 1e-200]
+    X = np.concatenate([one, 1e-250 * images(3, 64), np.full((1, 64), 1e300)])
+    X[2:5, :3] = 1e200
+    for floor in (0.0, 0.3, 1e300):
+        gradients = OrientedGradients(floor=floor)
+        assert not gradients.fit_transform(flat).any()
+        for rows in (X, X.clip(-1e38, 1e38).astype(np.float32)):
+            found = gradients.fit_transform(rows)
+            assert np.isfinite(found).all()
+            assert np.linalg.norm(found.reshape(6, 8, -1), axis=1).max() < 1.0 + 1e-5
+
+
+def test_rows_that_cannot_be_written_to_or_run_backwards_stay_as_they_are():
+    X = images(3, 64)
+    expected = OrientedGradients().fit_transform(X)
+    np.testing.assert_array_equal(OrientedGradients().fit_transform(X[::-1]), expected[::-1])
+    X.setflags(write=False)
+    np.testing.assert_array_equal(OrientedGradients().fit_transform(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((1, 8, 8), 1), ((1, 28, 28), 2), ((3, 32, 40), 2), ((1, 224, 100), 7)]
+)
+def test_cells_are_a_fourteenth_of_the_shorter_side(shape, size):
+    X = images(2, *shape)
+    gradients = OrientedGradients().fit(X)
+    assert gradients.cell_size_ == size
+    assert gradients.image_shape_ == shape
+    expected = OrientedGradients(size).fit_transform(X)
+    np.testing.assert_array_equal(gradients.transform(X), expected)
+
+
+def test_a_cell_larger_than_the_image_is_as_large_as_it():
+    X = images(2, 1, 6, 8)
+    found = [OrientedGradients(size).fit_transform(X) for size in (8, 20_000)]
+    assert found[0].shape == (2, 8)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_have_names(library):
+    pytest.importorskip(library)
+    made = OrientedGradients(2).set_output(transform=library).fit_transform(images(4, 16))
+    assert list(made.columns) == [f"orientedgradients{i}" for i in range(32)]
+
+
+def test_it_is_cloned_and_pickled():
+    gradients = OrientedGradients(3, n_orientations=6, floor=0.1, image_shape=(4, 9))
+    assert clone(gradients).get_params() == gradients.get_params()
+    X = images(3, 36)
+    expected = gradients.fit_transform(X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(gradients)).transform(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"cell_size": 0}, ValueError, "cell_size == 0, must be >= 1"),
+        ({"cell_size": "large"}, ValueError, 'cell_size must be "auto" or an int, got \'large'),
+        ({"cell_size": 2.0}, TypeError, "cell_size must be an instance of"),
+        ({"n_orientations": 1}, ValueError, "n_orientations == 1, must be >= 2"),
+        ({"floor": -0.1}, ValueError, "floor must be a finite number >= 0, got -0.1"),
+    ],
+)
+def test_bad_values_are_named(params, error, match):
+    with pytest.raises(error, match=match):
+        OrientedGradients(**params).fit(images(3, 64))
+
+
+def test_bad_rows_are_named():
+    gradients = OrientedGradients()
+    with pytest.raises(NotFittedError):
+        gradients.transform(images(3, 64))
+    with pytest.raises(ValueError, match="contains NaN"):
+        gradients.fit(np.full((3, 64), np.nan))
+    gradients.fit(images(3, 64))
+    with pytest.raises(ValueError, match="49 features, but OrientedGradients is expecting 64"):
+        gradients.transform(images(3, 49))
+    with pytest.raises(ValueError, match=r"\(3, 4, 8\) does not fit rows of shape \(3, 8, 4\)"):
+        OrientedGradients(image_shape=(3, 4, 8)).fit(images(2, 3, 8, 4))
+    gradients.fit(images(3, 1, 4, 4))
+    with pytest.raises(ValueError, match=r"images of shape \(1, 4, 5\), fit saw \(1, 4, 4\)"):
+        gradients.transform(images(3, 1, 4, 5))
+
+
+def test_contrast_hides_no_neighbour():
+    """What it is for: pairs of the same shape, one of them faint, are found as neighbours."""
+    shapes = (images(40, 1, 10, 10) > 0).astype(float).reshape(40, -1)
+    X = np.concatenate([shapes, 0.2 * shapes + 0.5])
+
+    def found(rows):
+        search = NearestNeighbors(n_neighbors=1).fit(rows)
+        return (search.kneighbors(return_distance=False)[:, 0] == (np.arange(80) + 40) % 80).mean()
+
+    assert found(OrientedGradients().fit_transform(X)) == 1.0
+    assert found(X) < 0.6
+    coherence = Coherence(n_neighbors=1, embedding=OrientedGradients())
+    init = MMDInitializer((8,), coherence=coherence, n_perturbations=4, max_iter=1, random_state=0)
+    assert init.fit(X).embedding_.image_shape_ == (1, 10, 10)
