@@ -25,7 +25,6 @@ the machine alone meanwhile: another program that uses its cores shows in every 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -35,10 +34,10 @@ from typing import Any
 
 import torch
 
-from protocol.provenance import provenance
-from protocol.store import write_json
-from reporting.speed_tables import build_speed_table, machine_line
-from reporting.table import as_text
+from protocol.command import OUTPUT, command_parser, positive
+from protocol.store import provenance, write_json
+from reporting.results import machine_line
+from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
 from timing.probe import compare, in_own_process
@@ -100,18 +99,16 @@ def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="rough figures in about a minute")
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
     add("--device", default="cpu", help="of 'step' and 'modules' (default: cpu)")
-    add("--threads", type=int, help="of PyTorch (default: its own choice)")
-    add("--output", type=Path, default=Path(__file__).parent / "output", help="for speed.json")
+    add("--threads", type=positive, help="of PyTorch (default: its own choice)")
+    add("--output", type=Path, default=OUTPUT, help="for speed.json")
     add("--against", type=Path, help="a checkout of the package to compare this one with")
     add("--steps", nargs="+", choices=AGAINST, default=AGAINST, help="of --against (default: all)")
-    add("--rounds", type=int, default=5, help="of --against (default: 5)")
+    add("--rounds", type=positive, default=5, help="of --against (default: 5)")
     options = parser.parse_args(argv)
     torch.set_num_threads(options.threads or torch.get_num_threads())
     if options.against:
@@ -140,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = _measure(section, options.quick, options.device)
         results |= found
         for kind in found:
-            print(f"\n{as_text(build_speed_table(kind, results))}", flush=True)
+            print(f"\n{text_of(results, [kind])}", flush=True)
     results["seconds"] = round(time.perf_counter() - start, 1)
     write_json(options.output / "speed.json", results)
     print(f"\n{options.output / 'speed.json'} written after {results['seconds']:.0f} s.")

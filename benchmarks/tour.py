@@ -15,7 +15,6 @@ other commands for figures to rely on.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from skorch import NeuralNetClassifier
 from torch import nn
 
 import sklearn_mmdinit as mmd
+from protocol.command import OUTPUT, command_parser
 from protocol.networks import ConvNet
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, diagnostics, display, theory
 
@@ -252,11 +252,9 @@ def modules(t: Tour) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if all that the steps show holds."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="little data and few steps")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args(argv)
     options.output.mkdir(parents=True, exist_ok=True)
     tour = Tour(options.output, options.quick)
