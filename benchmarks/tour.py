@@ -1,7 +1,8 @@
 """Claim: the whole public interface works, in the order in which a user meets it.
 
 Each step prints a line with its figure and says whether what it shows holds; one that does not
-ends the tour with status 1. The data are scikit-learn's 1,797 digits of 8 x 8 pixels.
+ends the tour with status 1. The data are scikit-learn's 1,797 digits of 8 x 8 pixels. ``theory``
+has a command of its own, ``theorems.py``.
 
 Run it (about two minutes on one core; half a minute with ``--quick``, on 300 of the digits)::
 
@@ -38,7 +39,7 @@ from torch import nn
 import sklearn_mmdinit as mmd
 from protocol.command import OUTPUT, command_parser
 from protocol.networks import ConvNet
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, diagnostics, display, theory
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, diagnostics, display
 
 __all__ = ["main"]
 
@@ -91,7 +92,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def paper(t: Tour) -> None:
-    """The paper's objective, what it is good for, and the theorems about it."""
+    """The paper's objective, and what it changes."""
     few, window = (4, 9) if t.quick else (20, 50)
     init = MMDInitializer(HIDDEN, max_iter=few, window=window, random_state=0).fit(t.X)
     t.save("loss", display.LossCurveDisplay.from_estimator(init))
@@ -110,21 +111,8 @@ def paper(t: Tour) -> None:
     figure = f"degenerate softmax {ratios[0]:.0%}, then {ratios[1]:.0%}; {dead:.1%} of units dead"
     t.show("diagnostics", figure, ratios[1] <= ratios[0])
 
-    architecture: Any = init.theta0_.architecture
-    std, draw = theory.perturbation_std(architecture), np.random.default_rng(0)
-    radius = 1.1 * float(np.linalg.norm(std))
-    tail = float(theory.perturbation_norm_tail_bound(radius, std, form="sub_exponential"))
-    lengths = np.linalg.norm(draw.normal(size=(500, std.size)) * std, axis=1)
-    longer = float((lengths >= radius).mean())
-    t.show("theory, long perturbations", f"{longer:.1%} <= {tail:.1%}", longer <= tail)
-    P = diagnostics.prediction_samples(init, t.X, n_perturbations=1, random_state=0)[0]
-    bound = theory.class_probability_lower_bound(theory.mean_vertex_distances(P), 2)
-    shares = np.bincount(P.argmax(1), minlength=2) / len(P)
-    t.show("theory, shares of classes", f"{shares} >= {bound}", (shares >= bound - 1e-9).all())
-    weight = draw.normal(0, np.sqrt(2 / 64), (500, 64))
-    mean = theory.relu_jacobian_row_norms(weight, draw.normal(size=(200, 64))).mean()
-    expected = theory.jacobian_row_norm_moments(64).mean
-    t.show("theory, Jacobians", f"norm {mean:.3f} ~ {expected:.3f}", abs(mean - expected) < 0.05)
+    terms = [float(mmd.losses.degeneracy(torch.from_numpy(P))) for P in samples]
+    t.show("losses", "L_sd {:.3f}, then {:.3f}".format(*terms), min(terms) >= 0)
 
 
 def coherence(t: Tour) -> MMDInitializer:
@@ -228,11 +216,11 @@ def modules(t: Tour) -> None:
     figure = "scratch {:.3f}, theta0 {:.3f}".format(*score)
     t.show("NetClassifier, a ConvNet", figure, t.quick or score[0] < score[1])
 
-    net = ConvNet(10)
-    before = net.fc1.weight.detach().clone()
-    mmd.mmd_init_(net, torch.from_numpy(t.images), max_iter=1, **SMALL)
-    moved = float((net.fc1.weight.detach() - before).norm() / before.norm())
-    t.show("mmd_init_", f"weights moved by {moved:.0%}", moved > 0)
+    net = mmd.MLP(64, HIDDEN, 10)
+    before = [weight.detach().clone() for weight in net.parameters()]
+    mmd.mmd_init_(net, torch.from_numpy(t.X), max_iter=1, **SMALL)
+    moved = max(float((a - b).abs().max()) for a, b in zip(net.parameters(), before, strict=True))
+    t.show("mmd_init_, MLP", f"weights moved by at most {moved:.3f}", moved > 0)
 
     own = {"criterion": nn.CrossEntropyLoss, "train_split": None, "verbose": 0}
     skorch = NeuralNetClassifier(
