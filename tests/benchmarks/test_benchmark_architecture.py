@@ -26,7 +26,6 @@ ROOMS = {
     "protocol": {"data", "engines", "rivals"},
     "timing": {"engines", "protocol"},
     "reporting": {"protocol"},
-    "tour_steps": {"protocol"},
 }
 
 # At the top too, and no command: what all of them are, for the report and the reader.
@@ -35,7 +34,6 @@ NO_COMMANDS = {"runs.py"}
 # File -> why it may use private names of the package.
 USES_PRIVATE_NAMES = {
     "neighbors.py": "the search of a graph is not public",
-    "timing/library_step.py": "a loss on given noise and the parts of a step are not public",
 }
 
 TOP = sorted(BENCHMARKS.glob("*.py"))
