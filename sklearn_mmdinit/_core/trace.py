@@ -25,6 +25,7 @@ from .hooks import (
     untracked,
 )
 from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
+from .mlp import MLP
 from .source import Source
 
 __all__ = [
@@ -135,9 +136,10 @@ def describe(
     source: Source, module: nn.Module, input_shape: tuple[int, ...], n_classes: int = 0
 ) -> Architecture:
     """The description of a module from a source, as far as it is known without a pass."""
+    keywords = module.keywords if isinstance(module, MLP) else source.keywords
     return Architecture(
         module=qualified_name(module),
-        parameters=tuple((name, repr(value)) for name, value in source.keywords.items()),
+        parameters=tuple((name, repr(value)) for name, value in keywords.items()),
         input_shape=input_shape,
         n_classes=n_classes,
         digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
