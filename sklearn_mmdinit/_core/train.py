@@ -109,7 +109,7 @@ def train(
         for _ in range(n_passes):
             pass_number, state.n_passes = state.n_passes, state.n_passes + 1
             for first, mini_batches in batches.portions(pass_number, state.step, config.window):
-                sums = torch.zeros(len(config.term_names), device=device)
+                sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
                 for offset, batch in enumerate(mini_batches.to(device)):
                     if steps_a_pass is not None:
                         done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
