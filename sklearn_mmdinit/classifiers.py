@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self
@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -21,17 +22,16 @@ from torch.optim import SGD
 from ._core.estimators import (
     DocumentedEstimator,
     all_or_nothing,
-    check_choice,
     check_finite,
     check_positive,
     check_widths,
     examples_checked,
 )
-from ._core.mlp import ACTIVATIONS, INITS, MLP
+from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
 from ._core.trace import describe_with_logits, takes_integers
-from ._fine_tuning import rows as labels
+from ._fine_tuning import labels
 from ._fine_tuning.batches import Rows
 from ._fine_tuning.net import (
     OWNED,
@@ -40,7 +40,7 @@ from ._fine_tuning.net import (
     check_callbacks,
     find_optimizer,
     has_batch_norm,
-    is_word_of_skorch,
+    is_skorch_param,
     net_options,
 )
 from .export import sklearn_mlp, write_onnx
@@ -106,22 +106,17 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         Where training starts:
 
         - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; from fresh weights when X is any other array; an error where X
-          can be seen to have had a theta0 and to have lost it.
+          is an initializer; else from fresh weights. An X that has lost its theta0 is an error.
         - "pipeline": as "auto", but an X without theta0 is an error.
         - None: from fresh weights.
         - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
           so inside each fold of a cross-validation. Its parameters can be searched as
           ``warm_start_from__<name>``.
-        - a fitted initializer: from its theta0. It stays fitted when this classifier is
-          cloned, and when an ensemble sets its ``random_state``. Setting another one of its
-          parameters puts an unfitted copy in its place, and ``clone`` of the initializer itself
-          un-fits it. As a value of a parameter grid write ``FrozenEstimator(initializer)``, for
-          scikit-learn un-fits the estimators that stand in a grid.
-        - a fitted initializer in a :class:`sklearn.frozen.FrozenEstimator`, a Theta0, or the path
-          of a ``.safetensors`` file: as it is.
-
-        A theta0 has to be of the module's own class, with arrays of the same shapes.
+        - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
+          theta0, of the module's own class and shapes. The initializer stays fitted when this
+          classifier is cloned; setting a parameter of its, other than ``random_state`` and
+          ``verbose``, puts an unfitted copy in its place. In a parameter grid write
+          ``FrozenEstimator(initializer)``: scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
@@ -132,19 +127,18 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     max_iter : int, default=10
         Epochs. With 0 the network stays where it starts.
     validation_split : float, splitter, tuple or None, default=1/6
-        Rows that choose the best epoch: a random fraction, stratified where possible; the
-        first split of a scikit-learn splitter; a tuple (X_val, y_val), which the earlier
-        steps of a Pipeline do not transform; or None, which keeps the last epoch. Only rows
-        that have a label and a weight are drawn from or given to a splitter.
+        Rows that choose the best epoch: a random fraction, stratified where possible, or the
+        first split of a scikit-learn splitter, of the rows that have a label and a weight; a
+        tuple (X_val, y_val), which the earlier steps of a Pipeline do not transform; or None,
+        which keeps the last epoch.
     class_weight : None, "balanced" or dict, default=None
         Weight of each class in the training and validation loss, by which the weights of its
         rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
         the same, by the rows given to ``fit``.
     unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: they are in no loss and in no score, but
-        an initializer that is fitted here learns from them too. None: all rows have one. To a
-        metric of its own, such as ``scoring="accuracy"``, they are rows of another class, and
-        so they are to an estimator that encodes labels first, such as VotingClassifier.
+        Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
+        an initializer that is fitted here learns from them too. To ``scoring="accuracy"`` and to
+        VotingClassifier, which encodes labels first, they are rows of another class.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA where there is one.
     random_state : int, RandomState instance or None, default=None
@@ -251,7 +245,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     # parameters
 
     def _is_keyword(self, name: str) -> bool:
-        return name.startswith(PREFIX) or is_word_of_skorch(name)
+        return name.startswith(PREFIX) or is_skorch_param(name)
 
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         self._refuse(name for name in keywords if not self._is_keyword(name))
@@ -305,17 +299,17 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _words(self) -> dict[str, Any]:
+    def _skorch_params(self) -> dict[str, Any]:
         """What is handed on to skorch under its own names."""
-        return {name: value for name, value in vars(self).items() if is_word_of_skorch(name)}
+        return {name: value for name, value in vars(self).items() if is_skorch_param(name)}
 
     def _check_parameters(self) -> None:
         check_positive(self, "max_iter", least=0)
         check_positive(self, "batch_size")
         check_finite(self, "learning_rate_init", zero=False)
-        words = self._words()
-        check_scalar(words.get("verbose", 0), "verbose", Integral)
-        check_callbacks(words.get("callbacks"))
+        skorch_params = self._skorch_params()
+        check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
+        check_callbacks(skorch_params.get("callbacks"))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -342,14 +336,14 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 accept_sparse="csr",
                 **checks,
             )
-        X, *labels = checked if len(arrays) > 1 else (checked,)
-        if reset:
+        X, *y = checked if len(arrays) > 1 else (checked,)
+        if not reset:
+            X = self._as_inputs(X)
+        else:
             self.input_shape_ = tuple(X.shape[1:])
             # Only the module tells whether it takes whole numbers as such.
             X = X if X.dtype.kind in "iu" else as_float32(X)
-        else:
-            X = self._as_inputs(X)
-        return (X, *labels) if labels else X
+        return (X, *y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Rows as the module takes them: whole numbers as int64, or float32."""
@@ -431,13 +425,13 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
     ) -> Training:
         """A net where training starts, once an initializer has learned from all rows."""
-        start, words = begun.start, self._words()
+        start, skorch_params = begun.start, self._skorch_params()
         if start.is_to_be_learned:
             start = start.learned(X, further, None if self.random_state is None else seeds[3])
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
         options = net_options(
-            words,
+            skorch_params,
             self.optimizer,
             torch_device(self.device),
             self.batch_size,
@@ -451,7 +445,9 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
             lr=self.learning_rate_init,
             **options,
         )
-        return Training(net, begun.module, seeds[1], foreign=bool(words.keys() - {"verbose"}))
+        return Training(
+            net, begun.module, seeds[1], foreign=bool(skorch_params.keys() - {"verbose"})
+        )
 
     def _keep(self, training: Training) -> Self:
         """Fitted attributes."""
@@ -570,8 +566,8 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
                 "how many rows each class will have; pass a dict of weights"
             )
         X, y = self._validated(X, y, reset=first)
-        known = None if first else self.classes_
-        self.classes_ = labels.given_classes(classes, known, self.unlabelled_label)
+        _check_partial_fit_first_call(self, classes)
+        labels.check_classes(self.classes_, self.unlabelled_label)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
         if first:
@@ -701,6 +697,12 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         if self.best_validation_loss_ is None:
             return None
         return [epoch["valid_loss"] for epoch in history]
+
+
+def _checked_bool(batch_norm: Any) -> bool:
+    if isinstance(batch_norm, bool | np.bool_):
+        return bool(batch_norm)
+    raise ValueError(f"batch_norm must be True, False or None, got {batch_norm!r}")
 
 
 class MLPClassifier(NetClassifier):
@@ -853,7 +855,7 @@ class MLPClassifier(NetClassifier):
         self._set_keywords(keywords)
 
     def _is_keyword(self, name: str) -> bool:
-        return is_word_of_skorch(name)
+        return is_skorch_param(name)
 
     def _source(self, start: Start, seed: int) -> Source:
         if len(self.input_shape_) != 1:
@@ -868,37 +870,27 @@ class MLPClassifier(NetClassifier):
                 f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
                 "perceptron; use NetClassifier(module=...)"
             )
-        given = self._given()
+        plain: dict[str, Callable[[Any], Any]] = {
+            "hidden_layer_sizes": check_widths,
+            "activation": str,
+            "batch_norm": _checked_bool,
+        }
+        own = vars(self)
+        given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         for name, value in (rows | given).items():
             if name in theirs and theirs[name] != value:
-                whose = {"n_features": "X has", "n_classes": "y has"}.get(
-                    name, "this classifier has"
-                )
+                who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 raise ValueError(
-                    f"{start.name} has {name}={theirs[name]!r}, but {whose} {name}={value!r}; the "
-                    "two must be the same"
+                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}; "
+                    "the two must be the same"
                 )
-        check_choice("init", self.init, INITS)
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
-
-    def _given(self) -> dict[str, Any]:
-        """What the classifier itself says of its perceptron, as plain values of Python's."""
-        given: dict[str, Any] = {}
-        if self.hidden_layer_sizes is not None:
-            given["hidden_layer_sizes"] = check_widths(self.hidden_layer_sizes)
-        if self.activation is not None:
-            check_choice("activation", self.activation, ACTIVATIONS)
-            given["activation"] = str(self.activation)
-        if self.batch_norm is not None:
-            if not isinstance(self.batch_norm, bool | np.bool_):
-                raise ValueError(f"batch_norm must be True, False or None, got {self.batch_norm!r}")
-            given["batch_norm"] = bool(self.batch_norm)
-        return given
 
     def _weights(self) -> Theta0:
         """The present weights."""
-        return Theta0(self.theta0_.architecture, arrays_of(uncompiled(self.module_)))
+        arrays = arrays_of(uncompiled(self.module_))
+        return Theta0(self.theta0_.architecture, arrays)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -952,9 +944,9 @@ class MLPClassifier(NetClassifier):
         }
         if find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
-            words = self._words()
-            ours |= {"solver": "sgd", "momentum": words.get("optimizer__momentum", 0.0)}
-            ours |= {"nesterovs_momentum": words.get("optimizer__nesterov", False)}
+            given = self._skorch_params()
+            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
+            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
         names = getattr(self, "feature_names_in_", None)
         fitted = sklearn_mlp(self._weights(), self.classes_, names, **(ours | params))
         fitted.loss_curve_ = self.loss_curve_

@@ -78,7 +78,7 @@ def perturbation_std(
 
     Examples
     --------
-    >>> from sklearn_mmdinit.theta0 import Architecture
+    >>> from sklearn_mmdinit import Architecture
     >>> from sklearn_mmdinit.theory import perturbation_std
     >>> std = perturbation_std(Architecture.of_perceptron(4, (2,), 2), perturbation_scale=1.0)
     >>> std.shape
@@ -144,7 +144,7 @@ def perturbation_norm_tail_bound(
 
     Examples
     --------
-    >>> from sklearn_mmdinit.theta0 import Architecture
+    >>> from sklearn_mmdinit import Architecture
     >>> from sklearn_mmdinit.theory import perturbation_norm_tail_bound, perturbation_std
     >>> std = perturbation_std(Architecture.of_perceptron(784, (392, 392, 392), 2))
     >>> radius = 1.1 * (std.size * std.max() ** 2) ** 0.5
@@ -343,9 +343,9 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     r"""Theorem 3 at finite width: moments of the norm of one layer's Jacobian row.
 
     Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
-    weights are drawn from :math:`N(0, \sigma^2)` with He's :math:`\sigma^2 = 2 / n_{in}`. Here
-    is how near. The squared norm is a sum of :math:`n_{in}` independent terms :math:`w^2 b`,
-    :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
+    weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
+    2015). Here is how near. The squared norm is a sum of :math:`n_{in}` independent terms
+    :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
     :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that
 
     .. math:: E\|J^{(k)}\|^2 = n_{in} \sigma^2 / 2, \qquad
@@ -373,10 +373,6 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
         If `n_in` is below 1 or `weight_std` is not a positive finite number.
     TypeError
         If `n_in` is no integer.
-
-    References
-    ----------
-    He et al., 2015, "Delving Deep into Rectifiers".
 
     Examples
     --------

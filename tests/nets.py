@@ -1,5 +1,7 @@
 """Small modules that classifiers train, data for them, and an initializer that counts its fits."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
@@ -85,10 +87,11 @@ def assert_same_arrays(a, b):
         np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
+fits = []  # numbers of rows that a Counting has learned from
+
+
 class Counting(BaseEstimator):
     """An initializer of perceptrons that counts its fits, and learns random weights."""
-
-    fits = []  # numbers of rows
 
     def __init__(
         self,
@@ -108,7 +111,8 @@ class Counting(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        self.fits.append(len(X))
+        fits.append(len(X))
+        self.learned_from_ = X
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         architecture = Architecture.of_perceptron(
@@ -116,7 +120,7 @@ class Counting(BaseEstimator):
         )
         widths = (np.shape(X)[1], *self.hidden_layer_sizes, self.n_classes)
         rng, arrays = np.random.default_rng(self.random_state), {}
-        for layer, (n_in, n_out) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        for layer, (n_in, n_out) in enumerate(pairwise(widths)):
             arrays[f"linears.{layer}.weight"] = self.scale * rng.normal(size=(n_out, n_in))
             arrays[f"linears.{layer}.bias"] = self.scale * rng.normal(size=n_out)
         self.theta0_ = Theta0(architecture, arrays)

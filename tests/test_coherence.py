@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 from torch import nn
 
-from helpers import images
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
 from sklearn_mmdinit import coherence as coherence_module
+from sklearn_mmdinit._core.batches import augmented
 from sklearn_mmdinit._core.graph import neighbor_graph, search
-from sklearn_mmdinit.coherence import Walks, augmented, check_coherence, coherence_of, fit_embedding
+from sklearn_mmdinit.coherence import Walks, check_coherence, coherence_of, fit_embedding
 
 
 @pytest.fixture(scope="module")
@@ -373,6 +373,16 @@ def test_one_that_was_fitted_to_a_data_frame_is_given_its_columns(X):
     assert_same(small(frozen).fit(frame), small(PCA(3, random_state=0)).fit(X))
 
 
+@pytest.mark.parametrize("after", [None, PCA(2), StandardScaler()])
+def test_another_embedding_between_passes_is_an_error(after, X):
+    init = small(PCA(3)).partial_fit(X)
+    init = pickle.loads(pickle.dumps(init.set_params(coherence__embedding=PCA(3)))).partial_fit(X)
+    init.set_params(coherence__embedding=after)
+    with pytest.raises(ValueError, match="begin anew with fit"):
+        init.partial_fit(X)
+    assert init.fit(X).n_iter_ == 2
+
+
 # The augmentation
 
 
@@ -392,7 +402,7 @@ def noisy(rows, rng, scale=1.0):
 )
 def test_what_an_augmentation_must_return(augmentation, match):
     with pytest.raises(ValueError, match=match):
-        augmented(augmentation, images(10, 4).astype(np.float32), np.random.default_rng(0))
+        augmented(augmentation, np.ones((10, 4), dtype=np.float32), np.random.default_rng(0))
 
 
 def test_an_augmentation_that_changes_nothing_is_none(X):

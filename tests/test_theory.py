@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sklearn_mmdinit.theta0 import Architecture
+from sklearn_mmdinit import Architecture
 from sklearn_mmdinit.theory import (
     class_probability_lower_bound,
     jacobian_row_norm_moments,
@@ -110,8 +110,9 @@ def test_tail_bound_falls_with_the_radius_and_knows_no_units(form):
     bound = perturbation_norm_tail_bound(radii, std, form=form)
     assert (np.diff(bound) < 0).all()
     assert (bound < 1).all()
-    scaled = perturbation_norm_tail_bound(radii * 1e-3, std * 1e-3, form=form)
-    np.testing.assert_allclose(scaled, bound, rtol=1e-9)
+    for size in (1e-200, 1e-3, 1e200):
+        scaled = perturbation_norm_tail_bound(radii * size, std * size, form=form)
+        np.testing.assert_allclose(scaled, bound, rtol=1e-9)
 
 
 def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biases():
@@ -120,15 +121,6 @@ def test_perturbation_std_follows_the_fan_in_of_weights_and_the_fan_out_of_biase
     expected = [2 / math.sqrt(8)] * 16 + [2 / math.sqrt(2)] * 2  # first layer
     expected += [2 / math.sqrt(2)] * 6 + [2 / math.sqrt(3)] * 3  # logits
     np.testing.assert_allclose(std, expected)
-
-
-@pytest.mark.parametrize("sizes", [(), (7,), (5, 3, 9)])
-def test_perturbation_has_a_squared_norm_of_s2_times_twice_the_outputs(sizes):
-    """Sum over a layer: n_out n_in / n_in + n_out / n_out, times s^2."""
-    architecture = Architecture.of_perceptron(11, sizes, 4)
-    std = perturbation_std(architecture)
-    expected = 0.5 * sum(width + 1 for width in (*sizes, 4))
-    np.testing.assert_allclose((std**2).sum(), expected)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
@@ -176,14 +168,6 @@ def test_class_bound_is_below_the_share_of_the_class(n_classes, concentration, s
     assert (bound <= largest.mean(axis=0) + 1e-12).all()
 
 
-def test_class_bound_says_something_where_predictions_sit_at_a_vertex():
-    rng = np.random.default_rng(0)
-    probabilities = rng.dirichlet([60.0, 0.5, 0.5], size=500)
-    bound = class_probability_lower_bound(mean_vertex_distances(probabilities), 3)
-    assert bound[0] > 0.9
-    np.testing.assert_array_equal(bound[1:], 0.0)
-
-
 def test_class_bound_is_nearly_attained():
     """Markov's inequality is tight for two values, 0 and just at 1/sqrt(d): d = 2, f = (1/2, 1/2)
     lies at the distance 1/sqrt(2). Moved over the border, class 0 keeps only the bound's share.
@@ -210,14 +194,6 @@ def test_vertex_distances_by_hand():
     np.testing.assert_allclose(
         mean_vertex_distances(probabilities), [expected[0], expected[1], expected[1]]
     )
-
-
-def test_vertex_distances_take_float32_probabilities_of_many_classes():
-    logits = np.random.default_rng(0).standard_normal((20, 1000)).astype(np.float32)
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    distances = mean_vertex_distances(probabilities)
-    assert distances.shape == (1000,)
-    assert (distances > 0.9).all()
 
 
 @pytest.mark.parametrize(
@@ -248,37 +224,6 @@ def test_class_bound_names_the_bad_value(distance, n_classes, message):
 # Theorem 3
 
 
-def _sampled_row_norms(n_in, std, seed, n_out=50, n=400):
-    """Norms from the theorem's own assumptions: Gaussian weights, symmetric inputs.
-
-    One weight matrix an example, for the norms of one matrix are correlated.
-    """
-    rng = np.random.default_rng(seed)
-    norms = [
-        relu_jacobian_row_norms(rng.normal(0.0, std, (n_out, n_in)), rng.standard_normal((1, n_in)))
-        for _ in range(n)
-    ]
-    return np.concatenate(norms)
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize(("n_in", "std"), [(1, None), (2, None), (10, 0.7), (60, None)])
-def test_moments_agree_with_sampled_networks(n_in, std, seed):
-    moments = jacobian_row_norm_moments(n_in, std)
-    drawn = _sampled_row_norms(n_in, std or math.sqrt(2.0 / n_in), seed)
-    # Outputs of one example share their open units: the examples are the independent draws.
-    for sample, mean in ((drawn, moments.mean), (drawn**2, moments.squared_mean)):
-        by_example = sample.mean(axis=1)
-        standard_error = by_example.std(ddof=1) / math.sqrt(len(by_example))
-        assert abs(by_example.mean() - mean) < N_SIGMA * standard_error
-    squares = ((drawn**2 - moments.squared_mean) ** 2).mean(axis=1)
-    standard_error = squares.std(ddof=1) / math.sqrt(len(squares))
-    assert abs(squares.mean() - moments.squared_variance) < N_SIGMA * standard_error
-    spread = ((drawn - moments.mean) ** 2).mean(axis=1)
-    standard_error = spread.std(ddof=1) / math.sqrt(len(spread))
-    assert abs(spread.mean() - moments.variance) < N_SIGMA * standard_error
-
-
 @pytest.mark.parametrize("n_in", [1, 2, 3, 7])
 def test_moments_agree_with_the_sum_over_all_patterns_of_open_units(n_in):
     """Exact enumeration: the norm of N open He weights is a scaled chi variable."""
@@ -289,6 +234,7 @@ def test_moments_agree_with_the_sum_over_all_patterns_of_open_units(n_in):
     assert moments.mean == pytest.approx(std * np.mean(chi_means))
     second = std**4 * np.mean(n_open**2 + 2.0 * n_open)  # E[chi2_k^2] = k^2 + 2k
     assert moments.squared_variance == pytest.approx(second - moments.squared_mean**2)
+    assert moments.variance == pytest.approx(moments.squared_mean - moments.mean**2)
 
 
 @pytest.mark.parametrize("n_in", [1, 10, 392, 784, 5000])
@@ -303,30 +249,15 @@ def test_wide_layers_keep_their_digits(n_in):
     moments = jacobian_row_norm_moments(n_in)
     # E||J|| = 1 - 5 / (8 n) + O(1 / n^2), and the variance is 1 - (E||J||)^2.
     assert moments.variance == pytest.approx(1.25 / n_in, rel=2.0 / n_in + 1e-6)
+    assert 1.0 - moments.mean == pytest.approx(0.625 / n_in, rel=2.0 / n_in + 1e-6)
     with pytest.raises(TypeError, match="n_in must be an instance of int"):
         jacobian_row_norm_moments(10.5)
-
-
-@pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
-@pytest.mark.parametrize("size", [1e-200, 1e200])
-def test_the_tail_bound_depends_on_ratios_alone(form, size):
-    std = np.array([1.0, 2.0, 0.5])
-    expected = perturbation_norm_tail_bound([5.0, 9.0], std, form=form)
-    found = perturbation_norm_tail_bound([5.0 * size, 9.0 * size], std * size, form=form)
-    np.testing.assert_allclose(found, expected)
-
-
-@pytest.mark.parametrize("n_in", [100, 1000, 10_000])
-def test_norm_tends_to_one_at_the_rate_of_the_delta_method(n_in):
-    """E||J|| = 1 - Var||J||^2 / 8 + O(1/n^2), Var||J|| = Var||J||^2 / 4 + O(1/n^2)."""
-    moments = jacobian_row_norm_moments(n_in)
-    assert 1.0 - moments.mean == pytest.approx(5.0 / (8.0 * n_in), rel=5.0 / n_in)
-    assert moments.variance == pytest.approx(5.0 / (4.0 * n_in), rel=5.0 / n_in)
 
 
 def test_row_norms_are_the_autograd_jacobian():
     rng = np.random.default_rng(0)
     weight, inputs = rng.standard_normal((4, 6)), rng.standard_normal((3, 6))
+    inputs[0, 2] = 0.0  # counts as closed
     found = relu_jacobian_row_norms(weight, inputs)
     for row, x in zip(found, inputs, strict=True):
         jacobian = torch.autograd.functional.jacobian(
@@ -335,19 +266,10 @@ def test_row_norms_are_the_autograd_jacobian():
         np.testing.assert_allclose(row, np.linalg.norm(jacobian.numpy(), axis=1), rtol=1e-12)
 
 
-def test_row_norms_count_a_zero_as_closed():
-    np.testing.assert_array_equal(relu_jacobian_row_norms([[3.0, 4.0]], [[0.0, 1.0]]), [[4.0]])
-
-
-def test_row_norms_name_the_shapes_that_do_not_fit():
+def test_moments_and_row_norms_name_the_bad_value():
     with pytest.raises(ValueError, match=r"\(2, 3\) and \(5, 4\)"):
         relu_jacobian_row_norms(np.ones((2, 3)), np.ones((5, 4)))
-
-
-@pytest.mark.parametrize(
-    ("n_in", "std", "message"),
-    [(0, None, "n_in == 0"), (3, 0.0, "weight_std=0.0"), (3, np.nan, "nan")],
-)
-def test_moments_name_the_bad_value(n_in, std, message):
-    with pytest.raises(ValueError, match=message):
-        jacobian_row_norm_moments(n_in, std)
+    with pytest.raises(ValueError, match="n_in == 0"):
+        jacobian_row_norm_moments(0)
+    with pytest.raises(ValueError, match=r"weight_std=0\.0"):
+        jacobian_row_norm_moments(3, 0.0)

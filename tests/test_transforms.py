@@ -10,10 +10,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 
-from helpers import images
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
+
+
+def images(n, *shape):
+    """Noise of any shape, float64."""
+    return np.random.default_rng(0).normal(size=(n, *shape))
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)])

@@ -11,18 +11,22 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from .layers import EMBEDDINGS
+from .layers import EMBEDDINGS, layer_type_of
 
 __all__ = [
+    "Statistics",
     "aside",
+    "batch_norms",
     "embeddings_named",
     "layer_named",
     "names_of",
+    "normalised",
     "own_output",
     "pretraining_mode",
     "replaced",
+    "statistics_of",
     "step_by_step",
     "unfused",
     "untracked",
@@ -203,3 +207,34 @@ def aside() -> Iterator[None]:
     """For a pass that is only to be looked at: what any layer draws in it leaves no trace."""
     with torch.random.fork_rng(devices=[]), step_by_step():
         yield
+
+
+# Mean and variance of a call, (groups of rows, channels).
+Statistics = tuple[torch.Tensor, torch.Tensor]
+
+
+def batch_norms(module: nn.Module) -> list[_BatchNorm]:
+    """Layers of a module that normalise by the rows of a pass; none that are frozen."""
+    norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    return [norm for norm in norms if norm.training and layer_type_of(norm) is not None]
+
+
+def statistics_of(H: torch.Tensor, n_groups: int) -> Statistics:
+    """Of each group of rows on its own; H has shape (groups * rows, channels, ...)."""
+    grouped = H.view(n_groups, -1, *H.shape[1:])
+    axes = (1, *range(3, grouped.ndim))
+    variance, mean = torch.var_mean(grouped, dim=axes, correction=0)
+    return mean, variance
+
+
+def normalised(norm: _BatchNorm, H: torch.Tensor, statistics: Statistics) -> torch.Tensor:
+    """Rows H (groups * rows, channels, ...), each group by its own statistics."""
+    mean, variance = statistics
+    factor, n_groups = (variance + norm.eps).rsqrt(), len(mean)
+    shift = -mean * factor
+    if norm.affine:
+        factor = factor * norm.weight
+        shift = shift * norm.weight + norm.bias
+    grouped = H.view(n_groups, -1, *H.shape[1:])
+    shape = (n_groups, 1, H.shape[1], *[1] * (H.ndim - 2))
+    return (grouped * factor.view(shape) + shift.view(shape)).view(H.shape)

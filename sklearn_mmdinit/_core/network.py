@@ -14,16 +14,19 @@ from torch import nn
 
 from ..theta0 import Architecture
 from .hooks import (
+    Statistics,
+    batch_norms,
     embeddings_named,
+    normalised,
     own_output,
     replaced,
+    statistics_of,
     step_by_step,
     unfused,
     untracked,
 )
 from .layers import is_perturbed, layer_type_of
 from .mlp import MLP
-from .norms import Statistics, batch_norms, normalised, statistics_of
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
@@ -144,33 +147,44 @@ class Network:
         differentiable = torch.is_grad_enabled()
         with torch.enable_grad():
             logits, taps = self._tapped(X)
-            norms: list[list[torch.Tensor]] = []
-            for i in range(logits.shape[1] if taps else 0):
-                # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-                slopes = torch.autograd.grad(
-                    logits[:, i].sum(),
-                    [tap for tap, _ in taps],
-                    create_graph=differentiable,
-                    retain_graph=True,
-                    allow_unused=True,
-                )
-                norms.append(
-                    [
-                        _norms(slope.movedim(axis, 0), len(X))
-                        for slope, (_, axis) in zip(slopes, taps, strict=True)
-                        if slope is not None
-                    ]
-                )
-        if not any(norms):
+            slopes = self._slopes(logits, [tap for tap, _ in taps], differentiable)
+            norms = [
+                # (d, B, ...), or more rows than one for each example.
+                own.movedim(1 + axis, 1).reshape(len(own), len(X), -1).square().sum(-1)
+                for own, (_, axis) in zip(slopes, taps, strict=True)
+                if own is not None
+            ]
+        if not norms:
             raise NoJacobianError(
                 f"the logits of {self.architecture.module} depend on no input, those of integers "
                 "aside, and on no known layer before the last one: there is no Jacobian for the "
                 "detachment term; set detachment_weight=0"
             )
-        found = torch.stack([torch.stack(own, dim=-1) for own in norms], dim=1)
+        found = torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
         # 1 where a class is on no way from an output, and others are: a head of another class.
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
+
+    def _slopes(
+        self, logits: torch.Tensor, taps: list[torch.Tensor], differentiable: bool
+    ) -> list[torch.Tensor | None]:
+        """Of each class's logits by each tap (d, ...); None where there is no way from it."""
+        if not taps:
+            return []
+        options: dict[str, Any] = {
+            "create_graph": differentiable,
+            "retain_graph": True,
+            "allow_unused": True,
+        }
+        n_rows, d = logits.shape
+        # Rows of the mini-batch do not depend on each other: one sum serves all of them.
+        if self.in_threads:
+            # Layers of PyTorch's own can be differentiated for all classes at once.
+            classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
+            each = classes[:, None].expand(d, n_rows, d)
+            return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
+        found = [torch.autograd.grad(logits[:, i].sum(), taps, **options) for i in range(d)]
+        return [None if own[0] is None else torch.stack(own) for own in zip(*found, strict=True)]
 
     def _tapped(self, X: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
         """Logits, and outputs of the layers before the last one, each with its axis of examples."""
@@ -224,8 +238,3 @@ class Network:
             if number != last and call.axis >= 0:
                 found.append((output, call.axis))
         return logits, found
-
-
-def _norms(slope: torch.Tensor, n_rows: int) -> torch.Tensor:
-    # (B, ...), or more rows than one for each example.
-    return slope.reshape(n_rows, -1).square().sum(-1).add(_TINY).sqrt()

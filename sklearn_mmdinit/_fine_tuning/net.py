@@ -1,4 +1,4 @@
-"""The skorch net behind a classifier: its words, its best epoch, a training that can be undone.
+"""The skorch net behind a classifier: its parameters, best epoch, trainings that can be undone.
 
 On 50 to 400 labelled rows a step of the network takes a few milliseconds, so that what
 stands around it decides the speed: batches are slices of tensors, the optimiser is PyTorch's
@@ -35,7 +35,7 @@ __all__ = [
     "check_callbacks",
     "find_optimizer",
     "has_batch_norm",
-    "is_word_of_skorch",
+    "is_skorch_param",
     "net_options",
 ]
 
@@ -49,7 +49,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Words of skorch's that follow from a parameter of a classifier, and from which.
+# Parameters of skorch's that follow from a parameter of a classifier, and from which.
 OWNED = {
     "callbacks__best_epoch": "validation_split",
     "classes": "y",
@@ -58,7 +58,7 @@ OWNED = {
     "train_split": "validation_split",
     "warm_start": "warm_start_from",
 }
-_WORDS = {
+_NAMES = {
     name
     for kind in (NeuralNet, NeuralNetClassifier)
     for name in inspect.signature(kind).parameters
@@ -81,9 +81,9 @@ _EVALUATION_NUMBERS = 1 << 22
 _TINY = torch.finfo(torch.float32).tiny
 
 
-def is_word_of_skorch(name: str) -> bool:
+def is_skorch_param(name: str) -> bool:
     """Whether a classifier hands a parameter on to skorch under the same name."""
-    return name not in OWNED and (name in _WORDS or name.startswith(_PREFIXES))
+    return name not in OWNED and (name in _NAMES or name.startswith(_PREFIXES))
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -99,16 +99,18 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Raise a ValueError that names the first item that is no callback, nor a named one."""
-    for item in callbacks or () if isinstance(callbacks, list | tuple | None) else [callbacks]:
+    """Raise a ValueError unless it is None or a list of callbacks, some of them named."""
+    right = callbacks is None or isinstance(callbacks, list | tuple)
+    for item in (callbacks or ()) if right else ():
         pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
-        kind = item[1] if pair else item
-        kind = kind if isinstance(kind, type) else type(kind)
-        if not issubclass(kind, (Callback, type(None)) if pair else Callback):
-            raise ValueError(
-                "callbacks must be a list of skorch callbacks, or pairs of a name and one (None: "
-                f"no callback of this name), got {item!r}"
-            )
+        callback = item[1] if pair else item
+        kind = callback if isinstance(callback, type) else type(callback)
+        right = right and (issubclass(kind, Callback) or (pair and callback is None))
+    if not right:
+        raise ValueError(
+            "callbacks must be None or a list of skorch callbacks, or pairs of a name and one "
+            f"(None: no callback of this name), got {callbacks!r}"
+        )
 
 
 class _Stop(BaseException):
@@ -150,12 +152,17 @@ class Net(NeuralNetClassifier):
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
             return self._trainable(loss) if training else loss
-        with _one_by_one(self.criterion_):
-            losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
-        if losses.shape != weights.shape:
+        reduction, losses = getattr(self.criterion_, "reduction", None), None
+        if reduction == "mean":
+            self.criterion_.reduction = "none"
+            try:
+                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            finally:
+                self.criterion_.reduction = reduction
+        if losses is None or losses.shape != weights.shape:
             raise ValueError(
-                f"weights of rows need a criterion with a loss a row, but {self.criterion_} "
-                f"returns the shape {tuple(losses.shape)} for {len(weights)} rows"
+                "weights of rows need a criterion with reduction='mean', which can return a loss a "
+                f"row instead; got {self.criterion_} with reduction={reduction!r}"
             )
         weights = to_tensor(weights, device=self.device)
         if training:
@@ -172,22 +179,6 @@ class Net(NeuralNetClassifier):
                 "its outputs depend on requires a gradient; max_iter=0 leaves it where it starts"
             )
         return loss
-
-
-@contextmanager
-def _one_by_one(criterion: Any) -> Iterator[None]:
-    """Let a criterion return the loss of each row."""
-    reduction = getattr(criterion, "reduction", None)
-    if reduction != "mean":
-        raise ValueError(
-            "weights of rows need a criterion with reduction='mean', got "
-            f"{criterion} with reduction={reduction!r}"
-        )
-    criterion.reduction = "none"
-    try:
-        yield
-    finally:
-        criterion.reduction = reduction
 
 
 class BestEpoch(Callback):
@@ -233,7 +224,7 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
 
 
 def net_options(
-    words: Mapping[str, Any],
+    skorch_params: Mapping[str, Any],
     optimizer: Any,
     device: torch.device,
     batch_size: int,
@@ -241,8 +232,8 @@ def net_options(
     seed: int,
     joins_last: bool,
 ) -> dict[str, Any]:
-    """What a net of Rows is made with beside its module; `words` are the caller's for skorch."""
-    params = {"verbose": 0, **words}
+    """What a net of Rows is made with beside its module; `skorch_params` are the caller's own."""
+    params = {"verbose": 0, **skorch_params}
     params["optimizer"] = find_optimizer(optimizer)
     fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
     if fused and not params.keys() & _FUSED_EXCLUDES:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.model_selection import cross_val_score
-from sklearn.utils import get_tags
 from torch.utils.data import DataLoader
 
+from nets import Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
 from sklearn_mmdinit._fine_tuning import batches as batches_module
 
@@ -29,11 +28,15 @@ def assert_same(a, b, X):
     assert a.validation_loss_curve_ == b.validation_loss_curve_
 
 
-FORMATS = [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_matrix, sp.lil_array]
-
-
-@pytest.mark.parametrize("make", FORMATS, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (sp.csr_array, np.float32),
+        (sp.csr_matrix, np.float64),
+        (sp.csc_array, np.int8),
+        (sp.coo_matrix, np.float32),
+    ],
+)
 def test_the_numbers_are_those_of_dense_rows(make, dtype, data):
     X, y = (8 * data[0]).astype(dtype), data[1]
     dense, sparse = small().fit(X, y), small().fit(make(X), y)
@@ -46,7 +49,7 @@ PARAMETERS = {
     "weights": {"class_weight": {0: 2.0, 1: 0.0}},
     "unlabelled": {"unlabelled_label": 1},
     "no validation": {"validation_split": None},
-    "DataLoader": {"skorch_params": {"iterator_train": DataLoader, "iterator_valid": DataLoader}},
+    "DataLoader": {"iterator_train": DataLoader, "iterator_valid": DataLoader},
 }
 
 
@@ -67,16 +70,6 @@ def test_so_they_are_with_partial_fit_and_a_pair(data):
     assert_same(*streams, X)
 
 
-def test_a_fitted_initializer_does(data):
-    X, y = data
-    init = MMDInitializer((8,), n_classes=3, n_perturbations=4, max_iter=1).fit(X)
-    dense, sparse = (
-        small(warm_start_from=init, hidden_layer_sizes=None).fit(rows, y)
-        for rows in (X, sp.csr_array(X))
-    )
-    assert_same(dense, sparse, X)
-
-
 def test_an_unfitted_initializer_needs_dense_rows(data):
     X, y = data
     clf = small(warm_start_from=MMDInitializer((8,), n_classes=3))
@@ -86,7 +79,7 @@ def test_an_unfitted_initializer_needs_dense_rows(data):
         clf.fit(X, y, X_unlabelled=sp.csr_array(X))
 
 
-class TakesSparse(MMDInitializer):
+class TakesSparse(Counting):
     """An initializer that takes sparse rows, and says so."""
 
     def __sklearn_tags__(self):
@@ -101,11 +94,10 @@ class TakesSparse(MMDInitializer):
 
 def test_an_initializer_that_takes_sparse_rows_gets_them(data):
     X, y = data
-    init = {"n_classes": 3, "n_perturbations": 4, "max_iter": 1, "random_state": 0}
-    clf = small(warm_start_from=TakesSparse((8,), **init))
+    fits.clear()
+    clf = small(warm_start_from=TakesSparse((8,), activation="relu"))
     clf.fit(sp.csr_array(X), y, X_unlabelled=X[:10])
-    expected = MMDInitializer((8,), **init).fit(np.vstack([X, X[:10]]).astype(np.float32))
-    np.testing.assert_array_equal(clf.theta0_.coefs[0], expected.coefs_[0])
+    assert fits == [110]
 
 
 def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
@@ -131,13 +123,6 @@ def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
     shapes.clear()
     clf.predict_proba(sp.csr_array(X))
     assert [shape[0] for shape in shapes] == [12] * 8 + [4]
-
-
-def test_tags_and_folds(data):
-    X, y = data
-    assert get_tags(small()).input_tags.sparse
-    scores = [cross_val_score(small(), rows, y, cv=2) for rows in (X, sp.csr_matrix(X))]
-    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize(

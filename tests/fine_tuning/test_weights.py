@@ -6,12 +6,9 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
-from sklearn.utils.class_weight import compute_class_weight
-from skorch.callbacks import EpochScoring
-from torch.utils.data import DataLoader
 
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._fine_tuning.weights import class_weights
+from sklearn_mmdinit._fine_tuning.labels import class_weights
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +69,7 @@ def test_in_one_batch_a_weight_of_two_is_two_rows(data):
     assert_same(weighted, repeated, atol=1e-6)
 
 
-@pytest.mark.parametrize("weight", [1.0, 7, np.full(120, 0.01), [2] * 120])
-def test_equal_weights_are_none(weight, data):
-    assert_same(small().fit(*data, sample_weight=weight), small().fit(*data), atol=1e-5)
-
-
-@pytest.mark.parametrize("factor", [1000, 1e-200, 1e200])
+@pytest.mark.parametrize("factor", [1000, 1e-300, 1e307])
 def test_only_ratios_of_weights_count(factor, data, weights):
     a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
     assert_same(a, b, atol=1e-5)
@@ -103,24 +95,6 @@ def test_a_weight_of_zero_is_no_row(validation, data, weights):
     proba = alone.predict_proba(X)
     clf.fit(X, y, sample_weight=weights * kept)
     np.testing.assert_array_equal(clf.predict_proba(X), proba)
-
-
-def test_a_class_whose_rows_have_no_weight_is_a_class_all_the_same(data):
-    X, y = data
-    clf = small().fit(X, y, sample_weight=(y != 1).astype(float))
-    assert clf.classes_.tolist() == [0, 1, 2]
-
-
-def test_weights_with_batch_norm_and_strings(data, weights):
-    X, y = data
-    names = np.array(["a", "b", "c"])[y]
-    share = [
-        (clf.fit(X, names, sample_weight=weights).predict(X) == "b").mean()
-        for clf in (
-            small(batch_norm=True, class_weight={"b": weight}, max_iter=10) for weight in (0.1, 10)
-        )
-    ]
-    assert share[0] < 0.2 < 0.3 < share[1]
 
 
 # the validation loss
@@ -161,14 +135,6 @@ def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
     assert a.classes_.tolist() == [0, 1, 2]
 
 
-def test_balanced_is_scikit_learns(data):
-    X, y = data
-    y = np.where(y == 2, 0, y)
-    of_classes = compute_class_weight("balanced", classes=np.unique(y), y=y)
-    a = small(class_weight="balanced").fit(X, y)
-    assert_same(a, small(class_weight=dict(enumerate(of_classes))).fit(X, y))
-
-
 def test_balanced_classes_have_the_same_weight_in_total(data, weights):
     y = data[1]
     of_rows = class_weights("balanced", np.arange(3), y, weights)[y] * weights
@@ -183,27 +149,6 @@ def test_balanced_classes_have_the_same_weight_in_total(data, weights):
 # skorch
 
 
-def test_a_score_of_skorchs_sees_plain_labels(data, weights):
-    scores = [EpochScoring("accuracy", name="acc", on_train=on_train) for on_train in (False, True)]
-    clf = small(callbacks=[("valid", scores[0]), ("train", scores[1])])
-    clf.fit(*data, sample_weight=weights)
-    assert 0 <= clf.history_[-1, "acc"] <= 1
-
-
-def test_weights_reach_a_dataloader_too(data, weights):
-    in_order = {"iterator_train__shuffle": False}
-    own = small(skorch_params=in_order).fit(*data, sample_weight=weights)
-    foreign = small(skorch_params=in_order | {"iterator_train": DataLoader})
-    assert_same(own, foreign.fit(*data, sample_weight=weights), atol=1e-6)
-
-
-def test_weights_go_with_a_criterions_own(data, weights):
-    X, y = data
-    clf = small(skorch_params={"criterion__label_smoothing": 0.1}).fit(X, y, sample_weight=weights)
-    assert not np.allclose(clf.coefs_[0], small().fit(X, y, sample_weight=weights).coefs_[0])
-    assert clf.net_.criterion_.reduction == "mean", "put back"
-
-
 class OfABatch(torch.nn.Module):
     reduction = "mean"
 
@@ -212,16 +157,16 @@ class OfABatch(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("skorch_params", "message"),
+    ("params", "message"),
     [
         ({"criterion__reduction": "sum"}, "reduction='sum'"),
-        ({"criterion": OfABatch}, r"a loss a row.*returns the shape \(\)"),
+        ({"criterion": OfABatch}, "a loss a row instead; got OfABatch"),
     ],
 )
-def test_criteria_without_a_loss_a_row(skorch_params, message, data):
-    small(skorch_params=skorch_params).fit(*data)
+def test_criteria_without_a_loss_a_row(params, message, data):
+    small(**params).fit(*data)
     with pytest.raises(ValueError, match=message):
-        small(skorch_params=skorch_params, class_weight="balanced").fit(*data)
+        small(**params, class_weight="balanced").fit(*data)
 
 
 # bad values
@@ -258,23 +203,3 @@ def test_bad_sample_weights(bad, message, data):
 def test_bad_class_weights(bad, message, data):
     with pytest.raises(ValueError, match=message):
         small(class_weight=bad).fit(*data)
-
-
-def test_a_fold_may_lack_a_class_that_has_a_weight(data):
-    X, y = data
-    two = y < 2
-    small(class_weight={0: 1, 1: 2, 2: 3}).fit(X[two], y[two])
-
-
-def test_only_ratios_of_weights_count_at_any_size(data, weights):
-    X, y = data
-    expected = one_step().fit(X, y, sample_weight=weights)
-    for size in (1e-300, 1e307):
-        found = one_step().fit(X, y, sample_weight=size * weights)
-        assert_same(found, expected, atol=1e-6)
-        balanced = one_step(class_weight="balanced").fit(X, y, sample_weight=size * weights)
-        assert_same(
-            balanced,
-            one_step(class_weight="balanced").fit(X, y, sample_weight=weights),
-            atol=1e-6,
-        )

@@ -12,9 +12,17 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..hooks import names_of, own_output, replaced, step_by_step, untracked
+from ..hooks import (
+    batch_norms,
+    names_of,
+    normalised,
+    own_output,
+    replaced,
+    statistics_of,
+    step_by_step,
+    untracked,
+)
 from ..layers import LayerType, Std, layer_type_of, parameter_stds
-from ..norms import batch_norms, normalised, statistics_of
 from ..random import StepRandom
 from ..threads import Buffers
 from ..trace import Trace, sees

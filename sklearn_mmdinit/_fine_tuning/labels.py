@@ -15,8 +15,8 @@ from sklearn.utils.validation import _check_sample_weight
 
 __all__ = [
     "Labelled",
+    "check_classes",
     "check_parameters",
-    "given_classes",
     "in_the_loss",
     "indices_of",
     "is_labelled",
@@ -103,27 +103,14 @@ def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, indices
 
 
-def given_classes(classes: Any, known: np.ndarray | None, unlabelled_label: Any) -> np.ndarray:
-    """The sorted classes of a stream of rows; known are those of the calls before, if any."""
-    if classes is None:
-        if known is None:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        return known
-    given = np.unique(np.asarray(classes))
-    if known is not None:
-        if not np.array_equal(given, known):
-            raise ValueError(
-                f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
-                f"{known.tolist()}"
-            )
-        return known
-    if len(given) < 2:
-        raise ValueError(f"classes must be at least two, got {given.tolist()}")
-    if unlabelled_label is not None and unlabelled_label in given.tolist():
+def check_classes(classes: np.ndarray, unlabelled_label: Any) -> None:
+    """Raise a ValueError unless a stream of rows can have these sorted classes."""
+    if len(classes) < 2:
+        raise ValueError(f"classes must be at least two, got {classes.tolist()}")
+    if unlabelled_label is not None and unlabelled_label in classes.tolist():
         raise ValueError(
-            f"classes={given.tolist()} must not hold unlabelled_label={unlabelled_label!r}"
+            f"classes={classes.tolist()} must not hold unlabelled_label={unlabelled_label!r}"
         )
-    return given
 
 
 def indices_of(y: np.ndarray, classes: np.ndarray, name: str, known: str) -> np.ndarray:
