@@ -113,8 +113,12 @@ class Architecture:
 
         Parameters
         ----------
-        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        n_features, hidden_layer_sizes, n_classes
             As :class:`MLP` takes them.
+        activation : str, default="relu"
+            Likewise.
+        batch_norm : bool, default=False
+            Likewise.
 
         Returns
         -------
