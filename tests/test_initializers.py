@@ -15,9 +15,8 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -27,8 +26,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     RandomLabelInitializer,
-    load_theta0,
-    save_theta0,
 )
 from sklearn_mmdinit._core import train as training
 from sklearn_mmdinit._core.random import StepRandom, permutation
@@ -48,12 +45,6 @@ STILL = 1e-12
 @pytest.fixture(scope="module")
 def X():
     return StandardScaler().fit_transform(load_digits().data[: BATCH * STEPS])
-
-
-@pytest.fixture(scope="module")
-def labelled():
-    X, y = load_digits(return_X_y=True)
-    return X[:120], y[:120] % 2
 
 
 def tiny(kind=MMDInitializer, **params):
@@ -919,66 +910,3 @@ def test_a_gain_changes_the_size_of_activations_alone(X):
         np.testing.assert_allclose(scaled.transform(X), expected, rtol=1e-4, atol=1e-4)
         assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 without it"
         assert scaled.loss_curve_ == plain.loss_curve_
-
-
-# what an initializer is for: a start, in a parameter, a pipeline or a file
-
-
-def tuned(**params):
-    return MLPClassifier(**{"max_iter": 2, "batch_size": 25, "random_state": 0, **params})
-
-
-@KINDS
-def test_every_fold_and_candidate_starts_from_the_same_theta0(kind, labelled):
-    unlabelled = StandardScaler().fit_transform(load_digits().data[500:756])
-    init, (X, y) = tiny(kind).fit(unlabelled), labelled
-    clf = make_pipeline(StandardScaler(), tuned(warm_start_from=init))
-    scores = cross_val_score(clf, X, y, cv=2, error_score="raise")
-    np.testing.assert_array_equal(scores, cross_val_score(clone(clf), X, y, cv=2))
-    grid = {"mlpclassifier__learning_rate_init": [1e-2, 1e-3]}
-    best = GridSearchCV(clf, grid, cv=2, error_score="raise").fit(X, y).best_estimator_[-1]
-    assert_same_arrays(best.theta0_, init.theta0_)
-    assert best.initializer_ is init
-
-
-def test_a_search_compares_starts(labelled, tmp_path):
-    path, init = tmp_path / "theta0.safetensors", tiny().fit(load_digits().data[500:756])
-    save_theta0(path, init)
-    starts = [None, FrozenEstimator(init), init.theta0_, str(path), load_theta0(path)]
-    clf = tuned(hidden_layer_sizes=(12, 8))
-    search = GridSearchCV(clf, {"warm_start_from": starts}, cv=2, error_score="raise")
-    scores = search.fit(*labelled).cv_results_["mean_test_score"]
-    assert len(set(scores[1:])) == 1, "four ways to say the same start"
-
-
-def test_an_unfitted_one_learns_from_the_fold_alone_and_is_searched(labelled):
-    X, y = labelled
-    X = StandardScaler().fit_transform(X).astype(np.float32)
-    clf = tuned(warm_start_from=tiny()).fit(X[:80], y[:80])
-    assert_same_arrays(clf.theta0_, tiny().fit(X[:80]).theta0_)
-    grid = {"warm_start_from__degeneracy_weight": [0.0, 5.0]}
-    search = GridSearchCV(clf, grid, cv=2, error_score="raise").fit(X, y)
-    best = search.best_estimator_
-    weight = search.best_params_["warm_start_from__degeneracy_weight"]
-    assert best.initializer_.degeneracy_weight == weight
-    assert not hasattr(best.warm_start_from, "theta0_"), "the parameter itself stays unfitted"
-
-
-@KINDS
-@pytest.mark.parametrize("memory", [False, True])
-def test_the_third_step_starts_where_the_second_ends(kind, memory, labelled, tmp_path):
-    X, y = labelled
-    steps = [("scale", StandardScaler()), ("init", tiny(kind)), ("clf", tuned(max_iter=0))]
-    pipeline = Pipeline(steps, memory=str(tmp_path) if memory else None)
-    for start in ("auto", "pipeline"):
-        pipeline = clone(pipeline).set_params(clf__warm_start_from=start).fit(X, y)
-        fitted = pipeline["init"]
-        assert_same_arrays(pipeline["clf"].theta0_, fitted.theta0_)
-        for W, expected in zip(pipeline["clf"].coefs_, fitted.coefs_, strict=True):
-            np.testing.assert_array_equal(W, expected)
-    grid = {"init__learning_rate_init": [1e-4, 1e-1], "clf__batch_size": [20, 30]}
-    best = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y).best_estimator_
-    assert_same_arrays(best["clf"].theta0_, best["init"].theta0_)
-    pipeline.steps.insert(2, ("again", StandardScaler()))
-    with pytest.raises(ValueError, match="carries no theta0"):
-        pipeline.fit(X, y)

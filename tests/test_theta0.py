@@ -382,7 +382,10 @@ MUTATIONS = {
         lambda a, t: (a, t.replace('"(5, 4)"', '"print(3)"')),
         "not the description of a module",
     ),
-    "other widths": (lambda a, t: (a, t.replace("(5, 4)", "(5, 5)")), "not the description of a module"),
+    "other widths": (
+        lambda a, t: (a, t.replace("(5, 4)", "(5, 5)")),
+        "not the description of a module",
+    ),
     "an array less": (lambda a, t: ({**a, "x": a.pop("linears.0.bias")}, t), "names and shapes"),
     "nan": (lambda a, t: (a | {"linears.0.bias": np.full(5, np.nan)}, t), "holds NaN or infinity"),
     "bytes": (lambda a, t: (a | {"linears.0.bias": np.zeros(4, bool)}, t), "names and shapes"),
