@@ -67,12 +67,8 @@ class Network:
 
     @property
     def in_threads(self) -> bool:
-        """Whether several threads may pass through it at once: nothing in it remembers a pass."""
-        return all(
-            (type(part).__module__.startswith("torch.nn.") or type(part) is MLP)
-            and not (part._forward_hooks or part._forward_pre_hooks)
-            for part in self.module.modules()
-        )
+        """Whether several threads may pass through it at once, each with copies of its own."""
+        return not (self.trace.remembers or self.why_functional)
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
@@ -178,8 +174,8 @@ class Network:
         }
         n_rows, d = logits.shape
         # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-        if self.in_threads:
-            # Layers of PyTorch's own can be differentiated for all classes at once.
+        if all(_is_own(part) for part in self.module.modules()):
+            # What PyTorch has of its own can be differentiated for all classes at once.
             classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
             each = classes[:, None].expand(d, n_rows, d)
             return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
@@ -238,3 +234,7 @@ class Network:
             if number != last and call.axis >= 0:
                 found.append((output, call.axis))
         return logits, found
+
+
+def _is_own(part: nn.Module) -> bool:
+    return type(part).__module__.startswith("torch.nn.") or type(part) is MLP
