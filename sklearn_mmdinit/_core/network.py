@@ -74,9 +74,8 @@ class Network:
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
-        if not self.in_threads or self.why_functional:
-            # PyTorch's own: a module has one set of parameters at a time, those of one thread.
-            return nullcontext()
+        if not self.in_threads:
+            return nullcontext()  # PyTorch's own
         positions = {call.layer: call.n_positions for call in self.trace.calls}
         products = (
             n * sum(p.numel() for p in self.module.get_submodule(name).parameters(recurse=False))
@@ -177,7 +176,7 @@ class Network:
         }
         n_rows, d = logits.shape
         # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-if all(_is_dense(part) for part in self.module.modules()):
+        if all(_is_dense(part) for part in self.module.modules()):
             # All classes at once, which not all that PyTorch has can do (nor GroupNorm do right).
             classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
             each = classes[:, None].expand(d, n_rows, d)
