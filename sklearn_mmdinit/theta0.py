@@ -113,8 +113,12 @@ class Architecture:
 
         Parameters
         ----------
-        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        n_features, hidden_layer_sizes, n_classes
             As :class:`MLP` takes them.
+        activation : str, default="relu"
+            Likewise.
+        batch_norm : bool, default=False
+            Likewise.
 
         Returns
         -------
@@ -252,13 +256,16 @@ class Theta0:
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        kept = {str(name): _kept(name, array) for name, array in self.arrays.items()}
+        perceptron = self.architecture.is_perceptron
+        kept = {
+            str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))
+            for name, array in self.arrays.items()
+        }
         object.__setattr__(self, "arrays", kept)
         self.architecture.check({name: array.shape for name, array in kept.items()})
         n_hidden = max(len(self.architecture.chain) - 1, 0)
         if self.gain and len(self.gain) != n_hidden:
             raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
-        perceptron = self.architecture.is_perceptron
         for name, array in kept.items():
             # Another module may keep a mask of -inf among its arrays.
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
@@ -342,12 +349,12 @@ class Theta0:
         return scaled
 
 
-def _kept(name: str, array: Any) -> np.ndarray:
-    """Floats in float32, other numbers as they are, in C order."""
+def _kept(name: str, array: Any, real: bool) -> np.ndarray:
+    """Floats, and whatever is `real`, in float32; other numbers as they are; in C order."""
     kept = np.asarray(array)
-    if kept.dtype.kind not in "biufc":
+    if kept.dtype.kind not in ("biuf" if real else "biufc"):
         raise ValueError(f"array {name!r} must hold numbers, got dtype {kept.dtype}")
-    if kept.dtype.kind == "f":
+    if kept.dtype.kind == "f" or real:
         with np.errstate(over="ignore"):  # told as infinity
             kept = kept.astype(np.float32, copy=False)
     # asarray and not ascontiguousarray, which has no arrays without axes.

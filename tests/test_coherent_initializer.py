@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
+from nets import assert_same_arrays
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine
-from sklearn_mmdinit._graph.search import SEARCHES
+from sklearn_mmdinit._core.batches import RowBatches, WalkEnds
+from sklearn_mmdinit._core.config import resolve
+from sklearn_mmdinit._core.graph import Walk, search
 from sklearn_mmdinit.diagnostics import coherence_kernel
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
@@ -40,32 +43,46 @@ def small(coherence="auto", **params):
 
 
 def assert_same(first, second):
-    for name, array in first.theta0_.arrays.items():
-        np.testing.assert_array_equal(array, second.theta0_.arrays[name], err_msg=name)
+    assert_same_arrays(first.theta0_, second.theta0_)
     assert first.history_ == second.history_
 
 
-def test_inputs_of_a_cluster_move_together_and_others_apart(blobs):
+@pytest.fixture
+def searched(monkeypatch):
+    """A list that grows with each search of neighbours."""
+    found, exact = [], search.exact
+    monkeypatch.setattr(search, "exact", lambda *a, **k: found.append(1) or exact(*a, **k))
+    return found
+
+
+@pytest.fixture(scope="module")
+def learned(X):
+    return small(max_iter=60).fit(X)
+
+
+# what it learns
+
+
+def test_inputs_of_a_cluster_move_together_and_others_apart(blobs, learned):
     X, y = blobs
-    init = small(max_iter=60).fit(X)
-    C = coherence_kernel(init, X)
+    C = coherence_kernel(learned, X)
     same = y[:, None] == y
     np.fill_diagonal(same, False)
     off = ~same & ~np.eye(len(y), dtype=bool)
     fresh = coherence_kernel(small(max_iter=0).fit(X), X)
     assert C[same].mean() > 0.8
     assert C[off].mean() < 0.4 < fresh[off].mean()
-    assert init.history_[-1]["coherence"] < 0.6 * init.history_[0]["coherence"]
+    assert learned.history_[-1]["coherence"] < 0.6 * learned.history_[0]["coherence"]
 
 
-def test_few_labels_are_enough_then(blobs):
+def test_few_labels_are_enough_then(blobs, learned):
     X, y = blobs
-    init = small(max_iter=60, output="hidden").fit(X)
     one_of_each = [int(np.flatnonzero(y == label)[0]) for label in range(4)]
-    pipeline = make_pipeline(init, Normalizer(), LogisticRegression(C=100.0))
-    pipeline[-1].fit(pipeline[:-1].transform(X[one_of_each]), y[one_of_each])
-    assert pipeline[-1].score(pipeline[:-1].transform(X), y) > 0.95
-    clf = MLPClassifier(warm_start_from=init, random_state=0, validation_split=None, max_iter=20)
+    hidden = pickle.loads(pickle.dumps(learned)).set_params(output="hidden").transform(X)
+    H = Normalizer().fit_transform(hidden)
+    regression = LogisticRegression(C=100.0).fit(H[one_of_each], y[one_of_each])
+    assert regression.score(H, y) > 0.95
+    clf = MLPClassifier(warm_start_from=learned, random_state=0, validation_split=None, max_iter=20)
     binary = y % 2
     assert clf.fit(X[one_of_each], binary[one_of_each]).score(X, binary) > 0.95
 
@@ -77,35 +94,41 @@ def test_history_and_its_loss_know_the_term(X):
         expected = 0.5 * record["uniformity"] + 0.3 * record["degeneracy"]
         expected += 2.0 * record["detachment"] + 16.0 * record["coherence"]
         assert record["loss"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_without_the_papers_terms_it_is_alone(X):
     none = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0}
-    init = small(**none).fit(X)
-    assert tuple(init.history_[0]) == ("step", "loss", "coherence")
+    assert tuple(small(**none, max_iter=1).fit(X).history_[0]) == ("step", "loss", "coherence")
     with pytest.raises(ValueError, match="must be above 0 where there is no coherence"):
         small(coherence=None, **none).fit(X)
 
 
-@pytest.mark.parametrize("params", [{}, {"batch_norm": True}, {"n_classes": 3}, {"keep": "best"}])
+# one life, in passes, processes and threads
+
+
+@pytest.mark.parametrize("params", [{}, {"batch_norm": True}, {"n_classes": 3}])
 def test_fit_is_max_iter_times_partial_fit_in_other_processes(params, X):
     whole, passes = small(**params).fit(X), small(**params)
     for _ in range(whole.max_iter):
         passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
     assert_same(passes, whole)
     assert passes.gain_ == whole.gain_
+    assert passes.score(X) == whole.score(X) == whole.score(X)
 
 
-def test_the_graph_is_not_pickled(X):
-    init = small().fit(X)
-    assert not hasattr(pickle.loads(pickle.dumps(init)), "_walks")
-    assert hasattr(init, "_walks"), "it stays where it was"
+def test_fits_in_processes_are_those_of_one(X):
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        inits = [small(random_state=seed) for seed in (0, 1)]
+        found = joblib.Parallel()(joblib.delayed(init.fit)(X) for init in inits)
+    for init, own in zip(inits, found, strict=True):
+        assert_same(init.fit(X), own)
+    assert (inits[0].coefs_[0] != inits[1].coefs_[0]).any()
 
 
-def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatch):
-    searched = []
-    search = SEARCHES["exact"]
-    monkeypatch.setitem(SEARCHES, "exact", lambda *args: searched.append(1) or search(*args))
+def test_rows_are_gathered_from_a_memory_map(X, tmp_path):
+    X = X.astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    assert_same(small().fit(np.load(tmp_path / "rows.npy", mmap_mode="r")), small().fit(X))
+
+
+def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, searched):
     init = small()
     for separation in (1.0, 1.5, 2.0):
         init.set_params(coherence__separation=separation).partial_fit(X)
@@ -115,43 +138,17 @@ def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, monkeypatc
         init.score(X[:200])
         init.partial_fit(X)
     assert len(searched) == 2
+    pickle.loads(pickle.dumps(init)).score(X)
+    assert len(searched) == 3, "a graph is as large as the data, and never pickled"
 
 
-def test_graphs_of_other_seeds_are_found_in_memory(X, tmp_path, monkeypatch):
-    searched = []
-    search = SEARCHES["exact"]
-    monkeypatch.setitem(SEARCHES, "exact", lambda *args: searched.append(1) or search(*args))
+def test_graphs_are_kept_in_memory(X, tmp_path, searched):
     for random_state in (0, 1, None):
         coherence = Coherence(batch_size=40, n_neighbors=5, memory=str(tmp_path))
-        small(coherence, random_state=random_state).fit(X)
+        small(coherence, random_state=random_state, max_iter=1).fit(X)
     assert len(searched) == 1
-
-
-def test_a_transformer_with_a_function_of_its_own(X):
-    transformer = KNeighborsTransformer(n_neighbors=5, metric=lambda a, b: np.abs(a - b).sum())
-    init = small(Coherence(batch_size=20, graph=transformer), max_iter=1).fit(X[:60])
-    assert len(init.history_) == 1
-
-
-@pytest.mark.parametrize("n_rows", [60, 240])
-def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(n_rows, X):
-    params = {"max_iter": 3, "learning_rate_init": 0.01, "keep": "last", "gain": 1}
-    init = small(**params).fit(X)
-    before = init.coefs_[0].copy()
-    init.partial_fit(X[:n_rows])
-    n_steps = n_rows // 40
-    # Adam moves a weight by little more than the learning rate a step.
-    assert 0 < np.abs(init.coefs_[0] - before).max() < 5 * n_steps * 0.02 * 0.01
-    again = small(**(params | {"learning_rate": "constant"})).fit(X)
-    before = again.coefs_[0].copy()
-    again.partial_fit(X[:n_rows])
-    assert np.abs(again.coefs_[0] - before).max() > 5 * n_steps * 0.02 * 0.01
-
-
-def test_no_pass_and_then_one(X):
-    init = small(max_iter=0).fit(X)
-    assert init.n_iter_ == 0
-    assert init.partial_fit(X).n_iter_ == 1
+    alike = small(coherence).fit(X)
+    assert_same(alike.set_params(coherence__memory=None, random_state=0).fit(X), alike.fit(X))
 
 
 def test_other_terms_between_passes_are_an_error(X):
@@ -163,42 +160,109 @@ def test_other_terms_between_passes_are_an_error(X):
     assert "coherence" not in init.fit(X).history_[0]
 
 
-def test_diagnostics_are_the_same_however_theta0_is_handed_over(blobs):
-    X, y = blobs
-    init = small().fit(X)
-    assert init.gain_[0] > 1
-    started = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, y % 2)
-    expected = coherence_kernel(clone(init).set_params(gain=1).fit(X), X)
-    for source in (init, init.theta0_, started):
-        np.testing.assert_allclose(coherence_kernel(source, X), expected, atol=1e-5)
+# walks and the learning rate
 
 
-def test_random_state_decides_all(X):
-    assert_same(small().fit(X), small().fit(X))
-    other = small(random_state=1).fit(X)
-    assert (other.coefs_[0] != small().fit(X).coefs_[0]).any()
+N = 40
 
 
-def test_rows_are_gathered_from_a_memory_map(X, tmp_path):
-    X = X.astype(np.float32)
-    np.save(tmp_path / "rows.npy", X)
-    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    assert_same(small().fit(mapped), small().fit(X))
+@pytest.fixture
+def ring_batches():
+    # Two rings of twenty rows.
+    ring = np.roll(np.eye(N // 2), 1, axis=1)
+    walk = Walk.on(csr_array(np.kron(np.eye(2), ring)))
+
+    return RowBatches(np.arange(N)[:, None], 5, 7, np.asarray, WalkEnds(walk, 3.0, seed=7))
 
 
-def test_score_is_minus_the_loss_and_a_function(X):
-    init = small(max_iter=20).fit(X)
-    assert init.score(X) == init.score(X)
-    assert init.score(X) > small(max_iter=0).fit(X).score(X)
-    # The gain is no part of the loss.
-    assert init.score(X) == pytest.approx(clone(init).set_params(gain=1).fit(X).score(X), rel=1e-4)
-    assert init.score(X[:100]) != init.score(X)
+def test_starts_come_first_and_ends_stay_in_their_component(ring_batches):
+    portions = list(ring_batches.portions(0, 0, 100))
+    assert [first for first, _ in portions] == [0]
+    rows = portions[0][1][..., 0]
+    assert rows.shape == (8, 10)
+    np.testing.assert_array_equal(np.sort(rows[:, :5].ravel()), np.arange(N))
+    np.testing.assert_array_equal(rows[:, :5] // 20, rows[:, 5:] // 20)
+    assert (rows[:, :5] != rows[:, 5:]).mean() > 0.8
 
 
-def test_score_of_fewer_rows_than_neighbours_names_both():
-    X = np.random.default_rng(0).normal(size=(60, 6))
-    with pytest.raises(ValueError, match=r"^4 rows .* n_neighbors=5"):
-        small().fit(X).score(X[:4])
+def test_walks_follow_from_seed_and_step_alone(ring_batches):
+    order = np.random.default_rng(0).permutation(N).reshape(8, 5)
+    whole = ring_batches.gathered(order, 3)
+    parts = [ring_batches.gathered(order[:2], 3), ring_batches.gathered(order[2:], 5)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert (ring_batches.gathered(order, 4) != whole).any()
+
+
+@pytest.mark.parametrize("step", [0, 3, 10])
+@pytest.mark.parametrize("window", [1, 5, 100])
+def test_portions_cover_a_pass_and_end_where_windows_do(window, step, monkeypatch):
+    for most in (1, 4, 50):
+        # So many mini-batches of two rows of three numbers are gathered at a time.
+        monkeypatch.setattr("sklearn_mmdinit._core.batches._NUMBERS_AT_A_TIME", most * 2 * 2 * 3)
+        batches = RowBatches(np.zeros((47, 3)), 2, 0, np.asarray)
+        portions = [(first, len(own)) for first, own in batches.portions(1, step, window)]
+        covered = [first + i for first, n_steps in portions for i in range(n_steps)]
+        assert covered == list(range(23)) == list(range(batches.steps_a_pass))
+        for first, n_steps in portions:
+            assert n_steps <= min(window, most)
+            assert (step + first) // window == (step + first + n_steps - 1) // window
+
+
+def config(n_rows=60_000, **params):
+    own = MMDInitializer(**params)
+    coherence = Coherence() if own.coherence == "auto" else own.coherence
+    return resolve(vars(own), coherence, n_rows, own.n_classes)
+
+
+def test_the_rate_falls_to_two_per_cent_over_the_passes():
+    rates = [config(coherence="auto", learning_rate_init=0.1).rate(i / 120) for i in range(121)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[60] == pytest.approx(0.1 * 0.51)
+    assert rates[-1] == pytest.approx(0.1 * 0.02)
+    assert (np.diff(rates) < 0).all()
+    # Passes beyond the last one go on at what is left.
+    assert config(coherence="auto", learning_rate_init=0.1).rate(1.5) == rates[-1]
+    assert {config(learning_rate_init=0.1).rate(done) for done in (0, 0.5, 1, 2)} == {0.1}
+
+
+def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
+    for n_rows in (60, 240):
+        init = small(max_iter=3, learning_rate_init=0.01, gain=1).fit(X)
+        before = init.coefs_[0].copy()
+        init.partial_fit(X[:n_rows])
+        # Adam moves a weight by little more than the learning rate a step.
+        moved = np.abs(init.coefs_[0] - before).max()
+        assert 0 < moved < 5 * (n_rows // 40) * 0.02 * 0.01
+    assert small(max_iter=0).fit(X).partial_fit(X).n_iter_ == 1
+
+
+# what the parameters stand for
+
+
+def test_auto_parameters_are_the_papers_without_it_and_others_with_it():
+    plain, own = config(), config(coherence="auto")
+    assert (plain.n_perturbations, plain.learning_rate_init, plain.max_iter) == (256, 2e-4, 5)
+    assert not (plain.falling_rate or plain.keep_last or plain.closed_form)
+    assert (own.n_perturbations, own.learning_rate_init, own.max_iter) == (32, 4e-3, 13)
+    assert own.falling_rate and own.keep_last and own.closed_form
+    assert not config(coherence="auto", n_classes=3).closed_form
+    # About as many steps for fewer rows.
+    n_steps = [config(n, coherence="auto").max_iter * (n // 256) for n in (600, 6_000, 60_000)]
+    assert max(n_steps) < 1.12 * min(n_steps)
+    given = config(coherence="auto", max_iter=2, learning_rate_init=0.5)
+    assert (given.max_iter, given.learning_rate_init) == (2, 0.5)
+    assert (config(20).batch_size, config(20, coherence="auto").coherence.n_walks) == (20, 20)
+
+
+def test_what_auto_stood_for_is_told(X):
+    init = MMDInitializer((4,), coherence="auto", max_iter=0, random_state=0).fit(X)
+    assert init.config_.n_perturbations == 32
+    assert init.config_.coherence.n_walks == 240
+    assert init.config_.max_iter == 0
+    assert init.get_params()["n_perturbations"] == "auto"
+    assert clone(init).set_params(coherence=None).fit(X).config_.learning_rate_init == 2e-4
+    with pytest.raises(AttributeError, match="max_iter"):
+        init.config_.max_iter = 3  # frozen
 
 
 @pytest.mark.parametrize("n_values", [2, 3])
@@ -209,6 +273,46 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ(n_values):
     assert_same(init.fit(X), clone(init).set_params(coherence=fewer).fit(X))
     with pytest.raises(ValueError, match=f"Only {n_values**2} of the 200 rows differ"):
         clone(init).set_params(coherence=Coherence()).fit(X)
+    few = np.random.default_rng(0).normal(size=(6, 3))
+    assert [len(record) for record in init.fit(few).history_] == [6]
+    with pytest.raises(ValueError, match="All 6 rows are equal"):
+        init.fit(np.ones((6, 3)))
+
+
+def test_last_is_kept_with_it(X):
+    init = small(gain=1, learning_rate_init=0.05, max_iter=6).fit(X)
+    assert_same_arrays(init.theta0_, init._state.current)
+    ends = init.loss_curve_.index(init.best_loss_)
+    if ends != len(init.loss_curve_) - 1:
+        assert any((init._state.best.arrays[n] != a).any() for n, a in init.theta0_.arrays.items())
+
+
+def test_gain_is_such_that_a_first_step_moves_a_logit_as_far_as_it_should(X):
+    assert small(coherence=None).fit(X).gain_ == (1.0, 1.0)
+    assert small(activation="tanh").fit(X).gain_ == ()
+    init = small(output="hidden").fit(X)
+    assert init.gain_[0] == init.gain_[1] > 1.0
+    # Adam at 1e-3 moves each weight of the last layer by 1e-3.
+    assert 1e-3 * np.abs(init.transform(X)).sum(1).mean() == pytest.approx(0.75, rel=1e-3)
+    plain = clone(init).set_params(gain=1).fit(X)
+    assert init.score(X) == pytest.approx(plain.score(X), rel=1e-4), "the gain is no part of it"
+    started = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, np.arange(240) % 2)
+    expected = coherence_kernel(plain, X)
+    for source in (init, init.theta0_, started):
+        np.testing.assert_allclose(coherence_kernel(source, X), expected, atol=1e-5)
+
+
+def test_layers_are_sampled_as_the_rows_of_the_papers_terms_ask_for():
+    X = np.random.default_rng(0).normal(size=(300, 400))
+    params = {"n_perturbations": 4, "max_iter": 0, "random_state": 0}
+    few = MMDInitializer((256,), batch_size=4, **params).fit(X).samplers_
+    many = MMDInitializer((256,), batch_size=256, **params).fit(X).samplers_
+    coherence = Coherence(batch_size=4, n_neighbors=3)
+    own = MMDInitializer((256,), batch_size=256, coherence=coherence, **params).fit(X).samplers_
+    assert own == few != many
+
+
+# graph, embedding and augmentation
 
 
 def test_a_graph_of_ones_own(X):
@@ -219,159 +323,6 @@ def test_a_graph_of_ones_own(X):
     assert_same(init, small(alike).fit(X))
     with pytest.raises(ValueError, match=r"240.*100|100.*240"):
         init.score(X[:100])
-
-
-def test_graphs_are_kept_in_memory(X, tmp_path, monkeypatch):
-    memory = joblib.Memory(tmp_path, verbose=0)
-    coherence = Coherence(batch_size=40, n_neighbors=5, memory=memory)
-    first = small(coherence).fit(X)
-
-    def searched(*args, **kwargs):
-        raise AssertionError("the graph was kept")
-
-    monkeypatch.setattr("sklearn_mmdinit._graph.neighbors.SEARCHES", {"exact": searched})
-    assert_same(small(coherence).fit(X), first)
-
-
-@pytest.mark.parametrize(
-    ("params", "best_loss", "score"),
-    [
-        ({}, 0.236784, -0.234215),
-        ({"n_classes": 3}, 0.412914, -0.280720),
-        ({"reference": "closed_form"}, 0.290488, -0.288007),
-    ],
-)
-def test_without_it_everything_is_as_before_there_was_any(params, best_loss, score):
-    # Figures of the version before; at rounding level they depend on the processor.
-    X = load_digits().data / 16
-    init = MMDInitializer((40, 30), n_perturbations=16, max_iter=2, window=10, random_state=0)
-    init.set_params(**params).fit(X)
-    assert init.best_loss_ == pytest.approx(best_loss, rel=1e-3)
-    assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
-
-
-def test_auto_parameters_are_the_papers_without_it_and_others_with_it():
-    plain = MMDInitializer()._resolved(60_000)
-    assert (plain.n_perturbations, plain.learning_rate_init, plain.max_iter) == (256, 2e-4, 5)
-    assert (plain.learning_rate, plain.keep, plain.reference) == ("constant", "best", "sampled")
-    auto = MMDInitializer(coherence="auto")._resolved(60_000)
-    assert (auto.learning_rate, auto.keep, auto.reference) == ("cosine", "last", "closed_form")
-    assert MMDInitializer(coherence="auto", n_classes=3)._resolved().reference == "sampled"
-    # About as many steps for fewer rows.
-    n_steps = [
-        MMDInitializer(coherence="auto")._resolved(n).max_iter * (n // 256)
-        for n in (600, 6_000, 60_000)
-    ]
-    assert max(n_steps) < 1.12 * min(n_steps)
-    given = MMDInitializer(coherence="auto", max_iter=2, keep="best")._resolved(60_000)
-    assert (given.max_iter, given.keep) == (2, "best")
-
-
-def test_what_auto_stood_for_is_told(X):
-    init = small(max_iter="auto", n_perturbations="auto")
-    expected = init._resolved(len(X))
-    init.set_params(max_iter=1).fit(X)
-    assert init.auto_params_["n_perturbations"] == expected.n_perturbations
-    assert "max_iter" not in init.auto_params_
-    assert init.get_params()["n_perturbations"] == "auto"
-    assert MMDInitializer((4,), max_iter=0).fit(X).auto_params_["learning_rate_init"] == 2e-4
-
-
-def test_last_and_best_are_what_they_say(X):
-    last, best = small(keep="last", gain=1).fit(X), small(keep="best", gain=1).fit(X)
-    assert last.history_ == best.history_
-    for name, array in last._state.current.arrays.items():
-        np.testing.assert_array_equal(last.theta0_.arrays[name], array)
-        np.testing.assert_array_equal(best.theta0_.arrays[name], best._state.best.arrays[name])
-
-
-@pytest.mark.parametrize("gain", [3.0, (2.0, 5.0)])
-def test_a_gain_changes_the_size_of_activations_alone(gain, X):
-    plain, scaled = small(gain=1).fit(X), small(gain=gain, output="hidden").fit(X)
-    assert scaled.gain_ == tuple(np.broadcast_to(gain, 2))
-    hidden = plain.set_params(output="hidden").transform(X)
-    np.testing.assert_allclose(
-        scaled.transform(X), hidden * np.prod(scaled.gain_), rtol=1e-4, atol=1e-4
-    )
-    np.testing.assert_allclose(coherence_kernel(scaled, X), coherence_kernel(plain, X), atol=1e-5)
-
-
-def test_gain_is_one_without_coherence_and_chosen_with_it(X):
-    assert small(coherence=None).fit(X).gain_ == (1.0, 1.0)
-    assert small().fit(X).gain_[0] > 1.0
-    assert small(activation="tanh").fit(X).gain_ == (1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"coherence": 3}, "coherence must be None"),
-        ({"coherence": "on"}, "coherence must be None"),
-        ({"coherence": Coherence(weight=0)}, "weight"),
-        ({"coherence": Coherence(separation=-1)}, "separation"),
-        ({"coherence": Coherence(separation=np.nan)}, "separation"),
-        ({"coherence": Coherence(walk_length=0.5)}, "walk_length"),
-        ({"coherence": Coherence(walk_length=np.inf)}, "walk_length"),
-        ({"coherence": Coherence(walk_length=np.nan)}, "walk_length"),
-        ({"coherence": Coherence(walk_length=1e9)}, "walk_length == 1000000000.0, must be <="),
-        ({"coherence": Coherence(n_jobs=0)}, "n_jobs must be None or an int other than 0"),
-        ({"coherence": Coherence(batch_size=1)}, "batch_size"),
-        ({"coherence": Coherence(n_neighbors=0)}, "n_neighbors"),
-        ({"coherence": Coherence(n_neighbors=1000)}, r"240 rows .* n_neighbors=1000"),
-        ({"coherence": Coherence(n_components=0)}, "n_components"),
-        ({"coherence": Coherence(algorithm="ball")}, "algorithm"),
-        (
-            {"coherence": Coherence(n_neighbors=5, shared_neighbor_power=-1)},
-            "shared_neighbor_power",
-        ),
-        (
-            {"coherence": Coherence(n_neighbors=9, shared_neighbor_power=99)},
-            "shared_neighbor_power",
-        ),
-        ({"hidden_layer_sizes": ()}, "needs a hidden layer"),
-        ({"uniformity_weight": -1.0}, "uniformity_weight"),
-        ({"max_iter": "many"}, 'max_iter must be a number or "auto"'),
-        ({"n_perturbations": "many"}, 'n_perturbations must be a number or "auto"'),
-        ({"gain": True}, "gain must be"),
-        ({"gain": [2.0]}, "2 hidden layers"),
-        ({"gain": ["2", "3"]}, "gain must be"),
-        ({"learning_rate": "falling"}, r"learning_rate must be one of \['auto', "),
-        ({"keep": "first"}, r"keep must be one of \['auto', "),
-        ({"gain": 0}, "gain must be"),
-        ({"gain": "big"}, "gain must be"),
-        ({"gain": 1e300}, r"gain=1e\+300 and its products"),
-        ({"gain": 1e-45}, "gain=1e-45 and its products"),
-        ({"gain": (1e20, 1e20)}, r"gain=\(1e\+20, 1e\+20\) and its products"),
-        ({"gain": (1.0, 2.0, 3.0)}, "2 hidden layers"),
-        ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
-        ({"gain": 2.0, "batch_norm": True}, "would change the function"),
-    ],
-)
-def test_bad_values_are_named(params, match, X):
-    with pytest.raises(ValueError, match=match):
-        small().set_params(**params).fit(X)
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"n_jobs": 1.5}, "n_jobs must be an instance of int"),
-        ({"augmentation": RandomAffine}, "augmentation must be None or a function .*RandomAffine"),
-        ({"graph": KNeighborsTransformer}, "got the class KNeighborsTransformer"),
-        ({"graph": "knn"}, "graph must be None"),
-    ],
-)
-def test_values_of_another_type_are_named_before_anything_is_searched(params, match, X):
-    coherence = Coherence(embedding=FunctionTransformer(pytest.fail), **params)
-    with pytest.raises(TypeError, match=match):
-        small(coherence).fit(X)
-
-
-def test_an_augmentation_is_looked_at_before_the_search(X, monkeypatch):
-    monkeypatch.setitem(SEARCHES, "exact", lambda *args: pytest.fail("searched"))
-    coherence = Coherence(batch_size=40, n_neighbors=5, augmentation=lambda rows, rng: rows[1:])
-    with pytest.raises(ValueError, match="must return rows like those"):
-        small(coherence).fit(X)
 
 
 def test_fit_begins_with_a_graph_of_its_own(X):
@@ -390,75 +341,83 @@ def test_fit_begins_with_a_graph_of_its_own(X):
         assert_same(init.set_params(coherence=ring_of(7)).fit(X), small(ring_of(7)).fit(X))
 
 
-def test_few_rows_have_fewer_neighbours_with_auto():
-    X = np.random.default_rng(0).normal(size=(6, 3))
-    init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=2).fit(X)
-    assert [len(record) for record in init.history_] == [6]
-    (walk,) = init._walks.values()
-    assert len(walk.targets) == 6 * 5, "all other rows"
-    with pytest.raises(ValueError, match="All 6 rows are equal"):
-        init.fit(np.ones((6, 3)))
+def test_embedding_and_augmentation_change_what_is_learned(X):
+    embedding = FunctionTransformer(lambda rows: rows[:, :2])
+    shift = Coherence(batch_size=40, n_neighbors=5, separation=1.0)
+    shift.augmentation = lambda rows, rng: rows + 0.1 * rng.normal(size=rows.shape)
+    inits = [
+        small().fit(X),
+        small().set_params(coherence__embedding=embedding).fit(X),
+        small(shift).fit(X),
+    ]
+    assert len({init.best_loss_ for init in inits}) == 3
+    assert inits[0].embedding_ is inits[2].embedding_ is None
+    assert inits[1].embedding_.transform(X).shape == (240, 2)
 
 
-def test_parameters_of_the_graph_and_the_term_can_be_searched(X):
-    search = GridSearchCV(
-        small(), {"coherence__walk_length": [1.0, 4.0], "coherence__separation": [1.0]}, cv=2
-    ).fit(X)
-    first, second = search.cv_results_["mean_test_score"]
+def test_an_augmentation_is_looked_at_before_the_search(X, searched):
+    coherence = Coherence(batch_size=40, n_neighbors=5, augmentation=lambda rows, rng: rows[1:])
+    with pytest.raises(ValueError, match="must return rows like those"):
+        small(coherence).fit(X)
+    assert not searched
+
+
+# its parameters, searched and refused
+
+
+def test_parameters_of_the_graph_and_the_term_can_be_searched(blobs):
+    X, y = blobs
+    grid = {"coherence__walk_length": [1.0, 4.0], "coherence__separation": [1.0]}
+    first, second = GridSearchCV(small(), grid, cv=2).fit(X).cv_results_["mean_test_score"]
     assert np.isfinite([first, second]).all()
     assert first != second
-    assert small().set_params(coherence="auto", coherence__separation=3.0).coherence.separation == 3
     nested = MLPClassifier(warm_start_from=small())
     nested.set_params(warm_start_from__coherence__walk_length=7.0)
     assert nested.warm_start_from.coherence.walk_length == 7.0
-
-
-def test_it_is_an_ordinary_step_before_any_classifier(blobs):
-    X, y = blobs
-    pipeline = make_pipeline(
-        small(output="hidden"), Normalizer(), LogisticRegression(C=100.0, max_iter=1000)
-    )
+    last = LogisticRegression(C=100.0, max_iter=1000)
+    pipeline = make_pipeline(small(output="hidden"), Normalizer(), last)
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
 
 
-def test_a_parameter_of_no_coherence_is_named():
+def test_parameters_are_set_by_name_and_refused_by_it():
+    both = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
+    assert both.coherence.separation == 3.0
+    own = MMDInitializer(coherence="auto").set_params(
+        coherence__augmentation=RandomAffine(), coherence__augmentation__shift=0.5
+    )
+    assert own.get_params()["coherence__augmentation__shift"] == 0.5
     with pytest.raises(ValueError, match=r'coherence__separation .* set coherence="auto"'):
         MMDInitializer().set_params(coherence__separation=3.0)
     with pytest.raises(ValueError, match="there is none: coherence=3"):
         MMDInitializer(coherence=3).set_params(coherence__separation=3.0)
-    both = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
-    assert both.coherence.separation == 3.0
-
-
-@pytest.mark.parametrize(
-    ("name", "own"),
-    [("embedding__cell_size", None), ("augmentation__shift", abs), ("weight__of", 16.0)],
-)
-def test_a_parameter_of_what_has_none_is_named(name, own):
-    init = MMDInitializer(coherence=Coherence().set_params(**{name.split("__")[0]: own}))
-    with pytest.raises(ValueError, match=f"^{name} is a parameter of an estimator"):
-        init.set_params(**{f"coherence__{name}": 2})
-    with pytest.raises(ValueError, match="Invalid parameter 'color'"):
-        init.set_params(coherence__color__of=2)
-
-
-def test_an_estimator_and_its_parameter_are_set_at_once():
-    coherence = Coherence().set_params(augmentation=RandomAffine(), augmentation__shift=0.5)
-    assert coherence.augmentation.shift == 0.5
-
-
-def test_layers_are_sampled_as_the_rows_of_the_papers_terms_ask_for():
-    X = np.random.default_rng(0).normal(size=(300, 400))
-    params = {"n_perturbations": 4, "max_iter": 0, "random_state": 0}
-    few = MMDInitializer((256,), batch_size=4, **params).fit(X).samplers_
-    many = MMDInitializer((256,), batch_size=256, **params).fit(X).samplers_
-    coherence = Coherence(batch_size=4, n_neighbors=3)
-    own = MMDInitializer((256,), batch_size=256, coherence=coherence, **params).fit(X).samplers_
-    assert own == few != many
-
-
-def test_what_is_refused_leaves_auto_as_it_is():
+    with pytest.raises(ValueError, match="^embedding__cell is a parameter of an est"):
+        MMDInitializer(coherence=Coherence()).set_params(coherence__embedding__cell=1)
     init = MMDInitializer(coherence="auto")
     with pytest.raises(ValueError, match="Invalid parameter 'foo'"):
         init.set_params(coherence__foo=1)
-    assert init.coherence == "auto"
+    assert init.coherence == "auto", "what is refused leaves it as it is"
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"coherence": Coherence(weight=0)}, ValueError, "weight"),
+        ({"coherence": Coherence(walk_length=np.nan)}, ValueError, "walk_length"),
+        ({"coherence": Coherence(batch_size=1)}, ValueError, "batch_size"),
+        ({"coherence": Coherence(n_neighbors=1000)}, ValueError, r"240 rows .* n_neighbors=1000"),
+        ({"coherence": Coherence(n_neighbors=9, shared_neighbor_power=99)}, ValueError, "_power"),
+        ({"coherence": Coherence(graph="knn")}, TypeError, "graph must be None"),
+        ({"hidden_layer_sizes": ()}, ValueError, "needs a hidden layer"),
+        ({"gain": 2.0, "activation": "tanh"}, ValueError, "would change the function"),
+    ],
+)
+def test_bad_values_are_named(params, error, match, X):
+    with pytest.raises(error, match=match):
+        small().set_params(**params).fit(X)
+
+
+def test_score_of_fewer_rows_than_neighbours_names_both(X):
+    init = small(max_iter=1).fit(X[:60])
+    assert init.score(X[:50]) != init.score(X[:60])
+    with pytest.raises(ValueError, match=r"^4 rows .* n_neighbors=5"):
+        init.score(X[:4])

@@ -4,10 +4,11 @@ from email.message import Message
 from importlib import metadata
 
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from module_zoo import AnyWidth
+from nets import Pooled
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -19,52 +20,36 @@ from sklearn_mmdinit import (
 )
 
 
-class Strips(OrientedGradients):
-    """Rows of any width, as scikit-learn's checks bring them, are images one pixel high."""
-
-    def _shape_of(self, X):
-        return (1, 1, X.shape[1])
-
-
-# Check -> reason, for each class. One listed here that passes is an error.
-EXPECTED_FAILURES = {
-    MMDInitializer: {},
-    RandomLabelInitializer: {},
-    Strips: {},
-}
-
-
-def initializers():
-    for kind, small in ((MMDInitializer, {"n_perturbations": 4}), (RandomLabelInitializer, {})):
-        for variant in (
-            {},
-            {"output": "hidden"},
-            {"batch_norm": True},
-            {"n_classes": 3, "output": "hidden"},
-            {"n_classes": 10, "batch_norm": True, "output": "hidden"},
-        ):
-            yield kind((4, 3), max_iter=1, window=2, batch_size=16, **small, **variant)
-    for variant in ({}, {"output": "hidden"}, {"batch_norm": True, "n_classes": 10}):
-        yield MMDInitializer((4, 3), coherence="auto", max_iter=1, n_perturbations=4, **variant)
+def estimators():
+    small = {"max_iter": 1, "window": 2, "batch_size": 16}
+    for variant in (
+        {},
+        {"output": "hidden"},
+        {"output": "hidden", "batch_norm": True, "n_classes": 3},
+        {"coherence": "auto", "batch_norm": True},
+    ):
+        yield MMDInitializer((4, 3), n_perturbations=4, **small, **variant)
+    for variant in ({"batch_norm": True}, {"output": "hidden"}):
+        yield RandomLabelInitializer((4, 3), **small, **variant)
+    yield OrientedGradients()
 
 
-@parametrize_with_checks(
-    [*initializers(), Strips()],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
-)
-def test_scikit_learns_contract(estimator, check):
+@parametrize_with_checks([*estimators()])
+def test_scikit_learns_contract(estimator, check, monkeypatch):
+    # Rows of any width, as these checks bring them, are images one pixel high.
+    shape = "sklearn_mmdinit.transforms._image_shape"
+    monkeypatch.setattr(shape, lambda X, asked: (1, 1, X.shape[1]))
     check(estimator)
 
 
-OURS = [
-    MMDInitializer,
-    RandomLabelInitializer,
-    MLPClassifier,
-    NetClassifier,
-    Coherence,
-    OrientedGradients,
-    RandomAffine,
-]
+@pytest.mark.parametrize("fitted", [False, True])
+def test_an_initializer_is_shown_as_html(fitted):
+    init = MMDInitializer((4, 3), coherence=Coherence(walk_length=3), n_perturbations=4, max_iter=1)
+    html = estimator_html_repr(init.fit(load_iris().data) if fitted else init)
+    assert all(part in html for part in ("MMDInitializer", "n_perturbations", "Coherence"))
+    # Pages of scikit-learn's are not of it.
+    assert 'href="https://scikit-learn.org' not in html
+    assert 'href=""' not in html
 
 
 def installed_with(*urls):
@@ -74,21 +59,18 @@ def installed_with(*urls):
     return lambda name: message
 
 
-@pytest.mark.parametrize("kind", OURS)
-def test_they_link_to_their_page_where_the_metadata_name_one(kind, monkeypatch):
+def test_they_link_to_their_page_where_the_metadata_name_one(monkeypatch):
     urls = "Paper, https://papers.local", "Documentation, https://pages.local/stable/"
     monkeypatch.setattr(metadata, "metadata", installed_with(*urls))
-    estimator = kind(module=AnyWidth) if kind is NetClassifier else kind()
-    html = estimator_html_repr(estimator)
-    assert f"https://pages.local/stable/generated/sklearn_mmdinit.{kind.__name__}.html" in html
+    plain = MMDInitializer, RandomLabelInitializer, MLPClassifier, Coherence, RandomAffine
+    for estimator in (*(kind() for kind in plain), NetClassifier(Pooled), OrientedGradients()):
+        page = f"generated/sklearn_mmdinit.{type(estimator).__name__}.html"
+        assert f"https://pages.local/stable/{page}" in estimator_html_repr(estimator)
 
+    class Own(Coherence):
+        """A user's."""
 
-def test_a_class_of_a_users_has_no_page_there(monkeypatch):
-    urls = installed_with("Documentation, https://pages.local")
-    monkeypatch.setattr(metadata, "metadata", urls)
-    page = "https://pages.local/generated/sklearn_mmdinit.OrientedGradients.html"
-    assert OrientedGradients()._get_doc_link() == page
-    assert Strips()._get_doc_link() == ""
+    assert Own()._get_doc_link() == "", "it has no page there"
 
 
 def test_without_such_a_page_there_is_no_link(monkeypatch):

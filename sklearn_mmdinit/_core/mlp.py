@@ -88,8 +88,12 @@ class MLP(nn.Module):
         )
         self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
         for linear in self.linears:
-            INITS[init](linear.weight)  # type: ignore[arg-type]
-            nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
+            assert isinstance(linear, nn.Linear)
+            # In float32 whatever PyTorch's default: draws of another type are other numbers.
+            drawn = torch.empty(linear.weight.shape, dtype=torch.float32)
+            INITS[init](drawn)
+            linear.weight.data.copy_(drawn)
+            nn.init.zeros_(linear.bias)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (n, n_classes) of inputs (n, n_features)."""

@@ -104,6 +104,9 @@ class Trace:
         Numbers that the pass computes for one example.
     writes : bool
         Whether the module works in place on its input.
+    remembers : bool
+        Whether a pass leaves anything in the module, or draws random numbers: then no two passes
+        may run at once.
     """
 
     n_classes: int
@@ -114,6 +117,7 @@ class Trace:
     reads: tuple[str, ...]
     n_numbers: int
     writes: bool
+    remembers: bool
 
 
 def takes_integers(module: nn.Module) -> bool:
@@ -226,6 +230,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         if isinstance(output, torch.Tensor):
             numbers += output.numel()
 
+    memory, state = _memory_of(module), torch.get_rng_state()
     counted = [layer.register_forward_hook(count) for layer in names]
     try:
         with (
@@ -241,6 +246,8 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     finally:
         for handle in counted:
             handle.remove()
+    remembers = not torch.equal(torch.get_rng_state(), state)
+    torch.set_rng_state(state)
     _check_logits(module, logits, len(X))
     away = _reached(logits, module)
     with (
@@ -264,7 +271,23 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         reads=tuple(reads.places),
         n_numbers=-(-numbers // len(X)),
         writes=bool(X._version),
+        remembers=remembers or _memory_of(module)[0] != memory[0],
     )
+
+
+def _memory_of(module: nn.Module) -> tuple[list[Any], list[Any]]:
+    """What a module keeps beside its parts, by identity; and the things, to keep them alive."""
+    of_any = {*vars(nn.Module()), "forward"}
+    things: list[Any] = []
+    versions = []
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name not in of_any:
+                inside = [*value, *value.values()] if isinstance(value, dict) else value
+                things += [value, *(inside if isinstance(inside, list | set) else ())]
+        things += part._buffers.values()
+        versions += [b._version for b in part._buffers.values() if b is not None]
+    return [*map(id, things), *versions], things
 
 
 def _reached(logits: torch.Tensor, module: nn.Module) -> tuple[str, ...]:

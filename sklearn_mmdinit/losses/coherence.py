@@ -72,7 +72,7 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
         order; n is at least 2.
     n_biases : float
         As for :func:`coherence_kernel`.
-    separation : float
+    separation : float, default=2.0
         The weight :math:`\rho` of the unrelated pairs.
 
     Returns

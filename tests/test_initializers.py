@@ -1,0 +1,912 @@
+"""What the two initializers learn, remember, hand on and refuse."""
+
+import gc
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from scipy.sparse import csr_array
+from scipy.special import erf, log_softmax
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from nets import Pooled, assert_same_arrays
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    RandomLabelInitializer,
+)
+from sklearn_mmdinit._core import train as training
+from sklearn_mmdinit._core.random import StepRandom, permutation
+from sklearn_mmdinit._core.tagged import Theta0Array, theta0_of
+from sklearn_mmdinit.losses import detachment
+
+# 80 rows by 16: five steps a pass.
+BATCH, STEPS = 16, 5
+KINDS = pytest.mark.parametrize(
+    "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__
+)
+BATCH_NORM = pytest.mark.parametrize("batch_norm", [False, True])
+# So small a learning rate that float32 weights of ordinary size stay what they are.
+STILL = 1e-12
+
+
+@pytest.fixture(scope="module")
+def X():
+    return StandardScaler().fit_transform(load_digits().data[: BATCH * STEPS])
+
+
+def tiny(kind=MMDInitializer, **params):
+    defaults = {"hidden_layer_sizes": (12, 8), "batch_size": BATCH, "max_iter": 3}
+    defaults |= {"learning_rate_init": 2e-3, "window": STEPS, "random_state": 0}
+    if issubclass(kind, MMDInitializer):
+        defaults |= {"n_perturbations": 8}
+    return kind(**{**defaults, **params})
+
+
+def assert_same_fit(a, b):
+    assert_same_arrays(a.theta0_, b.theta0_)
+    assert a.theta0_.architecture == b.theta0_.architecture
+    assert a.history_ == b.history_
+    assert a.loss_curve_ == b.loss_curve_
+    assert (a.best_loss_, a.n_iter_) == (b.best_loss_, b.n_iter_)
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """Let a function see, or change, the terms of each step: (number of the call, rows, terms)."""
+    loss_terms = training.loss_terms
+
+    def watched(function):
+        calls = []
+
+        def watching(network, X, random, config):
+            calls.append(len(X))
+            return function(len(calls), X, loss_terms(network, X, random, config))
+
+        monkeypatch.setattr(training, "loss_terms", watching)
+
+    return watched
+
+
+# fit and partial_fit
+
+
+@KINDS
+@BATCH_NORM
+@pytest.mark.parametrize("window", [3, STEPS, 100])
+def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, window, X):
+    fitted = tiny(kind, batch_norm=batch_norm, window=window).fit(X)
+    passes = tiny(kind, batch_norm=batch_norm, window=window)
+    for _ in range(fitted.max_iter):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+    assert_same_fit(passes, fitted)
+    # Not only the best so far: where the next pass starts is the same too.
+    assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
+
+
+def test_fit_starts_anew(X):
+    init = tiny()
+    assert_same_fit(init.fit(X).fit(X), tiny().fit(X))
+    assert_same_fit(init.partial_fit(X).fit(X), tiny().fit(X))
+
+
+@pytest.mark.parametrize("window", [3, 100])
+def test_a_pass_visits_every_row_once_in_an_order_of_its_own(window, X, watch):
+    seen = []
+
+    def see(call, rows, terms):
+        seen.append(rows[:, 0].tolist())
+        return terms
+
+    numbered = X.copy()
+    numbered[:, 0] = np.arange(len(X))
+    watch(see)
+    init = tiny(window=window).fit(numbered)
+    passes = np.reshape(seen, (init.max_iter, -1))
+    for order in passes:
+        np.testing.assert_array_equal(np.sort(order), np.arange(len(X)))
+    assert len({tuple(order) for order in [*passes, range(len(X))]}) == init.max_iter + 1
+    seen.clear()
+    tiny(max_iter=6).fit(numbered[:37])
+    passes = np.reshape(seen, (6, 2 * BATCH))
+    assert all(len(set(order)) == 2 * BATCH for order in passes)
+    assert set(passes.ravel()) == set(range(37)), "it is not always the same ones that wait"
+
+
+def test_partial_fit_takes_new_rows(X):
+    init = tiny().partial_fit(X)
+    init.partial_fit(X[:50])  # three steps
+    assert init.n_iter_ == 2
+    init.partial_fit(X[:40])  # two
+    assert [record["step"] for record in init.history_] == [STEPS, 2 * STEPS]
+
+
+def initializers_and_coherence():
+    yield tiny()
+    yield tiny(batch_size=8, coherence=Coherence(batch_size=BATCH, n_neighbors=5))
+    yield tiny(RandomLabelInitializer)
+
+
+@pytest.mark.parametrize(
+    "init", [*initializers_and_coherence()], ids=["mmd", "coherence", "labels"]
+)
+def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, watch):
+    undisturbed = clone(init).set_params(window=2).partial_fit(X)
+    init = clone(init).set_params(window=2).partial_fit(X)
+    before, score = joblib.hash(init), init.score(X)
+    bad = np.full((20, 50), 0.1)
+    bad[3, 4] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        init.fit(bad)
+
+    def interrupt(call, rows, terms):
+        if call == 3:
+            raise KeyboardInterrupt
+        return terms
+
+    for method, rows in ((init.fit, X[:, :50]), (init.partial_fit, X)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "loss_terms", training.loss_terms)
+            watch(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                method(rows)
+        assert init.score(X) == score
+        assert joblib.hash(init) == before
+    assert_same_fit(init.partial_fit(X), undisturbed.partial_fit(X))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidden_layer_sizes", (6,)),
+        ("n_classes", 3),
+        ("activation", "tanh"),
+        ("batch_norm", True),
+        ("init", "he"),
+        ("sampler", "direct"),
+    ],
+)
+def test_passes_go_on_with_the_network_they_began_with(name, value, X):
+    for init in initializers_and_coherence():
+        if not hasattr(init, name) or name not in init.get_params():
+            continue
+        init.partial_fit(X)
+        was, history = getattr(init, name), init.history_
+        with pytest.raises(ValueError, match=f"{name} is now .*began with .*fit"):
+            init.set_params(**{name: value}).partial_fit(X)
+        assert init.history_ is history
+        init.set_params(**{name: was}).partial_fit(X)
+
+
+def test_passes_go_on_with_the_module_they_began_with_and_other_numbers(X):
+    init = MMDInitializer(module=Pooled, n_perturbations=4, max_iter=1).partial_fit(X)
+    for name, value in {"module": Pooled(), "hidden_layer": "head", "module__width": 3}.items():
+        was = init.get_params().get(name)
+        with pytest.raises(ValueError, match=f"{name} is now"):
+            init.set_params(**{name: value}).partial_fit(X)
+        init.set_params(**{name: was})
+        vars(init).pop("module__width", None)
+    init.set_params(learning_rate_init=1e-3, n_perturbations=8, detachment_weight=0)
+    assert init.partial_fit(X).n_iter_ == 2
+
+
+# randomness
+
+
+@KINDS
+def test_random_state_decides_all(kind, X):
+    first = tiny(kind, random_state=3).fit(X)
+    assert_same_fit(tiny(kind, random_state=np.random.RandomState(3)).fit(X), first)
+    assert joblib.hash(tiny(kind, random_state=3).fit(X)) == joblib.hash(first)
+    for other in (4, np.random.RandomState(4), None):
+        different = tiny(kind, random_state=other).fit(X)
+        assert not np.array_equal(different.coefs_[0], first.coefs_[0])
+        assert different.loss_curve_ != first.loss_curve_
+
+
+def test_a_random_state_object_moves_on(X):
+    init = tiny(random_state=np.random.RandomState(3))
+    first = init.fit(X).coefs_[0]
+    assert not np.array_equal(init.fit(X).coefs_[0], first)
+
+
+def global_generators():
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return name, keys.tobytes(), rest, torch.random.get_rng_state().numpy().tobytes()
+
+
+@KINDS
+def test_global_generators_are_left_alone_and_have_no_influence(kind, X):
+    before = global_generators()
+    init = tiny(kind, output="hidden", batch_norm=True).fit(X)
+    init.partial_fit(X).score(X)
+    init.transform(X)
+    assert global_generators() == before
+    tiny(kind, random_state=None).fit(X)
+    assert global_generators() != before, "None is NumPy's own, as everywhere in scikit-learn"
+    with torch.random.fork_rng():
+        torch.manual_seed(99)
+        assert_same_fit(tiny(kind).fit(X), tiny(kind).fit(X))
+
+
+# what is kept
+
+
+@KINDS
+@BATCH_NORM
+def test_theta0_is_where_the_best_window_ends(kind, batch_norm, X):
+    # A window a pass, so that the parameters at the end of each are known.
+    init, ends = tiny(kind, learning_rate_init=0.05, batch_norm=batch_norm), []
+    while len(ends) < 4 or np.argmin(init.loss_curve_) == len(ends) - 1:
+        assert len(ends) < 12
+        ends.append(init.partial_fit(X)._state.current)
+        best = ends[np.argmin(init.loss_curve_)]
+        assert_same_arrays(init.theta0_, best)
+    assert best is not ends[-1]
+    whole = tiny(kind, learning_rate_init=0.05, batch_norm=batch_norm, max_iter=len(ends))
+    assert_same_arrays(whole.fit(X).theta0_, best)
+
+
+def test_the_run_stopped_at_the_best_window_has_the_same_theta0(X):
+    # A window ends in the middle of a pass: seven steps of five a pass.
+    long = tiny(window=7, max_iter=9, learning_rate_init=0.05).fit(X)
+    best = int(np.argmin(long.loss_curve_))
+    enough = -(-7 * (best + 1) // STEPS)  # passes until that window has ended
+    short = tiny(window=7, max_iter=enough, learning_rate_init=0.05).fit(X)
+    assert len(short.loss_curve_) < len(long.loss_curve_)
+    assert_same_arrays(short.theta0_, long.theta0_)
+
+
+def test_coefs_and_intercepts_are_copies_in_scikit_learns_orientation(X):
+    init = tiny().fit(X)
+    assert [W.shape for W in init.coefs_] == [(64, 12), (12, 8), (8, 2)]
+    for i, (W, b) in enumerate(zip(init.coefs_, init.intercepts_, strict=True)):
+        np.testing.assert_array_equal(W.T, init.theta0_.arrays[f"linears.{i}.weight"])
+        np.testing.assert_array_equal(b, init.theta0_.arrays[f"linears.{i}.bias"])
+    score = init.score(X)
+    for array in init.coefs_ + init.intercepts_:
+        array[:] = 7.0
+    assert init.score(X) == score
+
+
+@pytest.mark.parametrize("sizes", [7, [7], (7,), np.array([7]), (np.int64(7),)])
+def test_one_hidden_layer_may_be_written_in_many_ways(sizes, X):
+    architecture = tiny(hidden_layer_sizes=sizes, max_iter=0).fit(X).theta0_.architecture
+    assert architecture.keywords["hidden_layer_sizes"] == (7,)
+
+
+def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
+    steps = tiny(window=1, max_iter=4).fit(X).history_
+    windows = tiny(window=3, max_iter=4).fit(X).history_
+    assert [record["step"] for record in steps] == list(range(1, 4 * STEPS + 1))
+    assert [record["step"] for record in windows] == [3, 6, 9, 12, 15, 18]
+    for i, record in enumerate(windows):
+        for name in ("loss", "uniformity", "degeneracy", "detachment"):
+            mean = np.mean([step[name] for step in steps[3 * i : 3 * i + 3]])
+            assert record[name] == pytest.approx(mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("weights", [(1, 0.4, 1.0), (1, 0, 0), (0.5, 3, 0.2)])
+def test_the_loss_is_the_weighted_sum_of_its_terms(weights, X):
+    names = "uniformity", "degeneracy", "detachment"
+    own = {f"{name}_weight": weight for name, weight in zip(names, weights, strict=True)}
+    init = tiny(**own).fit(X)
+    assert len(init.history_) == init.max_iter
+    for record in init.history_:
+        expected = sum(w * record[name] for w, name in zip(weights, names, strict=True))
+        assert record["loss"] == pytest.approx(expected, rel=1e-5)
+        assert record["degeneracy"] > 0, "terms of weight 0 are recorded all the same"
+        assert record["detachment"] > 0
+
+
+@KINDS
+def test_curve_and_best_loss_are_those_of_the_history(kind, X):
+    init = tiny(kind, window=2).fit(X)
+    paper = ("uniformity", "degeneracy", "detachment") if kind is MMDInitializer else ()
+    assert all(tuple(record) == ("step", "loss", *paper) for record in init.history_)
+    assert init.loss_curve_ == [record["loss"] for record in init.history_]
+    assert init.best_loss_ == min(init.loss_curve_)
+    assert init.n_iter_ == init.max_iter
+
+
+@KINDS
+def test_a_first_window_that_never_ends_is_recorded_and_its_end_is_theta0(kind, X):
+    short, exact = tiny(kind, window=1000).fit(X), tiny(kind, window=3 * STEPS).fit(X)
+    assert_same_fit(short, exact)
+    assert [record["step"] for record in short.history_] == [3 * STEPS]
+
+
+@KINDS
+def test_no_pass_at_all_gives_the_random_weights(kind, X):
+    init = tiny(kind, max_iter=0).fit(X)
+    assert (init.history_, init.loss_curve_, init.n_iter_) == ([], [], 0)
+    assert init.best_loss_ == np.inf
+    assert not any(b.any() for b in init.intercepts_)
+    # Xavier: uniform within sqrt(6 / (n_in + n_out)).
+    bounds = [np.sqrt(6 / sum(W.shape)) for W in init.coefs_]
+    for W, bound in zip(init.coefs_, bounds, strict=True):
+        assert 0.8 * bound < np.abs(W).max() <= bound
+    assert_same_fit(init.partial_fit(X), tiny(kind, max_iter=1).fit(X))
+
+
+# learning
+
+
+VARIANTS = {
+    "relu": {},
+    "tanh": {"activation": "tanh"},
+    "gelu": {"activation": "gelu"},
+    "batch norm": {"batch_norm": True},
+    "three classes": {"n_classes": 3},
+    "he": {"init": "he"},
+    "direct": {"sampler": "direct"},
+    "gram": {"sampler": "gram"},
+    "functional": {"sampler": "functional"},
+    "no hidden layer": {"hidden_layer_sizes": ()},
+    "module": {"module": Pooled, "module__n_classes": 3},
+}
+
+
+@pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
+def test_the_loss_falls_and_the_score_rises(params):
+    X = StandardScaler().fit_transform(load_digits().data[:288])
+    train, test = X[:256], X[256:]
+    defaults = dict(learning_rate_init=5e-3, max_iter=4, window=8, n_perturbations=24)
+    if "module" in params:
+        defaults["hidden_layer_sizes"] = (392, 392, 392)
+    init = tiny(**(defaults | {"batch_size": 32} | params)).fit(train)
+    start = clone(init).set_params(max_iter=0).fit(train)
+    assert init.loss_curve_[-1] < 0.9 * init.loss_curve_[0]
+    assert init.score(test) > start.score(test) + 0.02
+    n_classes = params.get("n_classes", params.get("module__n_classes", 2))
+    assert init.theta0_.architecture.n_classes == n_classes
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "best_loss", "score"), [(2, 0.236784, -0.234215), (3, 0.412914, -0.280720)]
+)
+def test_figures_are_those_of_version_0_1(n_classes, best_loss, score):
+    # Draws are the same as then; at rounding level figures depend on the processor.
+    X = load_digits().data / 16
+    init = MMDInitializer((40, 30), n_perturbations=16, max_iter=2, window=10, random_state=0)
+    init.set_params(n_classes=n_classes).fit(X)
+    assert init.best_loss_ == pytest.approx(best_loss, rel=1e-3)
+    assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
+
+
+# random labels
+
+
+def batches(init, X):
+    """The mini-batches of the first pass."""
+    order = permutation(init._state.seed, 0, len(X))
+    return X[order].reshape(-1, BATCH, X.shape[1])
+
+
+@pytest.mark.parametrize("n_classes", [2, 7])
+def test_the_loss_is_the_cross_entropy_with_the_labels_of_each_step(n_classes, X):
+    own = {"n_classes": n_classes, "learning_rate_init": STILL, "window": 1, "max_iter": 1}
+    init = tiny(RandomLabelInitializer, **own).fit(X)
+    random = StepRandom(init._state.seed)
+    for step, (batch, loss) in enumerate(zip(batches(init, X), init.loss_curve_, strict=True)):
+        H = batch
+        for W, b in zip(init.coefs_[:-1], init.intercepts_[:-1], strict=True):
+            H = np.maximum(H @ W + b, 0)
+        log_p = log_softmax(H @ init.coefs_[-1] + init.intercepts_[-1], axis=1)
+        labels = random.at(step).labels(BATCH, n_classes).numpy()
+        assert loss == pytest.approx(-log_p[np.arange(BATCH), labels].mean(), rel=1e-4)
+
+
+def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
+    own = {"batch_norm": True, "learning_rate_init": STILL}
+    init = tiny(RandomLabelInitializer, max_iter=1, **own).fit(X)
+    mean, var = np.zeros(12), np.ones(12)
+    for batch in batches(init, X):
+        H = batch @ init.coefs_[0] + init.intercepts_[0]
+        mean = 0.9 * mean + 0.1 * H.mean(axis=0)
+        var = 0.9 * var + 0.1 * H.var(axis=0, ddof=1)
+    arrays = init.theta0_.arrays
+    np.testing.assert_allclose(arrays["norms.0.running_mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(arrays["norms.0.running_var"], var, rtol=1e-4)
+    start = tiny(RandomLabelInitializer, max_iter=0, **own).fit(X).theta0_.arrays
+    assert not start["norms.0.running_mean"].any()
+    assert (start["norms.0.running_var"] == 1).all()
+    clf = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, np.arange(len(X)) % 2)
+    assert_same_arrays(clf.theta0_, init.theta0_)
+
+
+@BATCH_NORM
+def test_labels_drawn_anew_cannot_be_learned_by_heart(batch_norm, X):
+    own = {"batch_norm": batch_norm, "learning_rate_init": 3e-3}
+    init = tiny(RandomLabelInitializer, max_iter=40, **own).fit(X)
+    # The best guess is 1/2 whatever X is; labels that stayed would be at 0 by now.
+    assert np.mean(init.loss_curve_[:5]) > np.log(2)
+    assert np.mean(init.loss_curve_[-20:]) == pytest.approx(np.log(2), abs=0.1)
+    start = tiny(RandomLabelInitializer, max_iter=0, **own).fit(X)
+    assert init.score(X) > start.score(X)
+
+
+# score
+
+
+def test_score_is_minus_the_weighted_sum_of_the_terms(X):
+    init = tiny().fit(X)
+
+    def score(degeneracy_weight, detachment_weight):
+        init.set_params(degeneracy_weight=degeneracy_weight, detachment_weight=detachment_weight)
+        return init.score(X)
+
+    uniformity = score(0, 0)
+    degenerate, detached = score(1, 0) - uniformity, score(0, 1) - uniformity
+    assert degenerate < 0
+    expected = uniformity + 0.7 * degenerate + 2.5 * detached
+    assert score(0.7, 2.5) == pytest.approx(expected, rel=1e-4)
+    # L_iod has no randomness: it can be taken from the network itself.
+    network = init._profile.network(init.theta0_, "cpu")
+    mini_batches = torch.from_numpy(X.astype(np.float32)).split(BATCH)
+    with torch.no_grad():
+        mean = np.mean([float(detachment(network.jacobian_norms(b))) for b in mini_batches])
+    assert detached == pytest.approx(-mean, rel=1e-4)
+
+
+@KINDS
+@BATCH_NORM
+def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(kind, batch_norm, X):
+    init = tiny(kind, batch_norm=batch_norm).fit(X)
+    before = joblib.hash(init)
+    score = init.score(X)
+    assert isinstance(score, float)
+    assert init.score(X) == init.score(X.astype(np.float32)) == score
+    assert tiny(kind, batch_norm=batch_norm).fit(X).score(X, y=np.zeros(len(X))) == score
+    assert joblib.hash(init) == before
+    assert init.score(X[: 2 * BATCH + 5]) == init.score(X[: 2 * BATCH])
+    fewer = init.score(X[:5])
+    assert init.set_params(batch_size=5).score(X[:5]) == fewer
+
+
+def test_a_search_over_unlabelled_data(X):
+    scales, folds = [0.3, 0.7, 1.5], KFold(2)
+    search = GridSearchCV(tiny(), {"perturbation_scale": scales}, cv=folds, error_score="raise")
+    search.fit(X)
+    by_hand = [
+        np.mean([tiny(perturbation_scale=s).fit(X[a]).score(X[b]) for a, b in folds.split(X)])
+        for s in scales
+    ]
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
+    assert search.best_params_ == {"perturbation_scale": scales[int(np.argmax(by_hand))]}
+
+
+# divergence
+
+
+@KINDS
+def test_a_loss_that_is_never_finite_is_an_error(kind, X):
+    with pytest.raises(ValueError, match=r"not finite.*learning_rate_init than 1e\+30"):
+        tiny(kind, learning_rate_init=1e30).fit(X)
+
+
+def test_a_loss_that_diverges_later_leaves_the_best_window(X, watch):
+    healthy, stopped = tiny(window=4).fit(X), tiny(window=4, max_iter=2).fit(X)
+    watch(lambda call, rows, terms: terms * (np.nan if call > 8 else 1.0))
+    with pytest.warns(ConvergenceWarning, match=r"not finite.*learning_rate_init than 0.002"):
+        init = tiny(window=4).fit(X)
+    assert init.history_ == healthy.history_[:2] == stopped.history_
+    assert_same_arrays(init.theta0_, stopped.theta0_)
+    assert np.isfinite(init.score(X[:BATCH]))
+
+
+@pytest.mark.parametrize("closed_form", [False, True])
+def test_predictions_that_are_not_finite_leave_the_best_window(closed_form, X):
+    coherence = Coherence(batch_size=40, n_neighbors=5) if closed_form else None
+    init = tiny(coherence=coherence, window=1, gain=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        init.set_params(learning_rate_init=1e20).partial_fit(X)
+    assert all(np.isfinite(array).all() for array in init.theta0_.arrays.values())
+
+
+def test_passes_after_a_divergence_begin_adam_and_the_window_anew(X, watch):
+    broken = False
+    watch(lambda call, rows, terms: terms * (np.nan if broken and call % STEPS == 3 else 1.0))
+    # Ten steps a window, five a pass: it diverges in the middle of a window.
+    init = tiny(window=10, max_iter=20).fit(X).partial_fit(X)
+    broken = True
+    with pytest.warns(ConvergenceWarning, match="between steps 105 and 110"):
+        init.partial_fit(X)
+    broken, moves, before = False, [], init._state.current.arrays
+    for _ in range(5):
+        after = init.partial_fit(X)._state.current.arrays
+        moves.append(np.mean([np.abs(after[name] - before[name]).mean() for name in after]))
+        before = after
+    # Moments of a few steps, taken for those of a hundred, would make the second pass leap.
+    assert max(moves[1:]) < 1.5 * moves[0]
+    assert min(init.loss_curve_) > 0.1 * max(init.loss_curve_), "a short window is a mean as well"
+
+
+@BATCH_NORM
+@pytest.mark.parametrize("setting", ["float64", "no_grad"])
+def test_settings_of_pytorch_s_make_no_difference(setting, batch_norm, X):
+    y = np.arange(len(X)) % 2
+
+    def learned():
+        init = tiny(batch_norm=batch_norm).fit(X).partial_fit(X)
+        clf = MLPClassifier(warm_start_from=init, max_iter=2, random_state=0).fit(X, y)
+        return init.history_, init.score(X), *init.theta0_.arrays.values(), clf.predict_proba(X)
+
+    plain = learned()
+    try:
+        if setting == "float64":
+            torch.set_default_dtype(torch.float64)
+        with torch.set_grad_enabled(setting != "no_grad"):
+            found = learned()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for ours, theirs in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+# transform
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_the_passthrough_hands_on_x_and_theta0(kind, dtype, X):
+    X = (10 * np.abs(X)).astype(dtype)
+    init = tiny(kind).fit(X)
+    out = init.transform(X)
+    assert out.dtype == dtype
+    assert np.shares_memory(out, X)
+    assert theta0_of(out) is init.theta0_
+    assert type(X) is np.ndarray
+    again = init.fit_transform(X)
+    for own in (out, again):
+        np.testing.assert_array_equal(own, X)
+    assert theta0_of(again) is init.theta0_
+    assert isinstance(init.transform(X.tolist()), Theta0Array)
+
+
+FORWARD = {
+    "relu": lambda H: np.maximum(H, 0),
+    "tanh": np.tanh,
+    "gelu": lambda H: H * (1 + erf(H / np.sqrt(2))) / 2,
+}
+
+
+@BATCH_NORM
+@pytest.mark.parametrize("activation", FORWARD)
+def test_hidden_activations_are_those_of_a_numpy_network(batch_norm, activation, X):
+    init = tiny(activation=activation, batch_norm=batch_norm, output="hidden").fit(X)
+    H, arrays = X, init.theta0_.arrays
+    for i in range(2):
+        H = H @ init.coefs_[i] + init.intercepts_[i]
+        if batch_norm:
+            w, b, mean, var = (
+                arrays[f"norms.{i}.{name}"]
+                for name in ("weight", "bias", "running_mean", "running_var")
+            )
+            H = (H - mean) / np.sqrt(var + 1e-5) * w + b
+        H = FORWARD[activation](H)
+    hidden = init.transform(X)
+    assert hidden.dtype == np.float32
+    np.testing.assert_allclose(hidden, H, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(init.transform(X[:1]), hidden[:1], atol=1e-5)
+    module = init.to_module().eval()
+    logits = module(torch.from_numpy(X.astype(np.float32))).detach().numpy()
+    expected = H @ init.coefs_[2] + init.intercepts_[2]
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_without_hidden_layers_the_last_activations_are_the_input(X):
+    init = tiny(hidden_layer_sizes=(), output="hidden").fit(X)
+    np.testing.assert_array_equal(init.transform(X), X.astype(np.float32))
+    assert init.get_feature_names_out().shape == (64,)
+
+
+@KINDS
+def test_names_of_features(kind, X):
+    init = tiny(kind).fit(X[:, :6])
+    names = list("abcdef")
+    assert init.get_feature_names_out(names).tolist() == names
+    assert init.get_feature_names_out().tolist() == [f"x{i}" for i in range(6)]
+    init.set_params(output="hidden")
+    own = [f"{kind.__name__.lower()}{i}" for i in range(8)]
+    assert init.get_feature_names_out(names).tolist() == own
+    with pytest.raises(ValueError, match="output must be one of"):
+        init.set_params(output="logits").transform(X)
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+@KINDS
+def test_theta0_passes_whatever_container_is_asked_for(kind, container, X):
+    init = tiny(kind).set_output(transform=container)
+    assert theta0_of(init.fit_transform(X)) is init.theta0_
+    assert theta0_of(init.transform(X)) is init.theta0_
+    with config_context(transform_output=container):
+        assert theta0_of(tiny(kind).fit_transform(X)) is not None
+    clf = MLPClassifier(warm_start_from="pipeline", max_iter=0)
+    pipeline = make_pipeline(tiny(kind), clf).set_output(transform=container)
+    pipeline.fit(X, np.arange(len(X)) % 2)
+    assert_same_arrays(pipeline[-1].theta0_, pipeline[0].theta0_)
+
+
+def test_data_frames(X):
+    X, names = X[:, :6], list("abcdef")
+    frame = pd.DataFrame(X, columns=names, index=np.arange(len(X)) + 7)
+    init = tiny(output="hidden").set_output(transform="pandas").fit(frame)
+    assert init.feature_names_in_.tolist() == names
+    assert_same_fit(init, tiny().fit(X))
+    for out in (init.transform(frame), clone(init).fit_transform(frame)):
+        assert out.columns.tolist() == [f"mmdinitializer{i}" for i in range(8)]
+        assert out.index.equals(frame.index)
+    init.set_params(output="passthrough")
+    assert init.get_feature_names_out().tolist() == names
+    assert theta0_of(init.transform(frame)) is init.theta0_
+    with pytest.raises(ValueError, match="feature names should match"):
+        init.transform(frame[names[::-1]])
+    init = tiny(output="hidden").set_output(transform="polars")
+    out = init.fit_transform(pl.DataFrame(X, schema=names, orient="row"))
+    assert init.feature_names_in_.tolist() == names
+    assert isinstance(out, pl.DataFrame)
+
+
+@KINDS
+def test_a_clone_is_not_fitted(kind, X):
+    init = tiny(kind).fit(X)
+    assert clone(init).get_params() == init.get_params()
+    assert vars(clone(init)).keys() == init.get_params().keys()
+
+
+# data of any kind
+
+
+@KINDS
+def test_a_memory_map_is_as_good_as_an_array(kind, X, tmp_path):
+    fitted = tiny(kind).fit(X)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    assert_same_fit(tiny(kind).fit(mapped), fitted)
+    assert fitted.score(mapped) == fitted.score(X)
+    np.testing.assert_array_equal(fitted.transform(mapped), X)
+
+
+def test_precision_and_order_in_memory_do_not_matter(X):
+    fitted, whole = tiny().fit(X.astype(np.float32)), X.astype(np.float32)
+    for same in (X, np.asfortranarray(X), whole.tolist(), np.repeat(X, 2, 1)[:, ::2]):
+        assert_same_fit(tiny().fit(same), fitted)
+    assert_same_fit(tiny().fit(torch.from_numpy(X).requires_grad_()), fitted)
+
+
+@KINDS
+@BATCH_NORM
+def test_fewer_rows_than_a_mini_batch_are_one(kind, batch_norm, X):
+    params = {"batch_norm": batch_norm, "window": 1, "max_iter": 3}
+    init = tiny(kind, batch_size=1000, **params).fit(X[:2])
+    assert [record["step"] for record in init.history_] == [1, 2, 3]
+    assert_same_fit(tiny(kind, batch_size=2, **params).fit(X[:2]), init)
+
+
+def test_rows_that_are_all_the_same(X):
+    for rows in (np.repeat(X[:1], 24, axis=0), np.zeros((24, 6))):
+        assert np.isfinite(tiny(window=1).fit(rows).loss_curve_).all()
+
+
+@KINDS
+def test_a_bar_on_stderr_if_asked_for(kind, X, capsys):
+    tiny(kind).fit(X).score(X)
+    assert capsys.readouterr() == ("", "")
+    tiny(kind, verbose=1, max_iter=2).fit(X).partial_fit(X)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(part in err for part in ("pre-training", "10/10", "5/5", "loss="))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"batch_norm": True},
+        {"activation": "tanh", "sampler": "direct"},
+        {"sampler": "gram", "n_classes": 3},
+        {"coherence": Coherence(batch_size=20, n_neighbors=5)},
+        {"learning_rate_init": 1e30},
+        None,
+    ],
+    ids=str,
+)
+def test_what_is_learned_with_is_given_back(params, X):
+    own = {"hidden_layer_sizes": (30, 20), "max_iter": 1}
+    init = tiny(**own, **params) if params is not None else tiny(RandomLabelInitializer, **own)
+    fails = init.learning_rate_init == 1e30
+
+    def live_numbers():
+        gc.collect()
+        return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
+
+    def learn():
+        if fails:
+            with pytest.raises(ValueError, match="not finite"):
+                init.fit(X)
+        else:
+            init.fit(X).partial_fit(X).score(X)
+
+    learn()
+    before = live_numbers()
+    learn(), learn()
+    assert live_numbers() - before < 200, "one step's activations are 8 times 16 times 52"
+
+
+# bad data
+
+
+def _with(value):
+    X = np.ones((24, 6))
+    X[3, 2] = value
+    return X
+
+
+BAD_DATA = {
+    "NaN": (_with(np.nan), ValueError, "contains NaN"),
+    "infinity": (_with(-np.inf), ValueError, "contains infinity"),
+    "too large": (_with(1e60), ValueError, "too large for float32"),
+    "text": ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float: 'a'"),
+    "no rows": (np.ones((0, 6)), ValueError, r"0 sample\(s\).*minimum of 2"),
+    "one row": (np.ones((1, 6)), ValueError, r"1 sample\(s\).*minimum of 2"),
+    "no columns": (np.ones((24, 0)), ValueError, r"0 feature\(s\).*minimum of 1"),
+    "one axis": (np.ones(24), ValueError, "Expected 2D array, got 1D array"),
+    "three axes": (np.ones((24, 2, 3)), ValueError, "dim 3"),
+    "nothing": (None, ValueError, "Expected 2D array"),
+    "sparse": (csr_array(np.eye(24)), TypeError, "Sparse data was passed"),
+    "complex": (np.ones((24, 6)) * 1j, ValueError, "Complex data not supported"),
+}
+
+
+@KINDS
+@pytest.mark.parametrize(("bad", "error", "message"), BAD_DATA.values(), ids=BAD_DATA)
+def test_bad_data_is_refused(kind, bad, error, message, X):
+    init = tiny(kind)
+    for method in (init.fit, init.partial_fit, init.fit_transform):
+        with pytest.raises(error, match=message):
+            method(bad)
+    with pytest.raises(NotFittedError):
+        init.transform(X)
+    init.fit(X[:24, :6])
+    with pytest.raises(error):
+        init.score(bad)
+    if np.shape(bad) != (1, 6) and message != "too large for float32":
+        with pytest.raises(error):
+            init.transform(bad)
+
+
+@KINDS
+def test_the_number_of_features_must_stay(kind, X):
+    init = tiny(kind).fit(X)
+    for method in (init.partial_fit, init.transform, init.score):
+        with pytest.raises(ValueError, match=f"X has 5 features, but {kind.__name__} is expecting"):
+            method(X[:, :5])
+    assert_same_fit(init, tiny(kind).fit(X))
+
+
+@KINDS
+def test_nothing_works_before_fit(kind, X):
+    init = tiny(kind, output="hidden", learning_rate_init=1e30)
+    for attempt in range(2):
+        for method in (init.transform, init.score, init.get_feature_names_out):
+            with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
+                method(X)
+        for name in ("coefs_", "intercepts_"):
+            with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
+                getattr(init, name)
+        if attempt == 0:
+            with pytest.raises(ValueError, match="not finite"):
+                init.fit(X)
+    assert vars(init).keys() == init.get_params().keys()
+    assert init.set_params(learning_rate_init=1e-3).partial_fit(X).n_iter_ == 1
+
+
+# bad parameters
+
+
+NAN, INF = float("nan"), float("inf")
+BAD_PARAMS = {
+    "hidden_layer_sizes": [0, (5, -1), (5, 0.5), "5", None, (True,), [[3, 4]]],
+    "n_classes": [1, 2.0, "2", None],
+    "activation": ["sigmoid", None, ["relu"]],
+    "batch_norm": [1, "yes", None],
+    "init": ["zeros", None],
+    "learning_rate_init": [0, -1e-3, NAN, INF, "0.1", None],
+    "batch_size": [0, 2.5, "auto", None],
+    "max_iter": [-1, 1.5, "many", None],
+    "window": [0, 1.5, None],
+    "output": ["logits", None],
+    "device": ["abacus", None, 1.5],
+    "verbose": ["loud", None],
+}
+BAD_MMD_PARAMS = {
+    "perturbation_scale": [0, -1, NAN, INF, "1", None],
+    "n_perturbations": [1, 2.5, "many", None],
+    "uniformity_weight": [-0.1, NAN, None],
+    "degeneracy_weight": [-0.1, INF, None],
+    "detachment_weight": [-0.1, NAN, "1"],
+    "sampler": ["fast", None],
+    "gain": [True, 0, "big", (1.0, 2.0, 3.0), ["2", "3"], [2.0]],
+    "coherence": [3, "on", True],
+    "module": [3, "net", nn],
+    "hidden_layer": ["head"],
+}
+
+
+@pytest.mark.parametrize("name", BAD_PARAMS | BAD_MMD_PARAMS)
+def test_bad_parameters_are_named_with_their_value(name, X):
+    kinds = [RandomLabelInitializer, MMDInitializer] if name in BAD_PARAMS else [MMDInitializer]
+    for kind in kinds:
+        for value in (BAD_PARAMS | BAD_MMD_PARAMS)[name]:
+            init = tiny(kind, **{name: value})
+            for method in (init.fit, init.partial_fit):
+                with pytest.raises((ValueError, TypeError)) as raised:
+                    method(X)
+                message = str(raised.value)
+                assert name in message
+                # A TypeError of check_scalar names the type that is wrong.
+                assert str(value) in message or type(value).__name__ in message
+                assert not hasattr(init, "theta0_")
+            if name not in ("gain", "module"):
+                with pytest.raises((ValueError, TypeError), match=name):
+                    tiny(kind, max_iter=0).fit(X).set_params(**{name: value}).score(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"activation": "x"}, r"activation must be one of \['gelu', 'relu', 'tanh'\], got 'x'"),
+        ({"sampler": "x"}, r"\['auto', 'direct', 'functional', 'gram'\], got 'x'"),
+        ({"batch_norm": True, "batch_size": 1}, "batch_norm=True needs a batch_size of at least 2"),
+        ({"random_state": "seed"}, "seed"),
+        ({"gain": 1e300}, r"gain=1e\+300 and its products"),
+        ({"gain": (1e20, 1e20)}, r"gain=\(1e\+20, 1e\+20\) and its products"),
+        ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
+        ({"gain": 2.0, "batch_norm": True}, "would change the function"),
+        ({"module": Pooled}, r"hidden_layer_sizes=\(12, 8\) describes a perceptron"),
+    ],
+)
+def test_values_that_cannot_be_are_named(params, match, X):
+    with pytest.raises(ValueError, match=match):
+        tiny(**params).fit(X)
+    if params.keys() == {"batch_norm", "batch_size"}:
+        with pytest.raises(ValueError, match=match):
+            tiny(RandomLabelInitializer, **params).fit(X)
+
+
+def test_unknown_parameters_are_a_type_error():
+    for gone in ("jacobian_at", "mmd_estimator", "keep", "tol"):
+        with pytest.raises(TypeError, match=gone):
+            MMDInitializer(**{gone: 1})
+    with pytest.raises(ValueError, match="max_iter must be a number, got 'auto'"):
+        tiny(RandomLabelInitializer, max_iter="auto").fit(np.ones((4, 2)))
+
+
+# gain
+
+
+def test_a_gain_changes_the_size_of_activations_alone(X):
+    plain = tiny(output="hidden").fit(X)
+    assert plain.gain_ == (1.0, 1.0)
+    hidden = plain.transform(X)
+    for gain, factors in ((3.0, (3.0, 3.0)), ((2.0, 5.0), (2.0, 5.0))):
+        scaled = tiny(gain=gain, output="hidden").fit(X)
+        assert scaled.gain_ == scaled.theta0_.gain == factors
+        expected = hidden * np.prod(factors)
+        np.testing.assert_allclose(scaled.transform(X), expected, rtol=1e-4, atol=1e-4)
+        assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 without it"
+        assert scaled.loss_curve_ == plain.loss_curve_

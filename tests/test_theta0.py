@@ -1,0 +1,490 @@
+"""Theta0: its gain, the arrays that carry it, and its files."""
+
+import copy
+import json
+import os
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from torch import nn
+
+from nets import Conv, assert_same_arrays, digit_images, seeded
+from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
+from sklearn_mmdinit._core.tagged import Theta0Array, tag, tag_is_lost, theta0_of
+from sklearn_mmdinit.theta0 import arrays_of, digest_of
+
+DATA = Path(__file__).parent / "data"
+
+
+def perceptron(sizes=(5, 4), activation="relu", batch_norm=False, n_features=3, n_classes=2):
+    """A theta0 of random arrays."""
+    shape = n_features, sizes, n_classes, activation, batch_norm
+    architecture, rng = Architecture.of_perceptron(*shape), np.random.default_rng(0)
+    arrays = {
+        name: rng.uniform(-1, 1, array.shape) if array.ndim else array
+        for name, array in arrays_of(MLP(*shape)).items()
+    }
+    return Theta0(architecture, arrays)
+
+
+@pytest.fixture
+def theta0():
+    return perceptron()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "theta0.safetensors"
+
+
+@pytest.fixture(scope="module")
+def of_module():
+    """An initializer of a module of this project's tests."""
+    init = MMDInitializer(
+        module=Conv, module__width=3, module__batch_norm=True, n_perturbations=4, random_state=0
+    )
+    return init.set_params(max_iter=1, batch_size=16).fit(digit_images(48)[0])
+
+
+# what it is
+
+
+def test_a_perceptron_is_a_module_like_any_other(theta0):
+    module = theta0.to_module()
+    assert type(module) is MLP
+    assert theta0.architecture.module == "sklearn_mmdinit.MLP"
+    assert theta0.architecture.is_perceptron
+    assert theta0.architecture.n_features == 3
+    assert theta0.architecture.keywords == {
+        "n_features": 3,
+        "hidden_layer_sizes": (5, 4),
+        "n_classes": 2,
+        "activation": "relu",
+        "batch_norm": False,
+    }
+    X = np.random.default_rng(1).normal(size=(6, 3))
+    H = X
+    for W, b in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
+        H = np.maximum(H @ W + b, 0)
+    expected = H @ theta0.coefs[-1] + theta0.intercepts[-1]
+    np.testing.assert_allclose(module(torch.tensor(X).float()).detach(), expected, atol=1e-5)
+
+
+def test_all_of_the_state_of_a_module_is_there(of_module):
+    theta0, module = of_module.theta0_, of_module.to_module()
+    assert theta0.arrays.keys() == module.state_dict().keys()
+    assert int(theta0.arrays["norm.num_batches_tracked"]) > 0
+    assert all(type(array) is np.ndarray for array in theta0.arrays.values())
+    assert dict(theta0.architecture.parameters) == {"width": "3", "batch_norm": "True"}
+    for ask in (lambda: theta0.coefs, lambda: of_module.coefs_):
+        with pytest.raises(AttributeError, match=r"only a multi-layer perceptron .*Conv"):
+            ask()
+    with pytest.raises(ValueError, match=r"to_module\(\) of its initializer"):
+        theta0.to_module()
+
+
+@pytest.mark.parametrize("kind", [list, lambda rows: np.array(rows, dtype=np.int64)])
+def test_what_is_learned_is_kept_in_float32(kind):
+    # Where a file or a user brings whole numbers for them.
+    arrays = {"linears.0.weight": kind([[1.0, 2], [3, 4]]), "linears.0.bias": kind([0.0, 1])}
+    theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
+    assert {array.dtype for array in theta0.arrays.values()} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(theta0.coefs[0], [[1, 3], [2, 4]])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"linears.0.bias": [1e300, 0]}, "array 'linears.0.bias' holds NaN or infinity"),
+        ({"linears.0.bias": [np.nan, 0]}, "array 'linears.0.bias' holds NaN or infinity"),
+        ({"linears.0.bias": ["a", "b"]}, "array 'linears.0.bias' must hold numbers, got"),
+        ({"linears.0.bias": [1j, 0]}, "must hold numbers, got dtype complex128"),
+        ({"linears.0.bias": [0.0]}, "names and shapes"),
+        ({"linears.1.bias": [0.0]}, "names and shapes"),
+    ],
+)
+def test_what_does_not_fit_is_no_theta0(arrays, match):
+    own = {"linears.0.weight": np.eye(2), "linears.0.bias": np.zeros(2)}
+    with pytest.raises(ValueError, match=match):
+        Theta0(Architecture.of_perceptron(2, (), 2), own | arrays)
+
+
+def test_descriptions_go_through_json():
+    own = Architecture("a.B", (("n", "3"),), (1, 8), 3, "0" * 16, "head", ("x", "y"))
+    assert own.n_features == 8
+    for description in (own, perceptron(batch_norm=True).architecture):
+        assert Architecture.from_json(description.to_json()) == description
+    with pytest.raises(AttributeError, match="only a multi-layer perceptron"):
+        own.keywords  # noqa: B018
+    assert digest_of({"b": (2,), "a": ()}) == digest_of({"a": (), "b": (2,)}) != digest_of({})
+
+
+def test_an_mlp_refuses_what_it_has_not():
+    with pytest.raises(ValueError, match=r"activation must be one of .*'tanh'.*got 'swish'"):
+        MLP(2, (3,), 2, activation="swish")
+    with pytest.raises(ValueError, match="init must be one of"):
+        MLP(2, (3,), 2, init="zeros")
+
+
+# gain
+
+
+@pytest.mark.parametrize("factors", [(4.0, 4.0), (0.5, 30.0), (1.0, 2.0)])
+def test_a_gain_leaves_the_function_and_scales_hidden_activations(factors, theta0):
+    X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    seen = []
+    for own in (theta0, theta0.with_gain(factors)):
+        module = own.to_module()
+        for linear in module.linears:
+            linear.register_forward_pre_hook(lambda layer, args: seen.append(args[0].clone()))
+        seen.append(module(X))
+    before, after = seen[1:4], seen[5:8]
+    for own, other, scale in zip(after, before, [*np.cumprod(factors), 1.0], strict=True):
+        torch.testing.assert_close(own, other * float(scale), rtol=1e-4, atol=1e-5)
+
+
+def test_a_gain_of_one_is_theta0_itself_and_the_inverse_undoes(theta0):
+    assert theta0.with_gain((1.0, 1.0)) is theta0
+    assert theta0.without_gain() is theta0
+    twice = theta0.with_gain((3.0, 7.0)).with_gain((2.0, 0.5))
+    assert twice.gain == (6.0, 3.5)
+    there_and_back = twice.without_gain()
+    assert there_and_back.gain == ()
+    for name, array in theta0.arrays.items():
+        np.testing.assert_allclose(there_and_back.arrays[name], array, rtol=1e-6)
+
+
+def test_a_gain_that_cannot_be_is_refused(theta0):
+    with pytest.raises(ValueError, match=r"gain=\(2.0,\) must have 2 factors"):
+        theta0.with_gain((2.0,))
+    with pytest.raises(ValueError, match=r"gain=\(1e\+38, 1e\+20\) makes weights too large .*bias"):
+        theta0.with_gain((1e38, 1e20))
+    with pytest.raises(ValueError, match=r"gain=\(2.0,\) must have one number for each of 2"):
+        Theta0(theta0.architecture, theta0.arrays, (2.0,))
+    for options in ({"activation": "tanh"}, {"batch_norm": True}, {"sizes": ()}):
+        other = perceptron(**options)
+        assert other.architecture.chain == ()
+        with pytest.raises(ValueError, match="must have 0 factors"):
+            other.with_gain((2.0, 2.0))
+
+
+# arrays that carry it
+
+
+@pytest.fixture
+def X():
+    return np.arange(12.0).reshape(4, 3)
+
+
+def _dump_and_load(X, folder):
+    joblib.dump(X, folder / "X.joblib")
+    return joblib.load(folder / "X.joblib")
+
+
+def _memory(X, folder):
+    cached = joblib.Memory(folder, verbose=0).cache(lambda: X)
+    cached()
+    return cached()
+
+
+COPIES = {
+    "pickle": lambda X, _: pickle.loads(pickle.dumps(X)),
+    "pickle 5": lambda X, _: pickle.loads(pickle.dumps(X, protocol=5)),
+    "copy": lambda X, _: copy.copy(X),
+    "deepcopy": lambda X, _: copy.deepcopy(X),
+    "joblib.dump": _dump_and_load,
+    "joblib.Memory": _memory,
+}
+
+
+@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+def test_whole_copies_keep_theta0(make, X, theta0, tmp_path):
+    copied = make(tag(X, theta0), tmp_path)
+    assert type(copied) is Theta0Array
+    np.testing.assert_array_equal(copied, X)
+    assert theta0_of(copied).architecture == theta0.architecture
+    assert_same_arrays(theta0_of(copied), theta0)
+    if "copy" in make.__code__.co_names:
+        copied[0, 0] = -1
+        assert X[0, 0] == 0
+
+
+DERIVED = {
+    "slice": lambda X: X[:2],
+    "rows by index": lambda X: X[[0, 2]],
+    "mask": lambda X: X[X[:, 0] > 1],
+    "columns": lambda X: X[:, [0, 1]],
+    "sum": lambda X: X + 1,
+    "ufunc": np.exp,
+    "transpose": lambda X: X.T,
+    "astype": lambda X: X.astype(np.float32),
+    "stack with a plain array": lambda X: np.hstack([np.ones((4, 1)), X]),
+}
+
+
+@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
+def test_a_derived_array_has_lost_theta0_and_says_so(derive, X, theta0):
+    tagged = tag(X, theta0)
+    derived = derive(tagged)
+    assert theta0_of(derived) is None
+    assert tag_is_lost(derived)
+    assert theta0_of(tagged) is theta0, "the array it came from keeps its own"
+
+
+def test_a_tag_shares_memory_and_leaves_the_array_alone(X, theta0):
+    tagged = tag(X, theta0)
+    assert np.shares_memory(tagged, X)
+    assert type(X) is np.ndarray
+    assert isinstance(tagged.sum(), np.float64)
+    for other in (X, [[1.0]], "text", None):
+        assert theta0_of(other) is None
+        assert not tag_is_lost(other)
+    assert not tag_is_lost(tagged)
+
+
+# files
+
+
+def assert_same_file(loaded, theta0):
+    assert (loaded.architecture, loaded.gain) == (theta0.architecture, theta0.gain)
+    assert_same_arrays(loaded, theta0)
+    for name, array in theta0.arrays.items():
+        assert (loaded.arrays[name].dtype, loaded.arrays[name].shape) == (array.dtype, array.shape)
+
+
+def test_round_trip_is_exact(theta0, of_module, path):
+    turned = {name: np.asfortranarray(array) for name, array in theta0.arrays.items()}
+    for own in (
+        theta0,
+        Theta0(theta0.architecture, turned, (2.0, 3.5)),
+        perceptron(batch_norm=True, activation="tanh"),
+        of_module.theta0_,
+    ):
+        save_theta0(path, own)
+        assert_same_file(load_theta0(str(path)), own)
+    save_theta0(path, SimpleNamespace(theta0_=theta0))
+    assert_same_file(load_theta0(path), theta0)
+
+
+class Masked(nn.Module):
+    """Keeps a mask of -inf, as causal attention does."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 4), nn.Linear(4, 2)
+        self.register_buffer("mask", torch.triu(torch.full((4, 4), -torch.inf), 1))
+
+    def forward(self, x):
+        scores = self.body(x).unsqueeze(1) + self.mask
+        return self.head(scores.softmax(-1)[:, -1])
+
+
+def test_a_mask_of_infinities_goes_with_theta0(path):
+    init = MMDInitializer(module=Masked, n_perturbations=4, max_iter=1, random_state=0)
+    save_theta0(path, init.fit(np.random.default_rng(0).normal(size=(32, 6))))
+    found = load_theta0(path)
+    np.testing.assert_array_equal(found.arrays["mask"], init.to_module().mask)
+    with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
+        Theta0(found.architecture, found.arrays | {"mask": np.full((4, 4), np.nan)})
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
+    save_theta0(path, theta0)
+    before = path.read_bytes()
+
+    def fail(*args):
+        raise OSError("disk full")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(OSError, match="disk full"):
+                save_theta0(path, perceptron(batch_norm=True))
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
+
+
+def test_others_may_read_the_file_as_the_umask_says(theta0, path):
+    plain = path.with_name("plain")
+    plain.touch()
+    save_theta0(path, theta0)
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
+    for name in ("theta0", "theta0.npz"):
+        for use in (lambda p: save_theta0(p, theta0), load_theta0):
+            with pytest.raises(ValueError, match=rf"'\.safetensors', got .*{name}"):
+                use(tmp_path / name)
+    with pytest.raises(TypeError, match=r"fitted estimator with theta0_.*SimpleNamespace"):
+        save_theta0(path, SimpleNamespace())
+    with pytest.raises(FileNotFoundError, match=r"no file of theta0 at .*theta0\.safetensors"):
+        load_theta0(path)
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'a.safetensors' to"):
+        save_theta0(tmp_path / "none" / "a.safetensors", theta0)
+    path.mkdir()
+    with pytest.raises(ValueError, match="is a folder"):
+        load_theta0(path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda b: b[:0], lambda b: b[:4], lambda b: b[:60], lambda b: b[:-1], lambda b: b"no\n" * 99],
+)
+def test_a_damaged_file_is_a_value_error(make, theta0, path):
+    save_theta0(path, theta0)
+    path.write_bytes(make(path.read_bytes()))
+    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
+        load_theta0(path)
+
+
+def test_a_mutated_file_is_a_value_error_or_another_theta0(theta0, path):
+    save_theta0(path, theta0)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for place in rng.choice(len(whole), 300):
+        mutated = bytearray(whole)
+        mutated[place] ^= 1 << rng.integers(8)
+        path.write_bytes(mutated)
+        try:
+            loaded = load_theta0(path)
+        except ValueError:
+            refused += 1
+        else:
+            assert isinstance(loaded, Theta0)
+    assert refused > 100
+
+
+def metadata_of(path):
+    with safe_open(path, "numpy") as file:
+        return file.metadata()
+
+
+def _without(text, name):
+    fields = json.loads(text)
+    del fields[name]
+    return json.dumps(fields)
+
+
+MUTATIONS = {
+    "no metadata": (lambda arrays, text: (arrays, None), "does not say which network"),
+    "no json": (lambda arrays, text: (arrays, "x"), "not the description of a module"),
+    "no digest": (lambda a, t: (a, _without(t, "digest")), "not the description of a module"),
+    "a list": (lambda a, t: (a, "[]"), "not the description of a module"),
+    "code": (
+        lambda a, t: (a, t.replace('"(5, 4)"', '"print(3)"')),
+        "not the description of a module",
+    ),
+    "other widths": (
+        lambda a, t: (a, t.replace("(5, 4)", "(5, 5)")),
+        "not the description of a module",
+    ),
+    "an array less": (lambda a, t: ({**a, "x": a.pop("linears.0.bias")}, t), "names and shapes"),
+    "nan": (lambda a, t: (a | {"linears.0.bias": np.full(5, np.nan)}, t), "holds NaN or infinity"),
+    "bytes": (lambda a, t: (a | {"linears.0.bias": np.zeros(4, bool)}, t), "names and shapes"),
+}
+
+
+@pytest.mark.parametrize(("mutate", "match"), MUTATIONS.values(), ids=MUTATIONS)
+def test_what_a_file_must_hold(mutate, match, theta0, path):
+    save_theta0(path, theta0)
+    key = "sklearn_mmdinit.module"
+    arrays, text = mutate(load_file(path), metadata_of(path)[key])
+    save_file(arrays, path, metadata=None if text is None else {key: text})
+    with pytest.raises(ValueError, match=match):
+        load_theta0(path)
+
+
+@pytest.mark.parametrize("gain", ["[2.0]", "3", '["a", "b"]', "{", "null"])
+def test_a_gain_that_is_none_is_refused(gain, theta0, path):
+    save_theta0(path, theta0)
+    metadata = metadata_of(path) | {"sklearn_mmdinit.gain": gain}
+    save_file(load_file(path), path, metadata=metadata)
+    with pytest.raises(ValueError, match="is not a file of theta0"):
+        load_theta0(path)
+
+
+# into a module
+
+
+def test_a_module_of_its_kind_starts_there(of_module, path):
+    save_theta0(path, of_module)
+    module = Conv(2, 3, batch_norm=True).eval()
+    theta0 = load_theta0(path, module)
+    for name, value in module.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), theta0.arrays[name], err_msg=name)
+    assert not module.training
+    save_theta0(path, perceptron(batch_norm=True))
+    module = MLP(3, (5, 4), 2, batch_norm=True)
+    theta0 = load_theta0(path, module)
+    np.testing.assert_array_equal(module.linears[0].weight.detach(), theta0.coefs[0].T)
+
+
+class Other(Conv):
+    """Another class with the same arrays."""
+
+
+REFUSED = {
+    "class": (lambda: Other(2, 3, batch_norm=True), r"Conv, not of \S*\.Other"),
+    "shape": (lambda: Conv(2, 4, batch_norm=True), r"'conv.bias' has shape \(3,\)"),
+    "less": (lambda: Conv(2, 3), "an array 'norm.bias', which the module .* has not"),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), REFUSED.values(), ids=REFUSED)
+def test_another_one_is_refused_by_name_and_unchanged(make, words, of_module, path):
+    save_theta0(path, of_module)
+    module = seeded(make)
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    with pytest.raises(ValueError, match=words):
+        load_theta0(path, module)
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+
+
+# files of version 0.1, before perceptrons were modules like any other
+
+
+ROWS = torch.tensor([[0.5, -1.0, 2.0], [-0.25, 0.75, 0.0]])
+
+
+def test_a_perceptron_of_version_0_1():
+    theta0 = load_theta0(DATA / "perceptron_0_1.safetensors")
+    assert theta0.architecture == Architecture.of_perceptron(3, (4, 3), 2, "tanh", True)
+    assert theta0.gain == ()
+    first = [0.654799222946167, 0.034705329686403275, -0.7932795882225037, -0.6706588864326477]
+    np.testing.assert_array_equal(theta0.coefs[0][0], np.float32(first))
+    np.testing.assert_array_equal(
+        theta0.intercepts[2], np.float32([-1, 1]) * np.float32(0.00027341459644958377)
+    )
+    assert theta0.arrays["norms.1.running_var"].shape == (3,)
+    logits = theta0.to_module().eval()(ROWS).detach()
+    expected = [
+        [-0.6681773066520691, -0.722200870513916],
+        [0.4629734754562378, 0.6222005486488342],
+    ]
+    np.testing.assert_allclose(logits, expected, rtol=1e-5)
+
+
+def test_a_module_of_version_0_1(path):
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    theta0 = load_theta0(DATA / "sequential_0_1.safetensors", module)
+    architecture = theta0.architecture
+    assert architecture.module == "torch.nn.modules.container.Sequential"
+    assert (architecture.last_layer, architecture.chain) == ("2", ("0", "2"))
+    assert theta0.gain == (2.0,)
+    bias = [-1.1035006046295166, -0.7640786170959473, -0.47520875930786133, 0.04203600436449051]
+    np.testing.assert_array_equal(theta0.arrays["0.bias"], np.float32(bias))
+    expected = [
+        [-0.0909324437379837, 0.07039359211921692],
+        [-0.11774858832359314, 0.04209347441792488],
+    ]
+    np.testing.assert_allclose(module(ROWS).detach(), expected, rtol=1e-5)
+    save_theta0(path, theta0)
+    assert_same_file(load_theta0(path), theta0)
