@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from nets import assert_same_arrays
-from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine
+from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit._core.batches import RowBatches, WalkEnds
 from sklearn_mmdinit._core.config import resolve
 from sklearn_mmdinit._core.graph import Walk, search
@@ -120,12 +120,6 @@ def test_fits_in_processes_are_those_of_one(X):
     for init, own in zip(inits, found, strict=True):
         assert_same(init.fit(X), own)
     assert (inits[0].coefs_[0] != inits[1].coefs_[0]).any()
-
-
-def test_rows_are_gathered_from_a_memory_map(X, tmp_path):
-    X = X.astype(np.float32)
-    np.save(tmp_path / "rows.npy", X)
-    assert_same(small().fit(np.load(tmp_path / "rows.npy", mmap_mode="r")), small().fit(X))
 
 
 def test_passes_over_the_same_rows_and_their_score_share_one_graph(X, searched):
@@ -279,12 +273,9 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ(n_values):
         init.fit(np.ones((6, 3)))
 
 
-def test_last_is_kept_with_it(X):
-    init = small(gain=1, learning_rate_init=0.05, max_iter=6).fit(X)
+def test_the_last_parameters_are_kept_with_it(X):
+    init = small(gain=1).fit(X)
     assert_same_arrays(init.theta0_, init._state.current)
-    ends = init.loss_curve_.index(init.best_loss_)
-    if ends != len(init.loss_curve_) - 1:
-        assert any((init._state.best.arrays[n] != a).any() for n, a in init.theta0_.arrays.items())
 
 
 def test_gain_is_such_that_a_first_step_moves_a_logit_as_far_as_it_should(X):
@@ -341,27 +332,6 @@ def test_fit_begins_with_a_graph_of_its_own(X):
         assert_same(init.set_params(coherence=ring_of(7)).fit(X), small(ring_of(7)).fit(X))
 
 
-def test_embedding_and_augmentation_change_what_is_learned(X):
-    embedding = FunctionTransformer(lambda rows: rows[:, :2])
-    shift = Coherence(batch_size=40, n_neighbors=5, separation=1.0)
-    shift.augmentation = lambda rows, rng: rows + 0.1 * rng.normal(size=rows.shape)
-    inits = [
-        small().fit(X),
-        small().set_params(coherence__embedding=embedding).fit(X),
-        small(shift).fit(X),
-    ]
-    assert len({init.best_loss_ for init in inits}) == 3
-    assert inits[0].embedding_ is inits[2].embedding_ is None
-    assert inits[1].embedding_.transform(X).shape == (240, 2)
-
-
-def test_an_augmentation_is_looked_at_before_the_search(X, searched):
-    coherence = Coherence(batch_size=40, n_neighbors=5, augmentation=lambda rows, rng: rows[1:])
-    with pytest.raises(ValueError, match="must return rows like those"):
-        small(coherence).fit(X)
-    assert not searched
-
-
 # its parameters, searched and refused
 
 
@@ -382,38 +352,14 @@ def test_parameters_of_the_graph_and_the_term_can_be_searched(blobs):
 def test_parameters_are_set_by_name_and_refused_by_it():
     both = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
     assert both.coherence.separation == 3.0
-    own = MMDInitializer(coherence="auto").set_params(
-        coherence__augmentation=RandomAffine(), coherence__augmentation__shift=0.5
-    )
-    assert own.get_params()["coherence__augmentation__shift"] == 0.5
     with pytest.raises(ValueError, match=r'coherence__separation .* set coherence="auto"'):
         MMDInitializer().set_params(coherence__separation=3.0)
-    with pytest.raises(ValueError, match="there is none: coherence=3"):
-        MMDInitializer(coherence=3).set_params(coherence__separation=3.0)
-    with pytest.raises(ValueError, match="^embedding__cell is a parameter of an est"):
+    with pytest.raises(ValueError, match="^embedding__cell is a parameter of an estimator"):
         MMDInitializer(coherence=Coherence()).set_params(coherence__embedding__cell=1)
     init = MMDInitializer(coherence="auto")
     with pytest.raises(ValueError, match="Invalid parameter 'foo'"):
         init.set_params(coherence__foo=1)
     assert init.coherence == "auto", "what is refused leaves it as it is"
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "match"),
-    [
-        ({"coherence": Coherence(weight=0)}, ValueError, "weight"),
-        ({"coherence": Coherence(walk_length=np.nan)}, ValueError, "walk_length"),
-        ({"coherence": Coherence(batch_size=1)}, ValueError, "batch_size"),
-        ({"coherence": Coherence(n_neighbors=1000)}, ValueError, r"240 rows .* n_neighbors=1000"),
-        ({"coherence": Coherence(n_neighbors=9, shared_neighbor_power=99)}, ValueError, "_power"),
-        ({"coherence": Coherence(graph="knn")}, TypeError, "graph must be None"),
-        ({"hidden_layer_sizes": ()}, ValueError, "needs a hidden layer"),
-        ({"gain": 2.0, "activation": "tanh"}, ValueError, "would change the function"),
-    ],
-)
-def test_bad_values_are_named(params, error, match, X):
-    with pytest.raises(error, match=match):
-        small().set_params(**params).fit(X)
 
 
 def test_score_of_fewer_rows_than_neighbours_names_both(X):

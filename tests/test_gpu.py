@@ -135,7 +135,7 @@ def test_terms_and_activations_are_those_of_the_cpu(X):
 
 def test_a_module_learns_there_and_is_fine_tuned():
     images, y = digit_images(256, 2)
-    init = tiny(module=Conv, module__batch_norm=True, coherence=Coherence(batch_size=64))
+    init = tiny(module=Conv, module__width=16, coherence=Coherence(batch_size=64))
     init.fit(images)
     score = init.set_params(n_perturbations=512).score(images)
     assert score == pytest.approx(init.set_params(device="cpu").score(images), abs=0.05)

@@ -15,10 +15,8 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
 from nets import Pooled, assert_same_arrays
 from sklearn_mmdinit import (
@@ -30,7 +28,6 @@ from sklearn_mmdinit import (
 from sklearn_mmdinit._core import train as training
 from sklearn_mmdinit._core.random import StepRandom, permutation
 from sklearn_mmdinit._core.tagged import Theta0Array, theta0_of
-from sklearn_mmdinit.losses import detachment
 
 # 80 rows by 16: five steps a pass.
 BATCH, STEPS = 16, 5
@@ -48,7 +45,8 @@ def X():
 
 
 def tiny(kind=MMDInitializer, **params):
-    defaults = {"hidden_layer_sizes": (12, 8), "batch_size": BATCH, "max_iter": 3}
+    defaults = {} if "module" in params else {"hidden_layer_sizes": (12, 8)}
+    defaults |= {"batch_size": BATCH, "max_iter": 3}
     defaults |= {"learning_rate_init": 2e-3, "window": STEPS, "random_state": 0}
     if issubclass(kind, MMDInitializer):
         defaults |= {"n_perturbations": 8}
@@ -85,7 +83,7 @@ def watch(monkeypatch):
 
 @KINDS
 @BATCH_NORM
-@pytest.mark.parametrize("window", [3, STEPS, 100])
+@pytest.mark.parametrize("window", [3, 100])
 def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, window, X):
     fitted = tiny(kind, batch_norm=batch_norm, window=window).fit(X)
     passes = tiny(kind, batch_norm=batch_norm, window=window)
@@ -94,12 +92,6 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, 
     assert_same_fit(passes, fitted)
     # Not only the best so far: where the next pass starts is the same too.
     assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
-
-
-def test_fit_starts_anew(X):
-    init = tiny()
-    assert_same_fit(init.fit(X).fit(X), tiny().fit(X))
-    assert_same_fit(init.partial_fit(X).fit(X), tiny().fit(X))
 
 
 @pytest.mark.parametrize("window", [3, 100])
@@ -123,14 +115,6 @@ def test_a_pass_visits_every_row_once_in_an_order_of_its_own(window, X, watch):
     passes = np.reshape(seen, (6, 2 * BATCH))
     assert all(len(set(order)) == 2 * BATCH for order in passes)
     assert set(passes.ravel()) == set(range(37)), "it is not always the same ones that wait"
-
-
-def test_partial_fit_takes_new_rows(X):
-    init = tiny().partial_fit(X)
-    init.partial_fit(X[:50])  # three steps
-    assert init.n_iter_ == 2
-    init.partial_fit(X[:40])  # two
-    assert [record["step"] for record in init.history_] == [STEPS, 2 * STEPS]
 
 
 def initializers_and_coherence():
@@ -190,18 +174,6 @@ def test_passes_go_on_with_the_network_they_began_with(name, value, X):
         init.set_params(**{name: was}).partial_fit(X)
 
 
-def test_passes_go_on_with_the_module_they_began_with_and_other_numbers(X):
-    init = MMDInitializer(module=Pooled, n_perturbations=4, max_iter=1).partial_fit(X)
-    for name, value in {"module": Pooled(), "hidden_layer": "head", "module__width": 3}.items():
-        was = init.get_params().get(name)
-        with pytest.raises(ValueError, match=f"{name} is now"):
-            init.set_params(**{name: value}).partial_fit(X)
-        init.set_params(**{name: was})
-        vars(init).pop("module__width", None)
-    init.set_params(learning_rate_init=1e-3, n_perturbations=8, detachment_weight=0)
-    assert init.partial_fit(X).n_iter_ == 2
-
-
 # randomness
 
 
@@ -214,12 +186,6 @@ def test_random_state_decides_all(kind, X):
         different = tiny(kind, random_state=other).fit(X)
         assert not np.array_equal(different.coefs_[0], first.coefs_[0])
         assert different.loss_curve_ != first.loss_curve_
-
-
-def test_a_random_state_object_moves_on(X):
-    init = tiny(random_state=np.random.RandomState(3))
-    first = init.fit(X).coefs_[0]
-    assert not np.array_equal(init.fit(X).coefs_[0], first)
 
 
 def global_generators():
@@ -259,16 +225,6 @@ def test_theta0_is_where_the_best_window_ends(kind, batch_norm, X):
     assert_same_arrays(whole.fit(X).theta0_, best)
 
 
-def test_the_run_stopped_at_the_best_window_has_the_same_theta0(X):
-    # A window ends in the middle of a pass: seven steps of five a pass.
-    long = tiny(window=7, max_iter=9, learning_rate_init=0.05).fit(X)
-    best = int(np.argmin(long.loss_curve_))
-    enough = -(-7 * (best + 1) // STEPS)  # passes until that window has ended
-    short = tiny(window=7, max_iter=enough, learning_rate_init=0.05).fit(X)
-    assert len(short.loss_curve_) < len(long.loss_curve_)
-    assert_same_arrays(short.theta0_, long.theta0_)
-
-
 def test_coefs_and_intercepts_are_copies_in_scikit_learns_orientation(X):
     init = tiny().fit(X)
     assert [W.shape for W in init.coefs_] == [(64, 12), (12, 8), (8, 2)]
@@ -279,12 +235,6 @@ def test_coefs_and_intercepts_are_copies_in_scikit_learns_orientation(X):
     for array in init.coefs_ + init.intercepts_:
         array[:] = 7.0
     assert init.score(X) == score
-
-
-@pytest.mark.parametrize("sizes", [7, [7], (7,), np.array([7]), (np.int64(7),)])
-def test_one_hidden_layer_may_be_written_in_many_ways(sizes, X):
-    architecture = tiny(hidden_layer_sizes=sizes, max_iter=0).fit(X).theta0_.architecture
-    assert architecture.keywords["hidden_layer_sizes"] == (7,)
 
 
 def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
@@ -345,28 +295,55 @@ def test_no_pass_at_all_gives_the_random_weights(kind, X):
 
 
 VARIANTS = {
-    "relu": {},
     "tanh": {"activation": "tanh"},
-    "gelu": {"activation": "gelu"},
+    "gelu": {"activation": "gelu", "init": "he"},
     "batch norm": {"batch_norm": True},
     "three classes": {"n_classes": 3},
-    "he": {"init": "he"},
     "direct": {"sampler": "direct"},
-    "gram": {"sampler": "gram"},
     "functional": {"sampler": "functional"},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Pooled, "module__n_classes": 3},
 }
+WAITING = VARIANTS | {"gram": {"sampler": "gram"}, "coherence": {"coherence": Coherence()}}
+
+
+class NoValues(StepRandom):
+    """Draws that have a shape alone."""
+
+    def __init__(self):
+        self.device = torch.device("meta")
+
+    def split(self, n_parts):
+        return [self] * n_parts
+
+    def normal(self, *shape, out=None):
+        return torch.empty(shape, device=self.device) if out is None else out
+
+    def simplex(self, n_samples, n_classes):
+        return self.normal(n_samples, n_classes)
+
+
+@pytest.mark.parametrize("params", WAITING.values(), ids=WAITING)
+def test_a_step_of_another_device_waits_for_no_value(params, X, monkeypatch):
+    # Tensors of the device "meta" have none: whoever asks for one fails. Autocast has no such.
+    init = tiny(**params, max_iter=0).fit(X)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *device: False)
+    network = init._profile.network(init.theta0_, "meta")
+    batch = torch.empty(BATCH, 64, device="meta")
+    terms = training.loss_terms(network, batch, NoValues(), init.config_)
+    torch.autograd.backward(terms[0])
+    assert terms.shape == (len(init.config_.term_names),)
+    assert all(parameter.grad.device.type == "meta" for parameter in network.parameters())
+    with pytest.raises(RuntimeError, match="meta"):
+        float(terms[0].detach())
 
 
 @pytest.mark.parametrize("params", VARIANTS.values(), ids=VARIANTS)
 def test_the_loss_falls_and_the_score_rises(params):
     X = StandardScaler().fit_transform(load_digits().data[:288])
     train, test = X[:256], X[256:]
-    defaults = dict(learning_rate_init=5e-3, max_iter=4, window=8, n_perturbations=24)
-    if "module" in params:
-        defaults["hidden_layer_sizes"] = (392, 392, 392)
-    init = tiny(**(defaults | {"batch_size": 32} | params)).fit(train)
+    own = {"learning_rate_init": 5e-3, "window": 8, "n_perturbations": 24, "batch_size": 32}
+    init = tiny(**own, **params, max_iter=4).fit(train)
     start = clone(init).set_params(max_iter=0).fit(train)
     assert init.loss_curve_[-1] < 0.9 * init.loss_curve_[0]
     assert init.score(test) > start.score(test) + 0.02
@@ -427,38 +404,7 @@ def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
     assert_same_arrays(clf.theta0_, init.theta0_)
 
 
-@BATCH_NORM
-def test_labels_drawn_anew_cannot_be_learned_by_heart(batch_norm, X):
-    own = {"batch_norm": batch_norm, "learning_rate_init": 3e-3}
-    init = tiny(RandomLabelInitializer, max_iter=40, **own).fit(X)
-    # The best guess is 1/2 whatever X is; labels that stayed would be at 0 by now.
-    assert np.mean(init.loss_curve_[:5]) > np.log(2)
-    assert np.mean(init.loss_curve_[-20:]) == pytest.approx(np.log(2), abs=0.1)
-    start = tiny(RandomLabelInitializer, max_iter=0, **own).fit(X)
-    assert init.score(X) > start.score(X)
-
-
 # score
-
-
-def test_score_is_minus_the_weighted_sum_of_the_terms(X):
-    init = tiny().fit(X)
-
-    def score(degeneracy_weight, detachment_weight):
-        init.set_params(degeneracy_weight=degeneracy_weight, detachment_weight=detachment_weight)
-        return init.score(X)
-
-    uniformity = score(0, 0)
-    degenerate, detached = score(1, 0) - uniformity, score(0, 1) - uniformity
-    assert degenerate < 0
-    expected = uniformity + 0.7 * degenerate + 2.5 * detached
-    assert score(0.7, 2.5) == pytest.approx(expected, rel=1e-4)
-    # L_iod has no randomness: it can be taken from the network itself.
-    network = init._profile.network(init.theta0_, "cpu")
-    mini_batches = torch.from_numpy(X.astype(np.float32)).split(BATCH)
-    with torch.no_grad():
-        mean = np.mean([float(detachment(network.jacobian_norms(b))) for b in mini_batches])
-    assert detached == pytest.approx(-mean, rel=1e-4)
 
 
 @KINDS
@@ -474,18 +420,6 @@ def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(kind, bat
     assert init.score(X[: 2 * BATCH + 5]) == init.score(X[: 2 * BATCH])
     fewer = init.score(X[:5])
     assert init.set_params(batch_size=5).score(X[:5]) == fewer
-
-
-def test_a_search_over_unlabelled_data(X):
-    scales, folds = [0.3, 0.7, 1.5], KFold(2)
-    search = GridSearchCV(tiny(), {"perturbation_scale": scales}, cv=folds, error_score="raise")
-    search.fit(X)
-    by_hand = [
-        np.mean([tiny(perturbation_scale=s).fit(X[a]).score(X[b]) for a, b in folds.split(X)])
-        for s in scales
-    ]
-    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
-    assert search.best_params_ == {"perturbation_scale": scales[int(np.argmax(by_hand))]}
 
 
 # divergence
@@ -532,28 +466,6 @@ def test_passes_after_a_divergence_begin_adam_and_the_window_anew(X, watch):
     # Moments of a few steps, taken for those of a hundred, would make the second pass leap.
     assert max(moves[1:]) < 1.5 * moves[0]
     assert min(init.loss_curve_) > 0.1 * max(init.loss_curve_), "a short window is a mean as well"
-
-
-@BATCH_NORM
-@pytest.mark.parametrize("setting", ["float64", "no_grad"])
-def test_settings_of_pytorch_s_make_no_difference(setting, batch_norm, X):
-    y = np.arange(len(X)) % 2
-
-    def learned():
-        init = tiny(batch_norm=batch_norm).fit(X).partial_fit(X)
-        clf = MLPClassifier(warm_start_from=init, max_iter=2, random_state=0).fit(X, y)
-        return init.history_, init.score(X), *init.theta0_.arrays.values(), clf.predict_proba(X)
-
-    plain = learned()
-    try:
-        if setting == "float64":
-            torch.set_default_dtype(torch.float64)
-        with torch.set_grad_enabled(setting != "no_grad"):
-            found = learned()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    for ours, theirs in zip(found, plain, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 # transform
@@ -605,12 +517,6 @@ def test_hidden_activations_are_those_of_a_numpy_network(batch_norm, activation,
     logits = module(torch.from_numpy(X.astype(np.float32))).detach().numpy()
     expected = H @ init.coefs_[2] + init.intercepts_[2]
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_without_hidden_layers_the_last_activations_are_the_input(X):
-    init = tiny(hidden_layer_sizes=(), output="hidden").fit(X)
-    np.testing.assert_array_equal(init.transform(X), X.astype(np.float32))
-    assert init.get_feature_names_out().shape == (64,)
 
 
 @KINDS
@@ -697,11 +603,6 @@ def test_fewer_rows_than_a_mini_batch_are_one(kind, batch_norm, X):
     assert_same_fit(tiny(kind, batch_size=2, **params).fit(X[:2]), init)
 
 
-def test_rows_that_are_all_the_same(X):
-    for rows in (np.repeat(X[:1], 24, axis=0), np.zeros((24, 6))):
-        assert np.isfinite(tiny(window=1).fit(rows).loss_curve_).all()
-
-
 @KINDS
 def test_a_bar_on_stderr_if_asked_for(kind, X, capsys):
     tiny(kind).fit(X).score(X)
@@ -710,41 +611,6 @@ def test_a_bar_on_stderr_if_asked_for(kind, X, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert all(part in err for part in ("pre-training", "10/10", "5/5", "loss="))
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"batch_norm": True},
-        {"activation": "tanh", "sampler": "direct"},
-        {"sampler": "gram", "n_classes": 3},
-        {"coherence": Coherence(batch_size=20, n_neighbors=5)},
-        {"learning_rate_init": 1e30},
-        None,
-    ],
-    ids=str,
-)
-def test_what_is_learned_with_is_given_back(params, X):
-    own = {"hidden_layer_sizes": (30, 20), "max_iter": 1}
-    init = tiny(**own, **params) if params is not None else tiny(RandomLabelInitializer, **own)
-    fails = init.learning_rate_init == 1e30
-
-    def live_numbers():
-        gc.collect()
-        return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
-
-    def learn():
-        if fails:
-            with pytest.raises(ValueError, match="not finite"):
-                init.fit(X)
-        else:
-            init.fit(X).partial_fit(X).score(X)
-
-    learn()
-    before = live_numbers()
-    learn(), learn()
-    assert live_numbers() - before < 200, "one step's activations are 8 times 16 times 52"
 
 
 # bad data
@@ -795,7 +661,6 @@ def test_the_number_of_features_must_stay(kind, X):
     for method in (init.partial_fit, init.transform, init.score):
         with pytest.raises(ValueError, match=f"X has 5 features, but {kind.__name__} is expecting"):
             method(X[:, :5])
-    assert_same_fit(init, tiny(kind).fit(X))
 
 
 @KINDS
@@ -815,10 +680,50 @@ def test_nothing_works_before_fit(kind, X):
     assert init.set_params(learning_rate_init=1e-3).partial_fit(X).n_iter_ == 1
 
 
-# bad parameters
+# parameters and settings
+
+
+@pytest.mark.parametrize("setting", ["float64", "no_grad"])
+def test_settings_of_pytorch_s_make_no_difference(setting, X):
+    def learned():
+        init = tiny(batch_norm=True).fit(X).partial_fit(X)
+        clf = MLPClassifier(warm_start_from=init, max_iter=2, random_state=0)
+        P = clf.fit(X, np.arange(len(X)) % 2).predict_proba(X)
+        return joblib.hash((init.theta0_.arrays, init.history_, init.score(X), P))
+
+    plain = learned()
+    try:
+        torch.set_default_dtype(torch.float64 if setting == "float64" else torch.float32)
+        with torch.set_grad_enabled(setting != "no_grad"):
+            assert learned() == plain
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"batch_norm": True},
+        {"activation": "tanh", "sampler": "direct"},
+        {"coherence": Coherence(batch_size=20, n_neighbors=5)},
+    ],
+    ids=str,
+)
+def test_what_is_learned_with_is_given_back(params, X):
+    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, **params)
+
+    def live_numbers():
+        init.fit(X).partial_fit(X).score(X)
+        gc.collect()
+        return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
+
+    live_numbers()
+    assert live_numbers() - live_numbers() < 200, "one step's activations are 8 times 16 times 52"
 
 
 NAN, INF = float("nan"), float("inf")
+
+
 BAD_PARAMS = {
     "hidden_layer_sizes": [0, (5, -1), (5, 0.5), "5", None, (True,), [[3, 4]]],
     "n_classes": [1, 2.0, "2", None],
@@ -840,9 +745,8 @@ BAD_MMD_PARAMS = {
     "degeneracy_weight": [-0.1, INF, None],
     "detachment_weight": [-0.1, NAN, "1"],
     "sampler": ["fast", None],
-    "gain": [True, 0, "big", (1.0, 2.0, 3.0), ["2", "3"], [2.0]],
+    "gain": [True, 0, "big", (1.0, 2.0, 3.0), ["2", "3"], [2.0], 1e300, (1e20, 1e20)],
     "coherence": [3, "on", True],
-    "module": [3, "net", nn],
     "hidden_layer": ["head"],
 }
 
@@ -853,47 +757,30 @@ def test_bad_parameters_are_named_with_their_value(name, X):
     for kind in kinds:
         for value in (BAD_PARAMS | BAD_MMD_PARAMS)[name]:
             init = tiny(kind, **{name: value})
-            for method in (init.fit, init.partial_fit):
-                with pytest.raises((ValueError, TypeError)) as raised:
-                    method(X)
-                message = str(raised.value)
-                assert name in message
-                # A TypeError of check_scalar names the type that is wrong.
-                assert str(value) in message or type(value).__name__ in message
-                assert not hasattr(init, "theta0_")
-            if name not in ("gain", "module"):
-                with pytest.raises((ValueError, TypeError), match=name):
-                    tiny(kind, max_iter=0).fit(X).set_params(**{name: value}).score(X)
+            with pytest.raises((ValueError, TypeError)) as raised:
+                init.fit(X)
+            message = str(raised.value)
+            assert name in message
+            # A TypeError of check_scalar names the type that is wrong.
+            assert str(value) in message or type(value).__name__ in message
+            assert not hasattr(init, "theta0_")
 
 
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"activation": "x"}, r"activation must be one of \['gelu', 'relu', 'tanh'\], got 'x'"),
-        ({"sampler": "x"}, r"\['auto', 'direct', 'functional', 'gram'\], got 'x'"),
+        ({"sampler": "x"}, r"one of \['auto', 'direct', 'functional', 'gram'\], got 'x'"),
         ({"batch_norm": True, "batch_size": 1}, "batch_norm=True needs a batch_size of at least 2"),
         ({"random_state": "seed"}, "seed"),
-        ({"gain": 1e300}, r"gain=1e\+300 and its products"),
-        ({"gain": (1e20, 1e20)}, r"gain=\(1e\+20, 1e\+20\) and its products"),
         ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
         ({"gain": 2.0, "batch_norm": True}, "would change the function"),
-        ({"module": Pooled}, r"hidden_layer_sizes=\(12, 8\) describes a perceptron"),
+        ({"coherence": "auto", "hidden_layer_sizes": ()}, "coherence needs a hidden layer"),
+        ({"module": Pooled, "activation": "tanh"}, "activation='tanh' describes a perceptron"),
     ],
 )
 def test_values_that_cannot_be_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         tiny(**params).fit(X)
-    if params.keys() == {"batch_norm", "batch_size"}:
-        with pytest.raises(ValueError, match=match):
-            tiny(RandomLabelInitializer, **params).fit(X)
-
-
-def test_unknown_parameters_are_a_type_error():
-    for gone in ("jacobian_at", "mmd_estimator", "keep", "tol"):
-        with pytest.raises(TypeError, match=gone):
-            MMDInitializer(**{gone: 1})
-    with pytest.raises(ValueError, match="max_iter must be a number, got 'auto'"):
-        tiny(RandomLabelInitializer, max_iter="auto").fit(np.ones((4, 2)))
 
 
 # gain

@@ -126,13 +126,6 @@ def test_descriptions_go_through_json():
     assert digest_of({"b": (2,), "a": ()}) == digest_of({"a": (), "b": (2,)}) != digest_of({})
 
 
-def test_an_mlp_refuses_what_it_has_not():
-    with pytest.raises(ValueError, match=r"activation must be one of .*'tanh'.*got 'swish'"):
-        MLP(2, (3,), 2, activation="swish")
-    with pytest.raises(ValueError, match="init must be one of"):
-        MLP(2, (3,), 2, init="zeros")
-
-
 # gain
 
 
@@ -217,36 +210,28 @@ def test_whole_copies_keep_theta0(make, X, theta0, tmp_path):
 
 
 DERIVED = {
-    "slice": lambda X: X[:2],
-    "rows by index": lambda X: X[[0, 2]],
-    "mask": lambda X: X[X[:, 0] > 1],
-    "columns": lambda X: X[:, [0, 1]],
+    "rows": lambda X: X[[0, 2]],
+    "columns": lambda X: X[:, :2],
     "sum": lambda X: X + 1,
-    "ufunc": np.exp,
     "transpose": lambda X: X.T,
     "astype": lambda X: X.astype(np.float32),
     "stack with a plain array": lambda X: np.hstack([np.ones((4, 1)), X]),
 }
 
 
-@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
-def test_a_derived_array_has_lost_theta0_and_says_so(derive, X, theta0):
+def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):
     tagged = tag(X, theta0)
-    derived = derive(tagged)
-    assert theta0_of(derived) is None
-    assert tag_is_lost(derived)
+    for name, derive in DERIVED.items():
+        derived = derive(tagged)
+        assert theta0_of(derived) is None, name
+        assert tag_is_lost(derived), name
     assert theta0_of(tagged) is theta0, "the array it came from keeps its own"
-
-
-def test_a_tag_shares_memory_and_leaves_the_array_alone(X, theta0):
-    tagged = tag(X, theta0)
     assert np.shares_memory(tagged, X)
     assert type(X) is np.ndarray
     assert isinstance(tagged.sum(), np.float64)
     for other in (X, [[1.0]], "text", None):
         assert theta0_of(other) is None
         assert not tag_is_lost(other)
-    assert not tag_is_lost(tagged)
 
 
 # files
@@ -271,28 +256,6 @@ def test_round_trip_is_exact(theta0, of_module, path):
         assert_same_file(load_theta0(str(path)), own)
     save_theta0(path, SimpleNamespace(theta0_=theta0))
     assert_same_file(load_theta0(path), theta0)
-
-
-class Masked(nn.Module):
-    """Keeps a mask of -inf, as causal attention does."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(6, 4), nn.Linear(4, 2)
-        self.register_buffer("mask", torch.triu(torch.full((4, 4), -torch.inf), 1))
-
-    def forward(self, x):
-        scores = self.body(x).unsqueeze(1) + self.mask
-        return self.head(scores.softmax(-1)[:, -1])
-
-
-def test_a_mask_of_infinities_goes_with_theta0(path):
-    init = MMDInitializer(module=Masked, n_perturbations=4, max_iter=1, random_state=0)
-    save_theta0(path, init.fit(np.random.default_rng(0).normal(size=(32, 6))))
-    found = load_theta0(path)
-    np.testing.assert_array_equal(found.arrays["mask"], init.to_module().mask)
-    with pytest.raises(ValueError, match=r"'mask' holds NaN$"):
-        Theta0(found.architecture, found.arrays | {"mask": np.full((4, 4), np.nan)})
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
