@@ -33,19 +33,6 @@ def tokens(n=4, length=5, words=7, seed=0):
     return np.random.default_rng(seed).integers(words, size=(n, length))
 
 
-class AnyWidth(nn.Module):
-    """Takes rows of any number of features, which it averages into eight."""
-
-    def __init__(self, n_classes=2, width=16, batch_norm=False):
-        super().__init__()
-        self.pool = nn.AdaptiveAvgPool1d(8)
-        self.hidden, self.head = nn.Linear(8, width), nn.Linear(width, n_classes)
-        self.norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
-
-    def forward(self, x):
-        return self.head(self.norm(self.hidden(self.pool(x[:, None])[:, 0])).relu())
-
-
 class Twice(nn.Module):
     """One layer called twice in a pass."""
 
