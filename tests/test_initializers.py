@@ -425,12 +425,6 @@ def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(kind, bat
 # divergence
 
 
-@KINDS
-def test_a_loss_that_is_never_finite_is_an_error(kind, X):
-    with pytest.raises(ValueError, match=r"not finite.*learning_rate_init than 1e\+30"):
-        tiny(kind, learning_rate_init=1e30).fit(X)
-
-
 def test_a_loss_that_diverges_later_leaves_the_best_window(X, watch):
     healthy, stopped = tiny(window=4).fit(X), tiny(window=4, max_iter=2).fit(X)
     watch(lambda call, rows, terms: terms * (np.nan if call > 8 else 1.0))
@@ -566,13 +560,6 @@ def test_data_frames(X):
     assert isinstance(out, pl.DataFrame)
 
 
-@KINDS
-def test_a_clone_is_not_fitted(kind, X):
-    init = tiny(kind).fit(X)
-    assert clone(init).get_params() == init.get_params()
-    assert vars(clone(init)).keys() == init.get_params().keys()
-
-
 # data of any kind
 
 
@@ -700,25 +687,17 @@ def test_settings_of_pytorch_s_make_no_difference(setting, X):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"batch_norm": True},
-        {"activation": "tanh", "sampler": "direct"},
-        {"coherence": Coherence(batch_size=20, n_neighbors=5)},
-    ],
-    ids=str,
-)
-def test_what_is_learned_with_is_given_back(params, X):
-    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, **params)
+def test_what_is_learned_with_is_given_back(X):
+    coherence = Coherence(batch_size=20, n_neighbors=5)
+    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, batch_norm=True, coherence=coherence)
 
     def live_numbers():
         init.fit(X).partial_fit(X).score(X)
         gc.collect()
         return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
 
-    live_numbers()
-    assert live_numbers() - live_numbers() < 200, "one step's activations are 8 times 16 times 52"
+    _, second, third = (live_numbers() for _ in range(3))
+    assert third - second < 200, "one step's activations are 8 times 16 times 52"
 
 
 NAN, INF = float("nan"), float("inf")
