@@ -280,13 +280,10 @@ def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
         load_theta0(path)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda b: b[:0], lambda b: b[:4], lambda b: b[:60], lambda b: b[:-1], lambda b: b"no\n" * 99],
-)
-def test_a_damaged_file_is_a_value_error(make, theta0, path):
+@pytest.mark.parametrize("keep", [0, 4, 60, -1])
+def test_a_damaged_file_is_a_value_error(keep, theta0, path):
     save_theta0(path, theta0)
-    path.write_bytes(make(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         load_theta0(path)
 
@@ -323,7 +320,6 @@ MUTATIONS = {
     "no metadata": (lambda arrays, text: (arrays, None), "does not say which network"),
     "no json": (lambda arrays, text: (arrays, "x"), "not the description of a module"),
     "no digest": (lambda a, t: (a, _without(t, "digest")), "not the description of a module"),
-    "a list": (lambda a, t: (a, "[]"), "not the description of a module"),
     "code": (
         lambda a, t: (a, t.replace('"(5, 4)"', '"print(3)"')),
         "not the description of a module",
@@ -345,15 +341,6 @@ def test_what_a_file_must_hold(mutate, match, theta0, path):
     arrays, text = mutate(load_file(path), metadata_of(path)[key])
     save_file(arrays, path, metadata=None if text is None else {key: text})
     with pytest.raises(ValueError, match=match):
-        load_theta0(path)
-
-
-@pytest.mark.parametrize("gain", ["[2.0]", "3", '["a", "b"]', "{", "null"])
-def test_a_gain_that_is_none_is_refused(gain, theta0, path):
-    save_theta0(path, theta0)
-    metadata = metadata_of(path) | {"sklearn_mmdinit.gain": gain}
-    save_file(load_file(path), path, metadata=metadata)
-    with pytest.raises(ValueError, match="is not a file of theta0"):
         load_theta0(path)
 
 
