@@ -4,15 +4,12 @@ The same cells on each engine, with as many workers of this machine for each: ne
 scratch on random binary tasks, as ``mnist_tasks.py`` fine-tunes them. They are short, some fits
 of a tenth of a second each, so nothing shows an engine's own work better. A first round, in which
 rows reach workers and workers import what they need, is taken apart from the others, and its
-figures must be those of loky. The other rounds are in turns, in one run.
+figures must be those of loky, or the exit status is 1. The other rounds are in turns.
 
 Run it (about 12 minutes on two cores), or without a download and in one minute::
 
-    pip install 'sklearn-mmdinit[dask,ray]'
     python benchmarks/backends.py
     python benchmarks/backends.py --dataset digits --tasks 5 --rounds 2 --backends loky dask
-
-It prints a table and writes it as JSON. Seconds are honest only where nothing else runs.
 """
 
 from __future__ import annotations
@@ -22,134 +19,124 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 
-from data.datasets import DatasetUnavailableError
-from engines.choice import ENGINES, engine_of
-from engines.engine import Engine, EngineLostError, EngineUnavailableError
-from protocol.bench import Bench, load_scaled, tasks_of_runs
-from protocol.evaluation import evaluate_on
+from engines.engine import ENGINES, Engine, engine_of
+from protocol.command import add_task_options, command_parser, positive, results_head, run_command
+from protocol.evaluation import Bench, prepare_bench
 from protocol.methods import METHODS, NetworkSettings, network_contender, select_names
-from protocol.options import add_task_options, positive
-from protocol.provenance import provenance
-from protocol.store import ScoreLog, write_json
-from reporting.backends_table import backends_table
-from reporting.table import as_text
-from timing.agreement import DisagreementError
-from timing.clock import in_turns, ratio, timed
-
-__all__ = ["main"]
+from protocol.store import Log
+from reporting.tables import text_of
 
 N_LABELS = (5, 10, 20, 40)
 N_TASKS = 20
 REFERENCE = "loky"
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
-    add("--rounds", type=positive, default=5, help="after the first one; default: 5")
-    add_task_options(parser, n_labels=N_LABELS, tasks=N_TASKS, runs=1, device=False)
-    return parser
+Job = tuple[Bench, dict[str, Engine]]
 
 
-def _prepare(options: argparse.Namespace) -> Bench:
-    dataset, X, data = load_scaled(options)
-    tasks = tasks_of_runs(
-        data.y_train,
-        options.n_labels or N_LABELS,
-        n_tasks=options.tasks or N_TASKS,
-        n_runs=options.runs or 1,
-        seed=options.seed,
-    )
+class DisagreementError(RuntimeError):
+    """An engine has other figures than the reference."""
+
+
+def _prepare(options: argparse.Namespace) -> Job:
+    # Loky first: all others are compared with it.
+    names = [name for name in ENGINES if name in {REFERENCE, *options.backends}]
+    engines = {name: engine_of(name, None, options.jobs) for name in names}
     network = NetworkSettings(tuple(options.hidden_layer_sizes))
-    return Bench(dataset, X, data, network, tasks, options)
+    n_labels = options.n_labels
+    return prepare_bench(
+        options, network, n_labels, n_tasks=options.tasks, n_runs=options.runs
+    ), engines
 
 
-def _figures(bench: Bench, engine: Engine) -> list[dict[str, Any]]:
-    """Every cell, computed on an engine whatever was computed before."""
-    contenders = [
-        network_contender(
-            METHODS[name], bench.network, X=bench.X, initializer=None, theta0_digest=None
-        )
-        for name in select_names(["*/fcn/scratch"], METHODS)
-    ]
+def _round(bench: Bench, engine: Engine) -> tuple[float, list[dict[str, Any]]]:
+    """Seconds of every cell, computed on an engine whatever was computed before, and figures."""
+    names = select_names(["*/fcn/scratch"], METHODS)
+    contenders = [network_contender(name, bench.network, bench.X) for name in names]
+    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        return evaluate_on(
-            engine,
-            [(contenders, tasks) for tasks in bench.tasks.values()],
-            bench.options.n_labels or N_LABELS,
-            data=bench.data,
-            log=ScoreLog(Path(folder) / "scores.jsonl"),
-            seed=bench.options.seed,
-            quiet=True,
-        )
+        log, runs = Log(Path(folder) / "scores.jsonl"), dict.fromkeys(bench.tasks, contenders)
+        scores = bench.evaluate(runs, engine=engine, log=log, quiet=True)
+    return time.perf_counter() - started, scores
 
 
-def _measure(bench: Bench, engines: dict[str, Engine]) -> dict[str, Any]:
+def _summary(seconds: list[float], reference: list[float]) -> dict[str, Any]:
+    """Times taken in turns, and ratios round by round: what slows down slows both of a round."""
+    ratios = [own / other for own, other in zip(seconds, reference, strict=True)]
+    return {
+        "rounds": {
+            "median": float(np.median(seconds)),
+            "minimum": min(seconds),
+            "seconds": seconds,
+        },
+        "times_of_loky": {
+            "median": float(np.median(ratios)),
+            "of_minima": min(seconds) / min(reference),
+        },
+    }
+
+
+def _measure(job: Job) -> dict[str, Any]:
     """Seconds of each engine; a DisagreementError if figures differ."""
+    bench, engines = job
     found: dict[str, dict[str, Any]] = {}
-    figures: dict[str, list[dict[str, Any]]] = {}
+    reference: list[dict[str, Any]] = []
     with ExitStack() as stack:
         for name, engine in engines.items():
-            start = timed(partial(stack.enter_context, engine))
-            began = time.perf_counter()
-            figures[name] = _figures(bench, engine)
-            first = time.perf_counter() - began
+            started = time.perf_counter()
+            stack.enter_context(engine)
+            start = time.perf_counter() - started
+            first, figures = _round(bench, engine)
+            reference = reference or figures
             found[name] = engine.describe() | {"start": start, "first_round": first}
             bench.say(f"{name}: started in {start:.1f} s, first round {first:.1f} s")
-            if figures[name] != figures[REFERENCE]:
+            if figures != reference:
                 raise DisagreementError(f"{name} has other figures than {REFERENCE}")
-
-        def again(engine: Engine) -> Callable[[], float]:
-            return lambda: timed(lambda: _figures(bench, engine))
-
-        rounds = {name: again(engine) for name, engine in engines.items()}
-        times = in_turns(rounds, bench.options.rounds)
+        times: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(bench.options.rounds):
+            for name, engine in engines.items():
+                times[name].append(_round(bench, engine)[0])
     for name in engines:
-        found[name]["rounds"] = times[name]
-        found[name]["times_of_loky"] = ratio(times, name, REFERENCE)
-    return {"fits": len(figures[REFERENCE]), "engines": found}
+        found[name] |= _summary(times[name], times[REFERENCE])
+    return {"fits": len(reference), "engines": found}
+
+
+def _results(job: Job, found: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    bench, _ = job
+    options = bench.options
+    settings = {"n_labels": bench.n_labels, "tasks": options.tasks, "runs": options.runs}
+    return options.output / f"{bench.dataset.name}_backends.json", {
+        **results_head(__doc__, bench.dataset, settings),
+        "jobs": joblib.effective_n_jobs(options.jobs),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        **found,
+    }
+
+
+_text = partial(text_of, kinds=("backends",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed, 1 if figures differ."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    # Loky first: all others are compared with it.
-    names = [name for name in ENGINES if name in {REFERENCE, *options.backends}]
+    parser = command_parser(__doc__)
+    add = parser.add_argument
+    add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
+    add("--rounds", type=positive, default=5, help="after the first one; default: 5")
+    add_task_options(parser, n_labels=N_LABELS, tasks=N_TASKS, runs=1, device=False)
+    parser.set_defaults(n_labels=N_LABELS, tasks=N_TASKS, runs=1)
     try:
-        engines = {name: engine_of(name, None, options.jobs) for name in names}
-        bench = _prepare(options)
-        measured = _measure(bench, engines)
-    except (ValueError, DatasetUnavailableError, EngineUnavailableError, EngineLostError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
+        return run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1
-    results = {
-        "claim": (__doc__ or "").splitlines()[0],
-        "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
-        "jobs": joblib.effective_n_jobs(options.jobs),
-        **provenance(),
-        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        **measured,
-    }
-    print(as_text(backends_table(results)))
-    path = options.output / f"{bench.dataset.name}_backends.json"
-    write_json(path, results)
-    print(f"\n{path} written")
-    return 0
 
 
 if __name__ == "__main__":

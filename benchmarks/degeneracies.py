@@ -1,30 +1,21 @@
 """Claim: without its second and third term the paper's loss ends in networks that ignore inputs.
 
 The appendix's tables "effect_loss_sd" and "effect_loss_iod" and its figure "degenerate_ex". Theta0
-is learned with (lambda, xi) in (0, 0), (0.4, 0), (0, 1) and (0.4, 1), lambda being the weight of
-the term against degenerate softmax and xi that of the term against input-output detachment::
-
-    MMDInitializer(degeneracy_weight=0.0, detachment_weight=0.0, random_state=0).fit(X)
-
-On 128 random mini-batches of 32 training images: how many of 256 perturbed networks use fewer
-than all classes, and how many units of each hidden layer are 0 for all rows, the fresh weights
-first. For (0, 0) and (0.4, 1) also the densities of the probability of class 0, before and after:
-over 1,024 perturbations at four images, which are to be uniform, and over 1,024 images for four
-perturbed networks, which collapse where a network ignores its input.
+is learned with (lambda, xi) in (0, 0), (0.4, 0), (0, 1) and (0.4, 1), the weights of the terms
+against degenerate softmax and against input-output detachment. On 128 random mini-batches of 32
+training images: how many of 256 perturbed networks use fewer than all classes, and how many units
+of each hidden layer are 0 for all rows, the fresh weights first. For (0, 0) and (0.4, 1) also the
+densities of the probability of class 0: over 1,024 perturbations at four images, which are to be
+uniform, and over 1,024 images for four networks, which collapse where these ignore their input.
 
 Run it (about a minute on one core), then in full (under 30 minutes a setting on two cores, in
 portions with Ctrl-C where it must be)::
 
     python benchmarks/degeneracies.py --quick
-    python benchmarks/degeneracies.py
     python benchmarks/degeneracies.py --settings 0,0 0.4,1
-    python benchmarks/degeneracies.py --kernels mean
 
-The last one takes the mean of L_uni's kernels in place of their sum, which is the paper's text.
-It prints both tables beside the paper's figures, writes them as JSON with every draw of the
-densities, and draws the densities. What was done is kept: the same command goes on where it was
-stopped, settings that were not run yet stand in the tables as such, and (0.4, 1) is not learned
-again where ``mnist_tasks.py --preset paper`` kept ``xavier/fcn/ours`` in the same folder.
+What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --preset paper`` kept
+``xavier/fcn/ours`` in the same folder.
 """
 
 from __future__ import annotations
@@ -32,20 +23,17 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from protocol.appendix_bench import AppendixBench, Preset, add_appendix_options, prepare_appendix
+from protocol import studies
 from protocol.command import command_parser
 from protocol.store import digest_of
-from protocol.study import Cell, Study, run_study
-from protocol.theta0_measures import N_PERTURBATIONS, measure_densities, measure_ratios
-from reporting.degeneracy_figure import draw_densities
-from reporting.degeneracy_tables import degeneracies_text
+from reporting.pictures import draw_densities
+from reporting.tables import text_of
 
-__all__ = ["main"]
-
-FULL = Preset(n_perturbations=256)
-QUICK = Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
+FULL = studies.Preset(n_perturbations=256)
+QUICK = studies.Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
 
 # The paper's (lambda, xi), and those whose densities are drawn.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
@@ -54,7 +42,7 @@ WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
 Setting = tuple[float, float]
 
 
-def _setting(text: str) -> Setting:
+def _setting(text: str) -> tuple[float, ...]:
     try:
         values = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -75,60 +63,47 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LAMBDA,XI",
         help="which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1",
     )
-    add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
+    studies.add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
     return parser
 
 
-def _fresh_cell(bench: AppendixBench) -> Cell:
-    def compute() -> dict[str, Any]:
-        theta0, seed = bench.fresh(), bench.options.seed
-        return {
-            **measure_ratios(theta0, bench.X, seed=seed, n_batches=bench.preset.n_batches),
-            "densities": measure_densities(theta0, bench.X, seed=seed),
-        }
-
-    head = {"degeneracy_weight": None, "detachment_weight": None}
-    return Cell("measuring fresh weights", head, _key(bench, {"max_iter": 0}), compute)
-
-
-def _cell(bench: AppendixBench, setting: Setting, wanted: bool) -> Cell:
-    changes = dict(zip(("degeneracy_weight", "detachment_weight"), setting, strict=True))
-
-    def compute() -> dict[str, Any]:
-        learned, seed = bench.learn(changes), bench.options.seed
-        theta0 = learned.initializer.theta0_
-        found = measure_ratios(theta0, bench.X, seed=seed, n_batches=bench.preset.n_batches)
-        if setting in WITH_DENSITIES:
-            found["densities"] = measure_densities(theta0, bench.X, seed=seed)
-        return found | {"theta0": learned.record()}
-
-    name = f"learning and measuring theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
-    return Cell(name, changes, _key(bench, changes), compute, wanted)
+def _cell(appendix: studies.Appendix, setting: Setting | None, wanted: bool = True) -> studies.Cell:
+    """Of theta0 with a lambda and a xi; None: of the fresh weights."""
+    names = ("degeneracy_weight", "detachment_weight")
+    if setting is None:
+        name, head = "measuring fresh weights", dict.fromkeys(names)
+        changes: dict[str, Any] = {"max_iter": 0}
+    else:
+        name = f"learning and measuring theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
+        head = changes = dict(zip(names, setting, strict=True))
+    key = digest_of([appendix.fit_key(changes), appendix.preset.n_batches, appendix.seed])
+    return studies.Cell(name, head, key, partial(_measure, appendix, setting, changes), wanted)
 
 
-def _key(bench: AppendixBench, changes: dict[str, Any]) -> str:
-    return digest_of([bench.fit_key(changes), bench.preset.n_batches, bench.options.seed])
+def _measure(appendix: studies.Appendix, setting: Setting | None, changes: dict[str, Any]) -> Any:
+    learned = None if setting is None else appendix.learn(changes)
+    theta0 = appendix.fresh() if learned is None else learned.initializer.theta0_
+    found = appendix.ratios(theta0)
+    if setting in (None, *WITH_DENSITIES):
+        found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
+    return found if learned is None else found | {"theta0": learned.record()}
 
 
-def _prepare(options: argparse.Namespace) -> Study:
-    bench = prepare_appendix(options, FULL, QUICK)
+def _prepare(options: argparse.Namespace) -> studies.Study:
+    appendix = studies.prepare_appendix(options, FULL, QUICK)
     chosen = options.settings or SETTINGS
     shown = dict.fromkeys([*SETTINGS, *chosen])
-    return Study(
-        bench.stem("degeneracies"),
-        __doc__,
-        (_fresh_cell(bench), *(_cell(bench, setting, setting in chosen) for setting in shown)),
-        bench.settings() | {"shown": list(shown), "networks_a_ratio": N_PERTURBATIONS},
-        options,
-        bench.dataset,
-    )
+    cells = [_cell(appendix, setting, setting in chosen) for setting in shown]
+    settings = {"shown": list(shown), "networks_a_ratio": studies.N_PERTURBATIONS}
+    return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
+
+
+_text = partial(text_of, kinds=("degeneracies", "densities"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    return run_study(parser, options, _prepare, degeneracies_text, draw_densities)
+    return studies.run_study(_parser(), argv, _prepare, _text, draw_densities)
 
 
 if __name__ == "__main__":

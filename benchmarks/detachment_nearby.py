@@ -3,46 +3,54 @@
 The appendix's figure "iodloss_nearby". The paper's third term L_iod, which is 0 where the rows of
 the Jacobians of the logits have unit norm and 1 for a constant function, is minimised alone, and
 measured along the way at theta0 and at theta0 + epsilon, with epsilon of the paper's law for
-s^2 = 0.2, 0.5, 1 and 2::
-
-    MMDInitializer(uniformity_weight=0, degeneracy_weight=0, n_perturbations=2, random_state=0)
-
-The perturbed networks of the other two terms have no weight here: those terms are only part of
-the history, so K is 2, the fewest there can be. Nor does s change what is learned, so one
-pre-training serves the four panels, and the curve of theta0 itself is the same in each.
+s^2 = 0.2, 0.5, 1 and 2. The perturbed networks of the other terms have no weight here, so that one
+pre-training with two of them, the fewest there can be, serves the four panels.
 
 Run it (about a minute on one core), then in full (under ten minutes on two cores)::
 
     python benchmarks/detachment_nearby.py --quick
     python benchmarks/detachment_nearby.py
 
-It measures at log-spaced steps on 1,024 of the images with four perturbations, the same at every
-step; prints L_iod before, on the way and after; draws mean +- std against the steps; and writes
-every number as JSON. The paper has no figures here, only its finding: L_iod nearby falls with that
-of theta0 for s^2 = 0.2 and 0.5, and less and less for larger s. Values above 1 come from rows
-longer than 2, and are no sign of a constant function. What was done is kept: the same command goes
-on where it was stopped.
+The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
+s^2 = 0.2 and 0.5, and less and less for larger s. Values above 1 come from rows longer than 2, and
+are no sign of a constant function.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
-from protocol.appendix_bench import Preset, add_appendix_options, prepare_appendix
-from protocol.command import command_parser
-from protocol.detachment_curve import CHANGES, DetachmentCurve
-from protocol.options import positive, positive_number
-from protocol.study import Study, run_study
-from reporting.detachment_figure import draw_detachment
-from reporting.detachment_tables import detachment_text
+import numpy as np
 
-__all__ = ["main"]
+from protocol import studies
+from protocol.command import command_parser, positive, positive_number
+from protocol.store import digest_of
+from protocol.tasks import diagnostics_seed, shuffled_rows
+from protocol.theta0s import Checkpoint, learn_along, portion_ends
+from reporting.pictures import draw_detachment
+from reporting.tables import text_of
+from sklearn_mmdinit import Theta0, load_theta0
+from sklearn_mmdinit.theory import perturbation_std
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 
-FULL = Preset(n_perturbations=CHANGES["n_perturbations"])
-QUICK = Preset(n_perturbations=CHANGES["n_perturbations"], steps=600, rows=6400)
+# The loss is L_iod alone. A window longer than any run: none ends, and so theta0 is the last one
+# and not that of the best window.
+CHANGES: dict[str, Any] = {
+    "uniformity_weight": 0.0,
+    "degeneracy_weight": 0.0,
+    "detachment_weight": 1.0,
+    "n_perturbations": 2,
+    "window": 10**9,
+}
+
+FULL = studies.Preset(n_perturbations=CHANGES["n_perturbations"])
+QUICK = studies.Preset(n_perturbations=CHANGES["n_perturbations"], steps=600, rows=6400)
 
 # Images on which L_iod is measured.
 N_ROWS, QUICK_ROWS = 1024, 128
@@ -54,40 +62,138 @@ def _parser() -> argparse.ArgumentParser:
         "--squared-scales",
         nargs="+",
         type=positive_number,
+        default=SQUARED_SCALES,
         metavar="S2",
         help="values of s squared, a panel each; default: the paper's 0.2 0.5 1 2",
     )
     parser.add_argument(
         "--draws", type=positive, default=4, help="perturbations; default: the paper's 4"
     )
-    add_appendix_options(parser)
+    studies.add_appendix_options(parser)
     return parser
 
 
-def _prepare(options: argparse.Namespace) -> Study:
-    bench = prepare_appendix(options, FULL, QUICK)
-    curve = DetachmentCurve(
-        bench,
-        tuple(sorted(set(options.squared_scales or SQUARED_SCALES))),
+def log_spaced_steps(last: int, a_decade: int = 6) -> list[int]:
+    """Whole numbers from 1 to the last, rising by nearly the same factor, wider below 10."""
+    n = math.ceil(a_decade * math.log10(last))
+    return sorted({*(round(10 ** (i / a_decade)) for i in range(n)), last})
+
+
+def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> Theta0:
+    """Theta0 plus a perturbation of the paper's standard deviations.
+
+    ``noise`` (m,) is standard normal, one number a parameter: layer by layer, weights before
+    biases, as ``perturbation_std`` has them; there is no batch normalisation.
+    """
+    epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
+    arrays, start = {}, 0
+    for layer in range(len(theta0.arrays) // 2):
+        for name in (f"linears.{layer}.weight", f"linears.{layer}.bias"):
+            array = theta0.arrays[name]
+            own = epsilon[start : start + array.size].reshape(array.shape)
+            arrays[name] = (array + own).astype(np.float32)
+            start += array.size
+    return Theta0(theta0.architecture, arrays)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One pre-training, looked at after some of its steps, on ``n_rows`` of its images.
+
+    Its path does not depend on s, since perturbed networks have no weight in its loss; s is only
+    how far from theta0 one looks. The perturbations are the same at each step, and for each s
+    the same up to their length.
+    """
+
+    appendix: studies.Appendix
+    squared_scales: tuple[float, ...]
+    n_draws: int
+    n_rows: int
+
+    @property
+    def _steps_a_pass(self) -> int:
+        return len(self.appendix.X) // studies.BATCH_SIZE
+
+    @cached_property
+    def steps(self) -> list[int]:
+        return log_spaced_steps(self._steps_a_pass * self.appendix.bench.network.epochs)
+
+    @cached_property
+    def _checkpoints(self) -> dict[int, Checkpoint]:
+        """All that is to be learned, at the first call for any of it."""
+        bench, seed = self.appendix.bench, self.appendix.seed
+        found = learn_along(
+            self.appendix.initializer(CHANGES),
+            bench.X,
+            self.steps,
+            order=lambda number: shuffled_rows(len(bench.X), "passes", 0, number, seed=seed),
+            name="detachment-alone",
+            folder=bench.options.output / "detachment",
+            X_digest=digest_of([bench.X_digest, seed]),
+        )
+        return {checkpoint.steps: checkpoint for checkpoint in found}
+
+    @cached_property
+    def _scorer(self) -> tuple[Any, np.ndarray]:
+        """What measures L_iod of a theta0 that is put in its place, and the rows."""
+        X = self.appendix.X
+        X = X[shuffled_rows(len(X), "yardstick", seed=self.appendix.seed)[: self.n_rows]]
+        return self.appendix.initializer(CHANGES | {"max_iter": 0}).fit(X), X
+
+    def _loss(self, theta0: Theta0) -> float:
+        scorer, X = self._scorer
+        scorer.theta0_ = theta0
+        return float(-scorer.score(X))
+
+    def _measure(self, step: int) -> dict[str, Any]:
+        theta0 = load_theta0(self._checkpoints[step].path) if step else self.appendix.fresh()
+        m = sum(array.size for array in theta0.arrays.values())
+        rng = np.random.default_rng(diagnostics_seed(seed=self.appendix.seed))
+        noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(self.n_draws)]
+        return {
+            "at_theta0": self._loss(theta0),
+            "nearby": [
+                [self._loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
+                for square in self.squared_scales
+            ],
+        }
+
+    def cells(self) -> list[studies.Cell]:
+        """One for each step of the curve, and before them the fresh weights."""
+        fit_key, ends = self.appendix.fit_key(CHANGES), portion_ends(self.steps, self._steps_a_pass)
+        cells = []
+        for step in (0, *self.steps):
+            # A portion that ends before the step changes the order of rows.
+            passed = [end for end in ends if end <= step]
+            parts = [fit_key, self.appendix.seed, passed, self.squared_scales]
+            key = digest_of([*parts, self.n_draws, self.n_rows])
+            name = f"L_iod near theta0 after {step} steps"
+            cells.append(studies.Cell(name, {"step": step}, key, partial(self._measure, step)))
+        return cells
+
+
+def _prepare(options: argparse.Namespace) -> studies.Study:
+    curve = Curve(
+        studies.prepare_appendix(options, FULL, QUICK),
+        tuple(sorted(set(options.squared_scales))),
         options.draws,
         QUICK_ROWS if options.quick else N_ROWS,
     )
-    settings = bench.settings() | {
+    settings = {
         "changes": CHANGES,
         "squared_scales": curve.squared_scales,
         "draws": curve.n_draws,
         "rows_measured": curve.n_rows,
     }
-    return Study(
-        bench.stem("detachment_nearby"), __doc__, curve.cells(), settings, options, bench.dataset
-    )
+    return curve.appendix.study("detachment_nearby", __doc__, curve.cells(), settings)
+
+
+_text = partial(text_of, kinds=("detachment",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    return run_study(parser, options, _prepare, detachment_text, draw_detachment)
+    return studies.run_study(_parser(), argv, _prepare, _text, draw_detachment)
 
 
 if __name__ == "__main__":

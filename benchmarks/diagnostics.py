@@ -1,21 +1,16 @@
 """Claim: pre-training, once it is long, removes most degenerate softmax but not dead neurons.
 
-Each theta0 given, and before them the fresh weights they began from, is looked at as the paper's
-appendix does: on 128 random mini-batches of 32 training images, how many of 256 perturbed
-networks use fewer than all classes on a mini-batch, and how many units of each hidden layer are
-0 for all of its rows. The mini-batches and the perturbations, whose scale is the paper's, are
-the same for every theta0. It takes about 20 seconds a theta0 on two cores::
+Each theta0 given, and before them the fresh weights they began from, is looked at as
+``degeneracies.py`` does, on the same mini-batches under the same perturbations; about 20 seconds a
+theta0 on two cores::
 
     python benchmarks/diagnostics.py --theta0 'five passes=theta0/xavier-fcn-ours-0123.joblib'
     python benchmarks/diagnostics.py --theta0 0.1=a.safetensors 0.5=b.safetensors 1=c.safetensors
 
 It takes what ``save_theta0`` writes (``budget.py`` keeps such files along the way, in the folder
 ``budget``) and what ``mnist_tasks.py`` keeps in the folder ``theta0`` (``.joblib``, which is a
-pickle: name none that another wrote). It prints a table and writes the figures as JSON.
-
-A ``.safetensors`` file does not say from which fresh weights it was learned: ``--seed``,
-``--run`` and ``--init`` do, as for the two scripts. A ``.joblib`` file does, and is refused
-where it disagrees.
+pickle: name none that another wrote). The former do not say from which fresh weights they were
+learned: ``--seed``, ``--run`` and ``--init`` do. The latter are refused where they disagree.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +26,12 @@ import numpy as np
 from sklearn.base import clone
 
 from data.datasets import Dataset
-from protocol.bench import load_scaled, say
-from protocol.command import command_parser, results_head, run_command
-from protocol.options import add_data_options, not_negative, positive
-from protocol.pretrained import read_kept, theta0_digest
-from protocol.store import write_json
+from protocol import command, studies
+from protocol.evaluation import load_scaled, say
 from protocol.tasks import pretraining_seed
-from protocol.theta0_measures import (
-    BATCH_SIZE,
-    N_BATCHES,
-    N_PERTURBATIONS,
-    PERTURBATION_SCALE,
-    measure_ratios,
-)
-from reporting.diagnostics_tables import diagnostics_table
-from reporting.table import as_text
+from protocol.theta0s import read_kept, theta0_digest
+from reporting.tables import text_of
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
-
-__all__ = ["main"]
 
 FRESH = "fresh"
 
@@ -62,6 +46,18 @@ class Given:
     initializer: Any
 
 
+@dataclass(frozen=True)
+class Job:
+    """The images, every theta0 that is given, and the fresh one with its network's parameters."""
+
+    dataset: Dataset
+    X: np.ndarray
+    givens: list[Given]
+    fresh: Theta0
+    network: dict[str, Any]
+    options: argparse.Namespace
+
+
 def _name_and_path(text: str) -> tuple[str, Path]:
     name, _, path = text.partition("=")
     if not (name and path):
@@ -70,7 +66,7 @@ def _name_and_path(text: str) -> tuple[str, Path]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = command.command_parser(__doc__)
     add = parser.add_argument
     add(
         "--theta0",
@@ -80,20 +76,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=PATH",
         help="the name of a row, and a file .safetensors or .joblib",
     )
-    add("--n-batches", type=positive, default=N_BATCHES, help="mini-batches; default: 128")
+    add(
+        "--n-batches",
+        type=command.positive,
+        default=studies.N_BATCHES,
+        help="mini-batches; default: 128",
+    )
     add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
-    add("--run", type=not_negative, default=0, help="which learned them; default: 0")
-    add_data_options(parser)
+    add("--run", type=command.not_negative, default=0, help="which learned them; default: 0")
+    command.add_data_options(parser)
     return parser
-
-
-def _check_names(names: Sequence[str]) -> None:
-    """Two rows of one name cannot be told apart."""
-    seen = {FRESH}
-    for name in names:
-        if name in seen:
-            raise ValueError(f"the name {name!r} is taken; every row needs its own")
-        seen.add(name)
 
 
 def _read(name: str, path: Path) -> Given:
@@ -109,20 +101,13 @@ def _read(name: str, path: Path) -> Given:
     return Given(name, path, theta0, initializer)
 
 
-def _fresh(like: Theta0, X: np.ndarray, options: argparse.Namespace) -> Theta0:
-    """The weights that pre-training begins from, for a network of the same shape."""
-    network = like.architecture
-    initializer = MMDInitializer(
-        network.hidden_layer_sizes,
-        n_classes=network.n_classes,
-        activation=network.activation,
-        batch_norm=network.batch_norm,
-        init=options.init,
-        max_iter=0,
-        device="cpu",
-        random_state=pretraining_seed(options.run, seed=options.seed),
-    )
-    return initializer.fit(X[:2]).theta0_
+def _network_of(theta0: Theta0) -> dict[str, Any]:
+    """What the initializer of a perceptron of the same shape is called with."""
+    try:
+        keywords = theta0.architecture.keywords
+    except AttributeError as error:  # another module
+        raise ValueError(str(error)) from error
+    return {name: value for name, value in keywords.items() if name != "n_features"}
 
 
 def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
@@ -142,29 +127,25 @@ def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Job:
-    """The images, every theta0 that is given, and the fresh one."""
-
-    dataset: Dataset
-    X: np.ndarray
-    givens: list[Given]
-    fresh: Theta0
-    options: argparse.Namespace
-
-
-def _load(options: argparse.Namespace) -> Job:
+def _prepare(options: argparse.Namespace) -> Job:
     """The images and every theta0; ValueError now rather than between two measurements."""
-    _check_names([name for name, _ in options.theta0])
+    names = [FRESH, *(name for name, _ in options.theta0)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the name {name!r} is taken; every row needs its own")
     givens = [_read(name, path) for name, path in options.theta0]
-    dataset, images, data = load_scaled(options)
-    X = images[: len(data.y_train)]
-    fresh = _fresh(givens[0].theta0, X, options)
+    dataset, images = load_scaled(options)
+    X, network = images[: len(dataset.y_train)], _network_of(givens[0].theta0)
+    seed = pretraining_seed(options.run, seed=options.seed)
+    initializer = MMDInitializer(
+        **network, init=options.init, max_iter=0, device="cpu", random_state=seed
+    )
+    fresh = initializer.fit(X[:2]).theta0_
     for given in givens:
         _check_begins_from(fresh, given, X)
-    if fresh.architecture.activation != "relu":
-        raise ValueError(f"only ReLU units die, these are {fresh.architecture.activation!r}")
-    return Job(dataset, X, givens, fresh, options)
+    if network["activation"] != "relu":
+        raise ValueError(f"only ReLU units die, these are {network['activation']!r}")
+    return Job(dataset, X, givens, fresh, network, options)
 
 
 def _measure(job: Job) -> list[dict[str, Any]]:
@@ -173,35 +154,36 @@ def _measure(job: Job) -> list[dict[str, Any]]:
     theta0s = [(given.name, given.path.name, given.theta0) for given in job.givens]
     for name, file, theta0 in [(FRESH, None, job.fresh), *theta0s]:
         say(options, f"measuring {name}")
-        found = measure_ratios(theta0, job.X, seed=options.seed, n_batches=options.n_batches)
+        found = studies.measure_ratios(
+            theta0, job.X, seed=options.seed, n_batches=options.n_batches
+        )
         records.append({"name": name, "file": file, **found})
     return records
 
 
-def _publish(job: Job, records: list[dict[str, Any]]) -> None:
-    """Print the table; write JSON."""
+def _results(job: Job, records: list[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
     options = job.options
     settings = {
         "n_batches": options.n_batches,
-        "batch_size": min(BATCH_SIZE, len(job.X)),
-        "n_perturbations": N_PERTURBATIONS,
-        "perturbation_scale": PERTURBATION_SCALE,
-        "hidden_layer_sizes": job.fresh.architecture.hidden_layer_sizes,
+        "batch_size": min(studies.BATCH_SIZE, len(job.X)),
+        "n_perturbations": studies.N_PERTURBATIONS,
+        "perturbation_scale": studies.PERTURBATION_SCALE,
+        "hidden_layer_sizes": job.network["hidden_layer_sizes"],
         "init": options.init,
         "run": options.run,
         "seed": options.seed,
     }
-    results = results_head(__doc__, job.dataset, settings) | {"theta0": records}
-    print(as_text(diagnostics_table(results)), end="\n\n")
     path = options.output / f"{job.dataset.name}_diagnostics.json"
-    write_json(path, results)
-    print(f"{path} written")
+    return path, command.results_head(__doc__, job.dataset, settings) | {"theta0": records}
+
+
+_text = partial(text_of, kinds=("diagnostics",))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = _parser()
-    return run_command(parser, parser.parse_args(argv), _load, _measure, _publish)
+    return command.run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
 
 
 if __name__ == "__main__":

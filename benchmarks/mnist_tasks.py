@@ -8,183 +8,306 @@ without their labels; scratch starts from fresh weights. Everything goes through
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
-Run it (short pre-trainings; 5 to 6 minutes on two cores)::
+Run it (short pre-trainings; 5 to 6 minutes on two cores), then the paper's Tables 1 and 2 in full
+(some hours: eight theta0, under half an hour each, and 3,200 short fits), or what coherence adds::
 
     python benchmarks/mnist_tasks.py
-
-and the paper's Tables 1 and 2 in full (on two cores some hours: eight theta0, under half an hour
-each, and 3,200 short fits), or only a part of them, or what coherence adds::
-
     python benchmarks/mnist_tasks.py --preset paper
-    python benchmarks/mnist_tasks.py --preset paper --runs 1 --methods xavier/fcn/ours '*/scratch'
     python benchmarks/mnist_tasks.py --preset paper --rivals --methods '*/fcn/scratch' \
         '*/ours+coherence' features+logistic
 
-``ours`` is the paper's objective, ``ours+coherence`` the same with a fourth term, by which
-neighbouring images get the same label near theta0, and ``features+logistic`` a logistic
-regression on the last hidden layer of that theta0, with no fine-tuning at all. ``--classes 10``
-asks for the digits themselves in place of binary tasks: N labelled images of each digit,
-several draws of them, and no others. ``--draw balanced`` takes as many of each digit for a binary
-task too, where the default takes any.
-
-``--augmentation digits`` lets coherence see both ends of its walks rotated, shifted and stretched a
-little (``clothes`` less so, but mirrored too), and adds rivals to ``--rivals`` that get changed
-copies of the labelled images. With ``--rounds 2`` it is learned a second time, its neighbours those
-among the activations of the first. With ``--neighbors gradients`` neighbours are searched among the
-images' oriented gradients, and there are rivals that see these; ``--separation`` says how finely it
-tells images apart. ``--kernels mean`` is for ``ours``: another reading of the paper's L_uni.
-
-With ``--backend dask`` or ``ray`` other machines help, see ``benchmarks/results/README.md``::
-
-    python benchmarks/mnist_tasks.py --preset paper --backend dask --address tcp://HOST:8786
-
-``--network convnet`` does it all with a small convolutional network, with methods of its own:
-``convnet/ours`` and so on. Its pre-training takes longer; an hour on two cores is enough for::
-
-    python benchmarks/mnist_tasks.py --network convnet --preset paper --runs 2 --epochs 1 \
-        --n-perturbations 64
-
-It prints the tables beside the paper's figures and writes them to the output folder, as JSON with
-every single score and as a PNG. What was done is kept there: an interrupted run goes on where it
-stopped, and a later one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75
-after the loss of a cluster.) ``--dataset fashion-mnist`` takes other
-images. ``--dataset digits`` runs the same job without a download; those 1,297 images of 8 x 8
-pixels are too easy for a gain of the paper's objective to show.
+What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
+one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75 after the loss of a
+cluster.) ``--dataset digits`` needs no download; those 1,297 images of 8 x 8 pixels are too easy
+for a gain of the paper's objective to show.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from data.datasets import DatasetUnavailableError
-from engines.choice import add_engine_options, engine_of
-from engines.engine import EngineLostError, EngineUnavailableError
-from protocol.augmentations import AUGMENTATIONS
-from protocol.embeddings import EMBEDDINGS
-from protocol.kernels import add_kernels_option, with_kernels
-from protocol.methods import NetworkSettings
-from protocol.network_kinds import NETWORK_KINDS
-from protocol.options import add_task_options, positive, positive_number
-from protocol.provenance import provenance
-from protocol.store import write_json
-from protocol.task_plan import PRESETS, TEN_WAY_DRAWS, Plan, plan_of
+from engines.engine import Engine, add_engine_options, engine_of
+from protocol.command import (
+    add_task_options,
+    command_parser,
+    positive,
+    positive_number,
+    results_head,
+    run_command,
+)
+from protocol.evaluation import Bench, prepare_bench
+from protocol.methods import (
+    AUGMENTATIONS,
+    CONVNET_NAMES,
+    EMBEDDINGS,
+    FEATURES,
+    FEATURES_CV,
+    FEATURES_THETA0,
+    NAMES_OF,
+    PAPER_METHODS,
+    SCRATCH,
+    NetworkSettings,
+    contender_of,
+    describe_network,
+    initializer_of,
+    rows_for,
+    select_names,
+    theta0_of,
+)
+from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
+from protocol.studies import add_kernels_option, with_kernels
 from protocol.tasks import DRAWS
-from protocol.tasks_bench import measure, prepare
-from reporting.accuracy_figure import draw_accuracy
-from reporting.against_table import against, against_records, against_table
-from reporting.paper import tasks_compare_with_paper
-from reporting.table import as_text
-from reporting.task_tables import build_table, pack_scores, summarize
+from protocol.theta0s import learn_all
+from reporting.pictures import draw_accuracy
+from reporting.results import pack_scores
+from reporting.tables import text_of
 
-__all__ = ["main"]
 
-# What sysexits.h has for a failure that need not happen again.
-CLUSTER_LOST = 75
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured; ``coherent_passes`` is None where coherence decides itself."""
 
-TABLES = ("accuracy", "task_std", "gain")
+    methods: tuple[str, ...]
+    n_labels: tuple[int, ...]
+    tasks: int
+    runs: int
+    epochs: int
+    n_perturbations: int
+    coherent_passes: int | None
+    first_run: int
+    classes: int
+    draw: str
+    rivals: tuple[str, ...]
+    network: str
+    augmentation: str
+    neighbors: str
+    separation: float
+    rounds: int
+    kernels: str
+
+
+# The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
+# ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still.
+QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "coherent_passes": 4}
+PAPER = {"n_labels": (5, 10, 20, 40), "tasks": 20, "runs": 4, "epochs": 5, "n_perturbations": 256}
+QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, SCRATCH)
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "quick": {
+        "mlp": QUICK | {"methods": QUICK_METHODS, "epochs": 2, "n_perturbations": 64},
+        "convnet": QUICK | {"methods": CONVNET_NAMES, "epochs": 1, "n_perturbations": 32},
+    },
+    "paper": {
+        "mlp": PAPER | {"methods": PAPER_METHODS},
+        "convnet": PAPER | {"methods": CONVNET_NAMES},
+    },
+}
+
+# Draws of labelled rows where there is one task, which has all classes.
+TEN_WAY_DRAWS = 10
+
+# Labels of a binary task, in units of ten, from which on no class is rarer than a fold.
+FEWEST_FOR_CV = 5
+
+# MNIST's passes have 1,875 steps, those of the 1,297 digits 40: so many passes stand for one.
+PASSES_FOR_ONE = {"mnist": 1, "fashion-mnist": 1, "digits": 20}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     add = parser.add_argument
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
-    add(
-        "--network",
-        choices=list(NETWORK_KINDS),
-        default="mlp",
-        help="mlp: the paper's perceptron; convnet: two convolutions and two linear layers, whose "
-        "methods --network convnet --list-methods names; default: mlp",
-    )
+    network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
+    add("--network", choices=NAMES_OF, default="mlp", help=network)
     add("--list-methods", action="store_true", help="print the valid names and stop")
     add(
         "--rivals",
         nargs="*",
         metavar="RIVAL",
-        help="add other ways to use the unlabelled images: alone those without a network, which "
-        "take seconds, with --neighbors gradients two more, and with --augmentation some that take "
-        "minutes; or names or patterns such as lsuv or '*'",
+        help="names or patterns such as lsuv or '*'; alone: those without a network, which take "
+        "seconds, and with --neighbors gradients and --augmentation what gets the same",
     )
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
-    add(
-        "--coherent-epochs",
-        type=positive,
-        help="passes of the pre-training with coherence; default: as many as it takes itself, "
-        "and four in the quick preset",
-    )
-    add(
-        "--classes",
-        type=int,
-        choices=(2, 10),
-        default=2,
-        help="2: random binary tasks; 10: the classes themselves, N labelled images of each and "
-        f"none to validate with, {TEN_WAY_DRAWS} draws a run; default: 2",
-    )
-    add(
-        "--draw",
-        choices=DRAWS,
-        default="uniform",
-        help="labelled images of a binary task. uniform: 10 N to train on and 2 N to validate "
-        "with, any of them; balanced: N of each class to train on, and 2 N, as evenly as can be, "
-        "to validate with; default: uniform",
-    )
-    add(
-        "--augmentation",
-        choices=list(AUGMENTATIONS),
-        default="none",
-        help="small random changes of images that ours+coherence learns not to mind. digits: "
-        "rotations, shifts, stretches and shears; clothes: smaller ones, and mirror images; "
-        "default: none",
-    )
-    add(
-        "--neighbors",
-        choices=list(EMBEDDINGS),
-        default="pixels",
-        help="where ours+coherence searches neighbours: among the pixels, or among histograms of "
-        "oriented gradients; default: pixels",
-    )
-    add(
-        "--separation",
-        type=positive_number,
-        default=NetworkSettings.separation,
-        help="how finely ours+coherence tells images apart; default: %(default)s",
-    )
-    add(
-        "--rounds",
-        type=positive,
-        default=1,
-        help="times that theta0 of ours+coherence is learned, each time with neighbours among the "
-        "activations of the time before; default: 1",
-    )
+    coherent = "passes with coherence; default: as many as it takes itself, in quick four"
+    add("--coherent-epochs", dest="coherent_passes", type=positive, help=coherent)
+    classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
+    add("--classes", type=int, choices=(2, 10), default=2, help=classes)
+    draw = "images of a binary task: any, or N of each class to train on; default: uniform"
+    add("--draw", choices=DRAWS, default="uniform", help=draw)
+    changes = "small changes of images that ours+coherence learns not to mind; default: none"
+    add("--augmentation", choices=AUGMENTATIONS, default="none", help=changes)
+    neighbors = "among what ours+coherence searches neighbours; default: pixels"
+    add("--neighbors", choices=EMBEDDINGS, default="pixels", help=neighbors)
+    finely = "how finely ours+coherence tells images apart; default: %(default)s"
+    separation = NetworkSettings.separation
+    add("--separation", type=positive_number, default=separation, help=finely)
+    rounds = "times that theta0 of ours+coherence is learned; default: 1"
+    add("--rounds", type=positive, default=1, help=rounds)
     add_kernels_option(parser)
-    add_task_options(parser, first_run=0, precision=True)
+    add_task_options(parser, first_run=0)
     add_engine_options(parser)
     return parser
 
 
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The preset with what the command line changes; ValueError where parts do not fit."""
+    if options.classes != 2 and options.draw != "uniform":
+        raise ValueError(
+            f"--draw {options.draw} is for binary tasks; with --classes {options.classes} there "
+            "are N labelled rows of each class in any case"
+        )
+    preset = dict(PRESETS[options.preset][options.network])
+    for name in ("epochs", "coherent_passes"):
+        if name in preset:
+            preset[name] *= PASSES_FOR_ONE[options.dataset]
+    if options.classes != 2:
+        preset["tasks"] = TEN_WAY_DRAWS
+    given = {field.name: getattr(options, field.name) for field in fields(Plan)}
+    augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
+    rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
+    given["rivals"] = tuple(rivals)
+    if options.n_labels:
+        given["n_labels"] = tuple(sorted(set(options.n_labels)))
+    if options.methods:
+        given["methods"] = tuple(select_names(options.methods, NAMES_OF[options.network]))
+    values: dict[str, Any] = {k: preset.get(k) if v is None else v for k, v in given.items()}
+    plan = Plan(**values)
+    if FEATURES_CV in plan.methods and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
+        raise ValueError(
+            f"{FEATURES_CV} chooses its penalty on parts of the labelled rows, each of which must "
+            f"have both classes: with two classes N must be {FEWEST_FOR_CV} or more, got "
+            f"{min(plan.n_labels)}"
+        )
+    return plan
+
+
+# What of a plan the settings of its networks have under the same name.
+OF_THE_NETWORK = (
+    *("epochs", "n_perturbations", "classes", "kernels"),
+    *("augmentation", "neighbors", "separation", "rounds"),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    plan: Plan
+    bench: Bench
+    engine: Engine
+    started: float
+
+
+def _prepare(options: argparse.Namespace) -> Job:
+    started, plan = time.perf_counter(), plan_of(options)
+    engine = engine_of(options.backend, options.address, options.jobs)
+    network = NetworkSettings(
+        hidden_layer_sizes=tuple(options.hidden_layer_sizes),
+        device=options.device,
+        coherent_epochs=plan.coherent_passes,
+        **{name: getattr(plan, name) for name in OF_THE_NETWORK},
+    )
+    bench = prepare_bench(
+        options,
+        network,
+        plan.n_labels,
+        n_tasks=plan.tasks,
+        n_runs=plan.runs,
+        first_run=plan.first_run,
+        law=plan.draw,
+    )
+    rows_for(plan.network, bench.X[:1])
+    return Job(plan, bench, engine, started)
+
+
+Found = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _measure(job: Job) -> Found:
+    """Where cells were computed, all scores, and records of every theta0."""
+    with job.engine as engine:
+        return engine.describe(), *_on(engine, job)
+
+
+def _on(engine: Engine, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """First every theta0 is learned, then everything is evaluated."""
+    plan, bench = job.plan, job.bench
+    X = rows_for(plan.network, bench.X)
+    n_pixels = bench.X.shape[1]
+    initializers = {
+        (name, run): initializer_of(
+            name, bench.network, n_pixels=n_pixels, random_state=bench.seed_of(run)
+        )
+        for run in bench.tasks
+        for name in dict.fromkeys(map(theta0_of, plan.methods))
+        if not name.endswith("/scratch")
+    }
+    theta0s = learn_all(
+        initializers,
+        X,
+        len(bench.X_unlabelled),
+        folder=bench.options.output / "theta0",
+        engine=engine,
+        say=bench.say,
+        quiet=bench.options.quiet,
+    )
+    records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
+    rivals = Rivals(plan.rivals, bench)
+    contenders = {}
+    for run in bench.tasks:
+        own = [
+            contender_of(name, bench.network, X, theta0s.get((theta0_of(name), run)))
+            for name in plan.methods
+        ]
+        others, learned = rivals.of_run(run)
+        contenders[run] = own + others
+        records += learned
+    scores = bench.evaluate(contenders, engine=engine)
+    names = (*NAMES_OF[plan.network], *ALL_RIVALS)
+    scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
+    return scores, records
+
+
 def _stem(dataset: str, plan: Plan) -> str:
     """Name of the results: what settings were chosen by must not overwrite what is reported."""
-    name = dataset if plan.network == "mlp" else f"{dataset}_{plan.network}"
-    name = f"{name}_tasks" if plan.classes == 2 else f"{name}_ten_way"
+    parts = [dataset] if plan.network == "mlp" else [dataset, plan.network]
+    parts.append("tasks" if plan.classes == 2 else "ten_way")
     if plan.draw != "uniform":
-        name = f"{name}_{plan.draw}"
+        parts.append(plan.draw)
     if plan.augmentation != "none":
-        name = f"{name}_augmented_as_{plan.augmentation}"
+        parts.append(f"augmented_as_{plan.augmentation}")
     if plan.neighbors != "pixels":
-        name = f"{name}_by_{plan.neighbors}"
+        parts.append(f"by_{plan.neighbors}")
     if plan.separation != NetworkSettings.separation:
-        name = f"{name}_separation_{plan.separation:g}"
-    name = with_kernels(name, plan.kernels)
+        parts.append(f"separation_{plan.separation:g}")
+    parts = [with_kernels("_".join(parts), plan.kernels)]
     if plan.rounds > 1:
-        name = f"{name}_{plan.rounds}_rounds"
-    return name if plan.first_run == 0 else f"{name}_from_run_{plan.first_run}"
+        parts.append(f"{plan.rounds}_rounds")
+    return "_".join(parts if plan.first_run == 0 else [*parts, f"from_run_{plan.first_run}"])
+
+
+def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
+    """The file of results, and what it holds."""
+    plan, bench, options = job.plan, job.bench, job.bench.options
+    where, scores, learned = found
+    settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
+    settings |= describe_network(plan.network, bench.network, bench.X.shape[1])
+    settings |= {"device": options.device}
+    return options.output / f"{_stem(bench.dataset.name, plan)}.json", {
+        **results_head(__doc__, bench.dataset, settings),
+        "backend": where,
+        "seconds_of_this_call": round(time.perf_counter() - job.started, 1),
+        "theta0": learned,
+        "scores": pack_scores(scores),
+    }
+
+
+_text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -192,61 +315,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.list_methods:
-        print("\n".join(NETWORK_KINDS[options.network].names))
+        print("\n".join(NAMES_OF[options.network]))
         return 0
-    started = time.perf_counter()
-    try:
-        plan = plan_of(options)
-        engine = engine_of(options.backend, options.address, options.jobs)
-        bench = prepare(options, plan)
-    except (ValueError, DatasetUnavailableError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    goes_on = "the same command goes on from here"
-    try:
-        with engine:
-            where = engine.describe()
-            scores, learned = measure(plan, bench, engine)
-    except KeyboardInterrupt:
-        print(f"\n{parser.prog}: stopped; {goes_on}", file=sys.stderr)
-        return 130
-    except EngineUnavailableError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    except EngineLostError as error:
-        print(f"\n{parser.prog}: {error}; {goes_on}", file=sys.stderr)
-        return CLUSTER_LOST
-    summaries = summarize(scores)
-    differences = against(scores)
-    seconds = round(time.perf_counter() - started, 1)
-    settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
-    settings |= NETWORK_KINDS[plan.network].describe(bench.network, bench.X.shape[1])
-    settings |= {"device": options.device, "precision": options.precision}
-    results = {
-        "claim": (__doc__ or "").splitlines()[0],
-        "dataset": {"name": bench.dataset.name, "source": bench.dataset.source},
-        "settings": settings,
-        "backend": where,
-        "seconds_of_this_call": seconds,
-        **provenance(),
-        "summary": [asdict(summary) for summary in summaries],
-        "against": against_records(differences),
-        "theta0": learned,
-        "scores": pack_scores(scores),
-    }
-    paper = tasks_compare_with_paper(results)
-    tables = [build_table(kind, summaries, paper=paper) for kind in TABLES]
-    tables.append(against_table(differences))
-    for table in tables:
-        if table.rows:  # no gain without a pair, no std over one task
-            print(as_text(table), end="\n\n")
-    path = options.output / f"{_stem(bench.dataset.name, plan)}.json"
-    write_json(path, results)
-    what = "random binary tasks" if plan.classes == 2 else "draws of labelled images"
-    title = f"{bench.dataset.name}: {plan.tasks * plan.runs} {what}, 95% intervals"
-    print(draw_accuracy(scores, path.with_suffix(".png"), title=title))
-    print(f"{path} written, {seconds:.0f} s")
-    return 0
+    return run_command(parser, options, _prepare, _measure, _results, _text, draw_accuracy)
 
 
 if __name__ == "__main__":

@@ -14,50 +14,26 @@ result (some seconds)::
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 
-from protocol.store import write_atomically
-from reporting.library import Library
-from reporting.reproduction import reproduction_report
+from reporting.documents import document_parser, publish
+from reporting.pages import report
+from reporting.results import Library
 
 __all__ = ["main"]
-
-RESULTS = Path(__file__).resolve().parent / "results"
-NAME = "REPORT.md"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the page is what the results say."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
-    )
+    parser = document_parser(__doc__)
     options = parser.parse_args(argv)
-    path = options.results / NAME
     try:
-        text = reproduction_report(Library(options.results))
+        text = report(Library(options.results))
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    old = path.read_text(encoding="utf-8") if path.is_file() else None
-    if options.check:
-        if old != text:
-            print(
-                f"{path} differs from what its results say; run python benchmarks/report.py",
-                file=sys.stderr,
-            )
-        return int(old != text)
-    if old != text:
-        write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
-        print(f"{path} written")
-    return 0
+    return publish({options.results / "REPORT.md": text}, check=options.check, by="report.py")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What the paper measures of a theta0, and which inputs' predictions move together near it.
 
-Every function takes a fitted initializer, a fitted ``MLPClassifier`` (where it started) or a
+Every function takes a fitted initializer, a fitted classifier (where it started) or a
 :class:`~sklearn_mmdinit.Theta0`, and looks at theta0 before its gain, as pre-training left it:
-perturbations of a fixed size mean something else for larger weights. Of a module's theta0 it has to
-be the initializer, which knows the module. The defaults are the paper's: 128 random mini-batches of
-32 rows and 256 perturbed networks.
+perturbations of a fixed size mean something else for larger weights. Of a module of your own it has
+to be the initializer, which knows it, or a classifier that started from that. The defaults are the
+paper's: 128 random mini-batches of 32 rows and 256 perturbed networks.
 """
 
 from __future__ import annotations

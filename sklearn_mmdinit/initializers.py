@@ -516,7 +516,8 @@ class MMDInitializer(Keywords, _Initializer):
         The network, which returns logits: an instance, of which copies are made and which gives
         the weights to start from, or a class, called with ``module__<name>`` parameters. X may
         have any shape that it takes. `n_classes` is handed to a class that takes it, its default
-        where the class has none; what describes a perceptron stays as it is. None: a perceptron.
+        where the class has none; parameters that describe a perceptron keep their defaults. None:
+        a perceptron, an :class:`MLP`.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.
@@ -538,7 +539,8 @@ class MMDInitializer(Keywords, _Initializer):
         None is the paper's loss.
     n_perturbations : int or "auto", default="auto"
         Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
-        2. "auto": 256; with coherence 32, and two classes need no samples.
+        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
+        law are exact.
     uniformity_weight : float, default=1.0
         Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
         with which, beside the other two terms, few units die, as in its tables. All weights 0,
@@ -806,6 +808,8 @@ class RandomLabelInitializer(_Initializer):
         Mean loss of each window.
     best_loss_ : float
         The lowest of them.
+    config_ : Config
+        What the parameters stood for, those of "auto" among them.
     n_iter_ : int
         Passes over X begun.
     n_features_in_ : int

@@ -1,17 +1,16 @@
-"""What tests of several rooms make: small networks, points, images, teams of threads."""
+"""What several tests make: perceptrons, points, images, draws in double precision, threads."""
 
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from sklearn_mmdinit._compute import team
-from sklearn_mmdinit._network import MLP, Architecture
-from sklearn_mmdinit._network.inits import initialize_
+from sklearn_mmdinit import MLP
+from sklearn_mmdinit._core.random import StepRandom
+from sklearn_mmdinit._core.threads import team
 
-# Widths of networks that are and are not worth a second thread.
-LARGE = (784, 392, 2)
-SMALL = (4, 3, 2)
+# Multiplications of a product that is, and of one that is not, worth a second thread.
+LARGE, SMALL = 1 << 30, 1 << 10
 
 
 @contextmanager
@@ -27,8 +26,21 @@ def threads(n):
 
 @contextmanager
 def as_a_team_of(n):
-    with threads(n), team(LARGE, 10_000, "cpu"):
+    with threads(n), team(LARGE, "cpu"):
         yield
+
+
+class DoubleRandom(StepRandom):
+    """Draws in double precision, for what is compared to more digits than float32 has."""
+
+    def normal(self, *shape, out=None):
+        out = torch.empty(shape, dtype=torch.float64) if out is None else out
+        return out.normal_(generator=self.generator)
+
+    def split(self, n_parts):
+        while n_parts > 1 and len(self._parts) < n_parts:
+            self._parts.append(DoubleRandom(self.seed))
+        return super().split(n_parts)
 
 
 def images(n, *shape, seed=0):
@@ -36,11 +48,18 @@ def images(n, *shape, seed=0):
     return np.random.default_rng(seed).normal(size=(n, *shape))
 
 
-def network(*widths, activation="relu", batch_norm=False):
-    architecture = Architecture(widths[0], widths[1:-1], widths[-1], activation, batch_norm)
-    module = initialize_(MLP(architecture), "he", torch.Generator().manual_seed(0)).double()
+def seeded(make, seed=0):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def mlp(*widths, activation="relu", batch_norm=False, init="he"):
+    """A perceptron whose normalisations, where it has them, scale and shift."""
+    first, *hidden, last = widths
+    module = seeded(lambda: MLP(first, hidden, last, activation, batch_norm, init))
     with torch.no_grad():
-        for i, norm in enumerate(module.norm_layers):
+        for i, norm in enumerate(module.norms):
             norm.weight.copy_(torch.linspace(0.5, 1.5, len(norm.weight)))
             norm.bias.fill_(0.1 * i)
     return module
@@ -54,3 +73,19 @@ def uniform_simplex(*shape, seed=0):
     return torch.from_numpy(
         np.random.default_rng(seed).dirichlet([1.0] * shape[-1], size=shape[:-1])
     )
+
+
+def finite_differences(loss, parameters, every=1, step=1e-6):
+    """Slopes of a loss by every so many of the numbers of each parameter, in place and back."""
+    found = []
+    for parameter in parameters:
+        flat, own = parameter.detach().view(-1), []
+        for i in range(0, len(flat), every):
+            centre, values = float(flat[i]), []
+            for shift in (step, -step):
+                flat[i] = centre + shift
+                values.append(float(loss().detach()))
+            flat[i] = centre
+            own.append((values[0] - values[1]) / (2 * step))
+        found.append(torch.tensor(own, dtype=parameter.dtype))
+    return found

@@ -7,9 +7,10 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sklearn_mmdinit._compute import StepRandom
-from sklearn_mmdinit._modules import ModuleSource, blueprint_of
-from sklearn_mmdinit._sampling import Perturbation, perturbed_logits
+from helpers import DoubleRandom
+from sklearn_mmdinit._core.perturbation import perturbed_logits
+from sklearn_mmdinit._core.profile import look_at
+from sklearn_mmdinit._core.source import Source
 
 SCALE = math.sqrt(0.5)
 
@@ -185,24 +186,34 @@ class Routed(nn.Module):
         return self.body["router"](x)
 
 
-def blueprint(module, X, sampler="auto", hidden_layer=None):
-    return blueprint_of(ModuleSource(module), X, sampler, hidden_layer)
+class Narrow(nn.Module):
+    """Computes its layers in half precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 2)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.last(self.first(x.flatten(1)).relu()).float()
+
+
+def profile_of(module, X, sampler="auto", hidden_layer=None):
+    return look_at(Source(module), np.asarray(X), sampler, hidden_layer)
+
+
+def network_of(module, X, sampler="auto"):
+    """A network, and a mini-batch of its."""
+    made = profile_of(module, X, sampler)
+    return made.network(made.fresh(), "cpu"), made.examples(X)
 
 
 def double_network(module, X, sampler="auto"):
-    """A network in double precision, and a mini-batch of its."""
-    made = blueprint(module, X, sampler)
-    network, batch = made.network(made.fresh(), "cpu"), made.examples(X)
+    """The same in double precision."""
+    network, batch = network_of(module, X, sampler)
     network.module.double()
     return network, batch.double() if batch.is_floating_point() else batch
 
 
-def draw(network, batch, n_networks, sampler, seed=0, scale=SCALE):
-    random = StepRandom(seed, dtype=torch.float64)
-    return perturbed_logits(network, batch, Perturbation(n_networks, scale, sampler), random)
-
-
-def seeded(make, seed=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make()
+def draw(network, batch, n_copies, sampler, seed=0, scale=SCALE):
+    return perturbed_logits(network, batch, n_copies, scale, DoubleRandom(seed), sampler)

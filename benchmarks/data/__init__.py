@@ -1,4 +1,4 @@
 """The images and their labels: where they come from, how they are checked, how they are scaled.
 
-A data set is a function of ``datasets.DATASETS``. This room imports no other room.
+A data set is a function of ``datasets.DATASETS``.
 """

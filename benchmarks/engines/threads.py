@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import torch
 from threadpoolctl import threadpool_limits
 
-__all__ = ["threads"]
-
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:

@@ -2,222 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property, partial
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
-from data.datasets import Dataset, standardize
-from engines.engine import Call, Engine
-from engines.loky import Loky
-from protocol.methods import Contender
-from protocol.pretrained import data_digest
-from protocol.provenance import deciding_versions, require_versions
-from protocol.store import ScoreLog, digest_of
-from protocol.tasks import Draw, Task, draw_rows, fit_seed
-
-__all__ = ["LabelledData", "evaluate", "evaluate_on", "scaled"]
+from data.datasets import DATASETS, Dataset, standardize
+from engines.engine import Call, Engine, Loky
+from protocol.methods import Contender, NetworkSettings
+from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
+from protocol.tasks import Task, draw_rows, fit_seed, pretraining_seed, tasks_of_runs
+from protocol.theta0s import Pretrained, learn
 
 
-Entry = tuple[Sequence[Contender], Sequence[Task]]
+def say(options: argparse.Namespace, line: str) -> None:
+    """A line of progress, unless the command line asks for quiet."""
+    if not options.quiet:
+        print(line, file=sys.stderr, flush=True)
+
+
+def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray]:
+    """The dataset of the command line and its images, scaled as the paper does, training first."""
+    dataset = DATASETS[options.dataset](data_dir=options.data_dir, report=partial(say, options))
+    return dataset, np.concatenate(standardize(dataset))
 
 
 @dataclass(frozen=True)
-class LabelledData:
-    """Original classes of the training and test rows, and what stands for the whole dataset."""
+class Bench:
+    """Images X, scaled, and what every run shares: the network, N, and the tasks of each run.
 
-    y_train: np.ndarray
-    y_test: np.ndarray
-    digest: str
+    ``options`` has ``output``, ``seed``, ``jobs`` and ``quiet``; ``law`` says how labelled rows
+    of binary tasks are drawn.
+    """
+
+    dataset: Dataset
+    X: np.ndarray
+    network: NetworkSettings
+    n_labels: tuple[int, ...]
+    tasks: dict[int, list[Task]]
+    options: argparse.Namespace
+    law: str = "uniform"
 
     @property
-    def y(self) -> np.ndarray:
-        return np.concatenate([self.y_train, self.y_test])
+    def X_unlabelled(self) -> np.ndarray:
+        return self.X[: len(self.dataset.y_train)]
 
+    @cached_property
+    def X_digest(self) -> str:
+        return data_digest(self.X_unlabelled)
 
-def scaled(dataset: Dataset) -> tuple[np.ndarray, LabelledData]:
-    """Images scaled as the paper does, training rows first, and their labels."""
-    X = np.concatenate(standardize(dataset))
-    parts = [data_digest(a) for a in (X, dataset.y_train, dataset.y_test)]
-    return X, LabelledData(dataset.y_train, dataset.y_test, digest_of(parts))
+    def say(self, line: str) -> None:
+        say(self.options, line)
 
+    def seed_of(self, run: int) -> int:
+        """``random_state`` of what a run learns."""
+        return pretraining_seed(run, seed=self.options.seed)
 
-@dataclass(frozen=True)
-class Cell:
-    """One score: a contender on a task with N, and the key it is kept under."""
+    def learn(self, initializer: BaseEstimator, name: str) -> Pretrained:
+        """Theta0 learned from the unlabelled images, where every command keeps and finds it."""
+        initializer.set_params(verbose=0 if self.options.quiet else 1)
+        folder = self.options.output / "theta0"
+        return learn(
+            initializer, self.X_unlabelled, name=name, folder=folder, X_digest=self.X_digest
+        )
 
-    contender: Contender
-    task: Task
-    n_labels: int
-    draw: Draw
-    random_state: int
-    key: str
+    @cached_property
+    def _data_digest(self) -> str:
+        parts = (self.X, self.dataset.y_train, self.dataset.y_test)
+        return digest_of([data_digest(part) for part in parts])
 
-    def record(self, accuracy: float) -> dict[str, Any]:
+    def _record(self, contender: Contender, task: Task, n: int, rows: np.ndarray) -> dict[str, Any]:
+        """What is known of a score before it is there; its key stands for all that decides it."""
+        identity = {
+            "name": contender.name,
+            "identity": contender.identity,
+            "data": self._data_digest,
+            "task": [task.run, task.index, *task.values],
+            "rows": data_digest(rows),
+            "random_state": fit_seed(task, seed=self.options.seed),
+            "versions": deciding_versions(),
+        }
         return {
-            "key": self.key,
-            "method": self.contender.name,
-            "run": self.task.run,
-            "task": self.task.index,
-            "values": list(self.task.values),
-            "n_labels": self.n_labels,
-            "accuracy": accuracy,
+            "key": digest_of(identity),
+            "method": contender.name,
+            "run": task.run,
+            "task": task.index,
+            "values": list(task.values),
+            "n_labels": n,
         }
 
+    def evaluate(
+        self,
+        contenders: Mapping[int, Sequence[Contender]],
+        *,
+        engine: Engine | None = None,
+        log: Log | None = None,
+        title: str = "evaluating",
+        quiet: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
 
-def _cells(
-    entries: Sequence[Entry],
-    n_labels: Sequence[int],
-    data: LabelledData,
-    seed: int,
-    law: str,
-) -> Iterator[Cell]:
-    """Every cell, those of one contender on one task together: they are one call."""
-    used = deciding_versions()
-    for contenders, task in ((who, task) for who, tasks in entries for task in tasks):
-        random_state = fit_seed(task, seed=seed)
-        draws = {n: draw_rows(data.y_train, task, n, seed=seed, law=law) for n in n_labels}
-        rows = {n: data_digest(draw.rows) for n, draw in draws.items()}
-        for contender in contenders:
-            for n in n_labels:
-                key = digest_of(
-                    {
-                        "name": contender.name,
-                        "identity": contender.identity,
-                        "data": data.digest,
-                        "task": [task.run, task.index, *task.values],
-                        "rows": rows[n],
-                        "random_state": random_state,
-                        "versions": used,
-                    }
-                )
-                yield Cell(contender, task, n, draws[n], random_state, key)
+        A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
+        rows) pair for each N. The calls are spread over the engine's workers (without one, over
+        processes of this machine), each with one thread. A score goes into the log as soon as its
+        call returns; what is there already is not computed again.
+        """
+        engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
+        log = log or Log(self.options.output / "scores.jsonl")
+        y_train, seed = self.dataset.y_train, self.options.seed
+        y = np.concatenate([y_train, self.dataset.y_test])
+        test = np.arange(len(y_train), len(y))
+        done, wanted, calls = log.read(), [], []
+        for task in (task for run in contenders for task in self.tasks[run]):
+            rows = {
+                n: draw_rows(y_train, task, n, seed=seed, law=self.law).rows for n in self.n_labels
+            }
+            labels, random_state = task.apply(y), fit_seed(task, seed=seed)
+            for contender in contenders[task.run]:
+                cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}
+                wanted += list(cells.values())
+                missing = [cell for cell in cells.values() if cell["key"] not in done]
+                splits = [(rows[cell["n_labels"]], test) for cell in missing]
+                # The rows, and theta0, which is in what `make` makes, are megabytes, and the same
+                # for many calls.
+                shared = (contender.make, contender.X)
+                args = (missing, deciding_versions(), random_state, labels, splits)
+                calls += [Call(args, shared)] if missing else []
+        n_missing = sum(len(call.args[0]) for call in calls)
+        with tqdm(
+            desc=title,
+            total=len(wanted),
+            initial=len(wanted) - n_missing,
+            unit="fit",
+            disable=quiet or self.options.quiet,
+        ) as bar:
+            for scored in engine.results(_score, calls):
+                for record in scored:
+                    done[record["key"]] = record
+                    log.append(record)
+                    bar.update()
+        return [done[cell["key"]] for cell in wanted]
 
 
 def _score(
-    number: int,
+    cells: list[dict[str, Any]],
     used: dict[str, str],
     random_state: int,
     y: np.ndarray,
     splits: list[tuple[np.ndarray, np.ndarray]],
     make: Callable[[int], BaseEstimator],
     X: np.ndarray,
-) -> tuple[int, list[float]]:
-    """Test accuracies of one estimator on one task, one for each split; runs in a worker."""
+) -> list[dict[str, Any]]:
+    """The records with accuracies of one estimator on one task; runs in a worker."""
     require_versions(used)
     scores = cross_val_score(
         make(random_state), X, y, cv=splits, scoring="accuracy", error_score="raise"
     )
-    return number, scores.tolist()
+    return [{**cell, "accuracy": float(a)} for cell, a in zip(cells, scores, strict=True)]
 
 
-def evaluate(
-    contenders: Sequence[Contender],
-    tasks: Sequence[Task],
+def prepare_bench(
+    options: argparse.Namespace,
+    network: NetworkSettings,
     n_labels: Sequence[int],
     *,
-    data: LabelledData,
-    log: ScoreLog,
-    seed: int,
-    n_jobs: int = 1,
-    title: str = "evaluation",
-    quiet: bool = False,
-) -> list[dict[str, Any]]:
-    """:func:`evaluate_on` this machine: every contender on every task, by `n_jobs` processes."""
-    return evaluate_on(
-        Loky(n_jobs),
-        [(contenders, tasks)],
-        n_labels,
-        data=data,
-        log=log,
-        seed=seed,
-        title=title,
-        quiet=quiet,
-    )
-
-
-def evaluate_on(
-    engine: Engine,
-    entries: Sequence[Entry],
-    n_labels: Sequence[int],
-    *,
-    data: LabelledData,
-    log: ScoreLog,
-    seed: int,
+    n_tasks: int,
+    n_runs: int,
+    first_run: int = 0,
     law: str = "uniform",
-    title: str = "evaluation",
-    quiet: bool = False,
-) -> list[dict[str, Any]]:
-    """Test accuracy of contenders on tasks at every N.
-
-    A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
-    rows) pair for each N. The calls are spread over the engine's workers, each with one thread,
-    so that small networks do not fight over the cores. A score goes into the log as soon as its
-    call returns; what is in the log already is not computed again.
-
-    Parameters
-    ----------
-    engine : Engine
-        Where the calls are made; entered already.
-    entries : sequence of (sequence of Contender, sequence of Task)
-        All contenders of a pair on all its tasks.
-    n_labels : sequence of int
-        Values of N.
-    data : LabelledData
-        Labels of the rows that every contender's X has.
-    log : ScoreLog
-        Where scores are looked up and kept.
-    seed : int
-        What the draws and the fits follow from.
-    law : str, default="uniform"
-        How the rows of a binary task are drawn.
-    title : str
-        Beginning of the progress bar.
-    quiet : bool, default=False
-        No progress bar.
-
-    Returns
-    -------
-    list of dict
-        One record a cell: key, method, run, task, values, n_labels, accuracy (0 to 1).
-    """
-    cells = list(_cells(entries, n_labels, data, seed, law))
-    done = log.read()
-    missing = [cell for cell in cells if cell.key not in done]
-    groups = [list(group) for _, group in groupby(missing, lambda c: (c.task, c.contender.name))]
-    y = data.y
-    labels = {task: task.apply(y) for _, tasks in entries for task in tasks}
-    test = np.arange(len(data.y_train), len(y))
-    used = deciding_versions()
-    # The rows and theta0, which is in what `make` makes, are megabytes, and the same for many.
-    calls = (
-        Call(
-            (
-                number,
-                used,
-                group[0].random_state,
-                labels[group[0].task],
-                [(cell.draw.rows, test) for cell in group],
-            ),
-            shared=(group[0].contender.make, group[0].contender.X),
-        )
-        for number, group in enumerate(groups)
+) -> Bench:
+    """Load the data and draw the tasks; ValueError now rather than after the pre-training."""
+    dataset, X = load_scaled(options)
+    tasks = tasks_of_runs(
+        dataset.y_train,
+        n_labels,
+        n_tasks=n_tasks,
+        n_runs=n_runs,
+        seed=options.seed,
+        first_run=first_run,
+        classes=network.classes,
+        law=law,
     )
-    with tqdm(
-        desc=title,
-        total=len(cells),
-        initial=len(cells) - len(missing),
-        unit="fit",
-        disable=quiet,
-    ) as bar:
-        for number, scores in engine.results(_score, calls):
-            for cell, accuracy in zip(groups[number], scores, strict=True):
-                done[cell.key] = cell.record(accuracy)
-                log.append(done[cell.key])
-                bar.update()
-    return [done[cell.key] for cell in cells]
+    return Bench(dataset, X, network, tuple(n_labels), tasks, options, law)

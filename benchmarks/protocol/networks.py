@@ -1,6 +1,7 @@
 """Small networks beyond the perceptron, for images of one channel: what ``module=`` is tested on.
 
-Each takes images of shape (n, 1, side, side) and returns logits (n, n_classes).
+Each takes images of shape (n, 1, side, side), the side a multiple of 4 or of a patch, and returns
+logits (n, n_classes).
 """
 
 from __future__ import annotations
@@ -10,23 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["MODULES", "ConvNet", "PatchTransformer", "ResidualNet", "flat_perceptron"]
-
 
 class ConvNet(nn.Module):
-    """Two convolutions, pooling, two linear layers.
-
-    Parameters
-    ----------
-    n_classes : int, default=2
-        Logits.
-    width : int, default=8
-        Channels of the first convolution, half those of the second.
-    batch_norm : bool, default=False
-        Batch normalisation after each convolution.
-    side : int, default=8
-        Pixels of a side, a multiple of 4.
-    """
+    """Two convolutions (``width`` and twice as many channels), pooling, two linear layers."""
 
     def __init__(
         self, n_classes: int = 2, width: int = 8, batch_norm: bool = False, side: int = 8
@@ -41,7 +28,6 @@ class ConvNet(nn.Module):
         self.fc2 = nn.Linear(4 * width, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits."""
         x = nn.functional.max_pool2d(self.norm1(self.conv1(x)).relu(), 2)
         x = nn.functional.max_pool2d(self.norm2(self.conv2(x)).relu(), 2)
         x = self.drop(self.fc1(x.flatten(1)).relu())
@@ -50,17 +36,7 @@ class ConvNet(nn.Module):
 
 
 class ResidualNet(nn.Module):
-    """Residual blocks of two convolutions with batch normalisation, and a mean over pixels.
-
-    Parameters
-    ----------
-    n_classes : int, default=2
-        Logits.
-    width : int, default=8
-        Channels.
-    n_blocks : int, default=2
-        Blocks.
-    """
+    """Residual blocks of two convolutions with batch normalisation, and a mean over pixels."""
 
     def __init__(self, n_classes: int = 2, width: int = 8, n_blocks: int = 2) -> None:
         super().__init__()
@@ -79,7 +55,6 @@ class ResidualNet(nn.Module):
         self.head = nn.Linear(width, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits."""
         x = self.norm(self.stem(x)).relu_()
         for block in self.blocks:
             x = (x + block(x)).relu()
@@ -119,22 +94,7 @@ class _TorchAttention(nn.Module):
 class PatchTransformer(nn.Module):
     """A transformer on patches, with normalisation before each part, and a mean over patches.
 
-    Parameters
-    ----------
-    n_classes : int, default=2
-        Logits.
-    width : int, default=16
-        Of a token.
-    n_layers : int, default=2
-        Blocks of attention and of two linear layers.
-    n_heads : int, default=2
-        Of attention.
-    patch : int, default=4
-        Pixels of a side of a patch.
-    side : int, default=8
-        Pixels of a side.
-    multihead : bool, default=False
-        ``nn.MultiheadAttention`` in place of attention from linear layers.
+    With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
     """
 
     def __init__(
@@ -168,7 +128,6 @@ class PatchTransformer(nn.Module):
         self.head = nn.Linear(width, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits."""
         x = self.embed(x).flatten(2).mT
         places = torch.arange(x.shape[1], device=x.device)
         x = x + self.place(places.expand(x.shape[0], -1))

@@ -1,4 +1,4 @@
-"""Files that survive an interruption: atomic writes, and a log of results to go on from."""
+"""Files that survive an interruption, what stands for a value, and what a figure was made with."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ScoreLog", "digest_of", "write_atomically", "write_json"]
+import joblib
+import numpy as np
+import torch
+
+import sklearn_mmdinit
+
+# Files
 
 
 def digest_of(value: Any) -> str:
-    """Sixteen hexadecimal digits that stand for a value JSON can hold.
-
-    Unlike ``joblib.hash`` this reads values and not pickles, so it is the same in every process
-    and for an object that came back from disk.
-    """
+    """Sixteen hexadecimal digits for a value that JSON can hold, the same in every process."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def data_digest(X: np.ndarray) -> str:
+    """Thirty-two hexadecimal digits for an array's shape, type and values."""
+    return str(joblib.hash(np.ascontiguousarray(X)))
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -51,26 +61,22 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
-class ScoreLog:
-    """Results as they come, one JSON object a line, looked up by their key.
+class Log:
+    """Results as they come, one JSON object a line, looked up by their ``"key"``.
 
-    Parameters
-    ----------
-    path : Path
-        The file; made on the first ``append``. A line cut short by a killed process is
-        dropped on reading, and the next line starts on a line of its own.
+    A line that a killed process cut short is dropped on reading, and its cell is done again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Every whole record, by its ``"key"``."""
+        """Every whole record by its key."""
         if not self.path.exists():
             return {}
         records: dict[str, dict[str, Any]] = {}
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError):  # the cut line; its cell is simply done again
+            with contextlib.suppress(ValueError):
                 record = json.loads(line)
                 if isinstance(record, dict) and "key" in record:
                     records[record["key"]] = record
@@ -88,3 +94,72 @@ class ScoreLog:
             file.write(json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+# Versions and machines
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "joblib")
+
+
+def versions() -> dict[str, str]:
+    """Version of Python, of this library and of what the figures depend on."""
+    found = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+@cache
+def deciding_versions() -> dict[str, str]:
+    """The versions that can change a score, which Python's cannot."""
+    return {name: found for name, found in versions().items() if name != "python"}
+
+
+def require_versions(used: dict[str, str]) -> None:
+    """Raise a RuntimeError where a worker has other versions than those a score is kept under."""
+    own = deciding_versions()
+    other = [f"{name} {own[name]} and not {used[name]}" for name in used if own[name] != used[name]]
+    if other:
+        raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def hardware() -> dict[str, Any]:
+    """The processor, the cores this process may use, and the GPU if torch sees one."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None  # no git, or a copy without its history
+    return done.stdout.strip()
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, hardware, and the commit with whether files it tracks were changed since."""
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "versions": versions(),
+        "hardware": hardware(),
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_changed": None if changed is None else bool(changed),
+    }

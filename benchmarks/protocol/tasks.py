@@ -1,32 +1,17 @@
 """Random binary tasks, and the one with all classes, and the labelled rows drawn for them.
 
-Everything follows from one seed. Each thing drawn has its own
-``numpy.random.SeedSequence(seed, spawn_key=(purpose, run, ...))``, so that nothing drawn
-depends on what else was asked for: more tasks, other values of N, or another list of methods
-leave the tasks and the rows that were there as they are. No method takes part in the keys:
-every method of a run sees the same tasks, the same rows and the same seed, which is what
-makes the comparison a paired one.
+Everything follows from one seed. Each thing drawn has a stream of its own, keyed by its purpose,
+run, task and N, so that nothing depends on what else was asked for: more tasks, other N or another
+list of methods leave all others as they are. No method takes part in the keys: every method of a
+run sees the same tasks, rows and seeds, which is what makes the comparison a paired one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = [
-    "DRAWS",
-    "Draw",
-    "Task",
-    "diagnostics_seed",
-    "draw_rows",
-    "fit_seed",
-    "n_rows",
-    "pretraining_seed",
-    "random_tasks",
-    "shuffled_rows",
-    "ten_way_tasks",
-]
 
 TRAIN_ROWS_PER_N = 10
 VALIDATION_ROWS_PER_N = 2
@@ -53,11 +38,6 @@ class Task:
     index: int
     values: tuple[int, ...]
 
-    @property
-    def n_labels(self) -> int:
-        """How many labels there are: two but for the task with all classes."""
-        return max(self.values) + 1
-
     def apply(self, y: np.ndarray) -> np.ndarray:
         """Labels (n,) of the original classes (n,), which count from 0."""
         return np.asarray(self.values, dtype=np.int8)[y]
@@ -65,7 +45,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Draw:
-    """Row numbers of the training set: (10 N,) to train on and (2 N,) or none to validate with."""
+    """Row numbers of the training set: those to train on, and those to validate with, if any."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -76,37 +56,14 @@ class Draw:
         return np.concatenate([self.train, self.validation])
 
 
-def n_rows(n_labels: int) -> int:
-    """How many labelled rows N stands for, training and validation together."""
-    return (TRAIN_ROWS_PER_N + VALIDATION_ROWS_PER_N) * n_labels
-
-
 def _stream(seed: int, purpose: str, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=(PURPOSES[purpose], *key))
 
 
 def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[Task]:
-    """Distinct random maps of the classes onto {0, 1}, both values used.
+    """Distinct uniformly random maps of the classes onto {0, 1}, both values used.
 
-    Parameters
-    ----------
-    n_classes : int
-        Number of original classes, at least 2.
-    n_tasks : int
-        How many tasks, at most the ``2**n_classes - 2`` there are.
-    seed, run : int
-        What the tasks follow from. The first k tasks are the same for every ``n_tasks >= k``.
-
-    Returns
-    -------
-    list of Task
-        Uniform over the maps that use both values; within a run no map comes twice. (A map and
-        its complement are two maps, as in the paper's count of 2^10 - 2.)
-
-    Raises
-    ------
-    ValueError
-        If there are not that many tasks.
+    A map and its complement are two, as in the paper's count of 2^10 - 2.
     """
     n_possible = 2**n_classes - 2
     if not 1 <= n_tasks <= n_possible:
@@ -128,33 +85,14 @@ def ten_way_tasks(n_classes: int, n_draws: int, *, run: int) -> list[Task]:
 
 
 def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int, law: str = "uniform") -> Draw:
-    """The labelled rows of a task, none twice.
+    """The labelled rows of a task among classes y (n,), none twice; ``law`` is a key of DRAWS.
 
-    A binary task has 10 N to train on and 2 N to validate with. Where the task keeps the classes
-    apart they are exactly N of each class, and none to validate with.
-
-    Parameters
-    ----------
-    y : ndarray of int, shape (n,)
-        Original classes of the whole training set.
-    task : Task
-        The map onto labels.
-    n_labels : int
-        N.
-    seed : int
-        The rows follow from (seed, task.run, task.index, N) and the law alone.
-    law : str, default="uniform"
-        A key of DRAWS: how the rows of a binary task are drawn.
-
-    Raises
-    ------
-    ValueError
-        If there is no such law, or the training set has too few rows, or one label alone under
-        the task.
+    A binary task has 10 N rows to train on and 2 N to validate with. Where the task keeps the
+    classes apart they are exactly N of each class, and none to validate with.
     """
     if law not in DRAWS:
         raise ValueError(f"unknown law {law!r} of drawing rows; valid ones are {', '.join(DRAWS)}")
-    draw = DRAWS[law] if task.n_labels == 2 else _draw_of_each_class
+    draw = DRAWS[law] if max(task.values) == 1 else _draw_of_each_class
     return draw(y, task, n_labels, seed)
 
 
@@ -175,11 +113,7 @@ def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> 
 
 
 def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
-    """N rows of each class to train on, and 2 N in all to validate with.
-
-    Of the validation rows every class has as many as any other, or one more where 2 N is no
-    multiple of the number of classes; which ones have it is drawn too.
-    """
+    """N rows of each class to train on, and 2 N in all to validate with, as evenly as can be."""
     counts = np.bincount(y, minlength=len(task.values))
     n_classes = len(counts)
     if n_classes != TRAIN_ROWS_PER_N:
@@ -200,27 +134,21 @@ def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
         rng.choice(np.flatnonzero(y == c), size=n_labels + each + more[c], replace=False)
         for c in range(n_classes)
     ]
-    # Mixed, so that no reader of the rows in their order meets one class after the other.
-    train, validation = (
-        rng.permutation(np.concatenate(parts))
-        for parts in ([rows[:n_labels] for rows in chosen], [rows[n_labels:] for rows in chosen])
-    )
-    return Draw(train, validation)
+    train = rng.permutation(np.concatenate([rows[:n_labels] for rows in chosen]))
+    return Draw(train, rng.permutation(np.concatenate([rows[n_labels:] for rows in chosen])))
 
 
 def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
-    """10 N rows to train on and 2 N to validate with.
+    """10 N rows to train on and 2 N to validate with, given that both labels are trained on.
 
-    Rows are drawn uniformly without replacement. A draw whose training rows all have one label
-    under this task is thrown away and drawn again as a whole, so what comes out is the uniform law
-    conditioned on both labels being among the training rows, and nothing else is tilted:
-    no row is exchanged, no class is balanced. (At N = 5 the most lopsided task, one digit
-    against nine, needs this about once in 200 draws.) The validation rows may have one label.
+    A draw whose training rows have one label is drawn again as a whole, so that nothing else is
+    tilted: no row is exchanged, no class is balanced. The validation rows may have one label.
     """
-    if n_labels < 1 or n_rows(n_labels) > len(y):
+    per_n = TRAIN_ROWS_PER_N + VALIDATION_ROWS_PER_N
+    if n_labels < 1 or per_n * n_labels > len(y):
         raise ValueError(
-            f"N = {n_labels} takes {n_rows(n_labels)} labelled rows; the training set has {len(y)} "
-            f"and N must be between 1 and {len(y) // n_rows(1)}"
+            f"N = {n_labels} takes {per_n * n_labels} labelled rows; the training set has {len(y)} "
+            f"and N must be between 1 and {len(y) // per_n}"
         )
     labels = task.apply(y)
     if labels.min() == labels.max():
@@ -228,7 +156,7 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw
     n_train = TRAIN_ROWS_PER_N * n_labels
     rng = np.random.default_rng(_stream(seed, "rows", task.run, task.index, n_labels))
     while True:
-        rows = rng.choice(len(y), size=n_rows(n_labels), replace=False)
+        rows = rng.choice(len(y), size=per_n * n_labels, replace=False)
         train, validation = rows[:n_train], rows[n_train:]
         if labels[train].min() != labels[train].max():
             return Draw(train, validation)
@@ -236,6 +164,32 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw
 
 DRAWS = {"uniform": _draw_uniformly, "balanced": _draw_balanced}
 """How the labelled rows of a binary task may be drawn."""
+
+
+def tasks_of_runs(
+    y: np.ndarray,
+    n_labels: Sequence[int],
+    *,
+    n_tasks: int,
+    n_runs: int,
+    seed: int,
+    first_run: int = 0,
+    classes: int = 2,
+    law: str = "uniform",
+) -> dict[int, list[Task]]:
+    """The tasks of every run by its number; ValueError now rather than after the pre-training."""
+    n_classes = int(y.max()) + 1
+    if classes not in (2, n_classes):
+        raise ValueError(f"classes = {classes}: the images have {n_classes}, or 2 in binary tasks")
+    runs = range(first_run, first_run + n_runs)
+    if classes == 2:
+        tasks = {run: random_tasks(n_classes, n_tasks, seed=seed, run=run) for run in runs}
+    else:
+        tasks = {run: ten_way_tasks(n_classes, n_tasks, run=run) for run in runs}
+    for n in n_labels:
+        # Whether there are enough rows is the same for every task.
+        draw_rows(y, tasks[first_run][0], n, seed=seed, law=law)
+    return tasks
 
 
 def shuffled_rows(n: int, purpose: str, *key: int, seed: int) -> np.ndarray:

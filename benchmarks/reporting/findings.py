@@ -7,37 +7,24 @@ numbers that this rests on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+import pandas as pd
 
-from protocol.kernels import KERNELS
-from reporting.expected import (
-    DEGENERACIES,
-    DETACHMENT,
-    DETACHMENT_AT_ACTIVATION,
-    SCALE,
-    THEOREMS,
-)
-from reporting.expected_averaged import (
-    SCALE_AVERAGED,
-)
-from reporting.item import Expected
-from reporting.library import Library
-from reporting.paper import SCALE_AND_WEIGHT, compares_with_paper, kernels_of
-
-__all__ = ["FIGURES", "Finding", "PaperFigure"]
+from reporting.paper import compares_with_paper, kernels_of
+from reporting.results import Library, Results
+from reporting.study_tables import density_figures, setting_of
 
 # The paper has no numbers for "close to 0, except": an L_uni of summed kernels that is close, and
 # by how many times that of lambda = 1 must be above the highest of the others.
 CLOSE_TO_ZERO = 0.02
 APART = 1.5
+WEIGHTS = [0.2, 0.4, 1.0]
+N_KERNELS = 9
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What the paper found, whether we did, and our numbers."""
 
     said: str
@@ -48,178 +35,123 @@ class Finding:
         return f"The paper: {self.said}. Here: {'yes' if self.holds else 'no'} ({self.numbers})."
 
 
-def _densities(results: dict[str, Any]) -> Iterator[Finding]:
+def _densities(results: Results) -> Iterator[Finding]:
     """Before, and after with the first term alone: uniform at an image, constant over images."""
-    records = {(r["degeneracy_weight"], r["detachment_weight"]): r for r in results["records"]}
-    measured = [records.get(key, {}).get("densities") for key in ((None, None), (0.0, 0.0))]
+    records = {setting_of(record): record for record in results["records"]}
+    measured = [records.get(setting, {}).get("densities") for setting in (None, (0.0, 0.0))]
     if None in measured:
         return
-    before, after = (_distance(densities) for densities in measured)
+    before, after = map(density_figures, measured)
     yield Finding(
         "with the first term alone predictions at an image become uniform over perturbations",
-        after < before,
-        f"distance from uniform {before:.3f} before, {after:.3f} after",
+        after[0] < before[0],
+        f"distance from uniform {before[0]:.3f} before, {after[0]:.3f} after",
     )
-    wide, narrow = (_width(densities) for densities in measured)
     yield Finding(
         "and each perturbed network becomes a constant function of the image",
-        narrow < wide,
-        f"std of a network's predictions {wide:.3f} before, {narrow:.3f} after",
+        after[1] < before[1],
+        f"std of a network's predictions {before[1]:.3f} before, {after[1]:.3f} after",
     )
 
 
-def _distance(densities: dict[str, Any]) -> float:
-    """Kolmogorov and Smirnov's, mean over the images."""
-    samples = densities["over_perturbations"]
-    return float(np.mean([stats.kstest(values, "uniform").statistic for values in samples]))
-
-
-def _width(densities: dict[str, Any]) -> float:
-    """Std over images, mean over the networks."""
-    return float(np.asarray(densities["over_inputs"]).std(axis=1, ddof=1).mean())
-
-
-def _nearby(results: dict[str, Any]) -> Iterator[Finding]:
-    """The last step against the first, at theta0 and near it."""
-    scales, records = results["settings"]["squared_scales"], results["records"]
-    if len(records) < 2:
+def _nearby(results: Results) -> Iterator[Finding]:
+    """The last step against the first, near theta0."""
+    if len(results["records"]) < 2:
         return
-    first, last = (np.asarray(records[i]["nearby"]).mean(axis=1) for i in (0, -1))
-    shares = dict(zip(scales, (last / first).tolist(), strict=True))
-    numbers = ", ".join(f"s^2 = {square:g}: x {share:.2g}" for square, share in shares.items())
-    small = [share for square, share in shares.items() if square <= 0.5]
-    if small:
+    first, last = (np.mean(results["records"][i]["nearby"], axis=1) for i in (0, -1))
+    shares = pd.Series(last / first, index=results["settings"]["squared_scales"])
+    said = ", ".join(f"s^2 = {square:g}: x {share:.2g}" for square, share in shares.items())
+    small = shares[shares.index <= 0.5]
+    if len(small):
         yield Finding(
             "minimising L_iod at theta0 lowers it nearby too, for s^2 = 0.2 and 0.5",
-            max(small) < 1.0,
-            f"last step against the first, {numbers}",
+            bool(small.max() < 1.0),
+            f"last step against the first, {said}",
         )
     if len(shares) > 1:
         yield Finding(
             "the effect diminishes as s grows",
-            list(shares.values()) == sorted(shares.values()),
-            f"last step against the first, {numbers}",
+            shares.is_monotonic_increasing,
+            f"last step against the first, {said}",
         )
 
 
-def _close_except_at_one(by_weight: dict[float, float], share: float) -> bool:
-    """Both halves of the sentence: the others are close to 0, and lambda = 1 stands apart."""
-    highest = max(value for weight, value in by_weight.items() if weight < 1.0)
-    return highest <= share * CLOSE_TO_ZERO and by_weight[1.0] >= APART * highest
-
-
-def _uniformity(results: dict[str, Any]) -> Iterator[Finding]:
-    """L_uni of the last window, mean over the runs, for each s."""
-    ends: dict[float, dict[float, list[float]]] = {}
-    weights = {weight for _, weight in SCALE_AND_WEIGHT}
-    for record in results["records"]:
-        of_scale = ends.setdefault(record["squared_scale"], {})
-        of_scale.setdefault(record["degeneracy_weight"], []).append(record["uniformity"][-1])
-    compared = {
-        square: {weight: float(np.mean(values)) for weight, values in of_scale.items()}
-        for square, of_scale in sorted(ends.items())
-        if weights <= of_scale.keys()
-    }
-    if not compared:
+def _uniformity(results: Results) -> Iterator[Finding]:
+    """L_uni of the last window, mean over the runs, for each s that has every lambda."""
+    frame = pd.DataFrame(results["records"])
+    frame["last"] = [values[-1] for values in frame["uniformity"]]
+    ends = frame.pivot_table("last", "squared_scale", "degeneracy_weight")
+    if not set(WEIGHTS) <= set(ends):
         return
-    share = KERNELS[kernels_of(results)]  # an average of nine is as close at a ninth
+    compared = ends.dropna(subset=WEIGHTS)
+    if compared.empty:
+        return
+    # An average of nine kernels is as close at a ninth.
+    close = CLOSE_TO_ZERO / (N_KERNELS if kernels_of(results) == "mean" else 1)
+    highest = compared[[weight for weight in compared if weight < 1.0]].max(axis=1)
     numbers = "; ".join(
         f"s^2 = {square:g}: "
-        + ", ".join(f"{value:.2g} at {weight:g}" for weight, value in sorted(by_weight.items()))
-        for square, by_weight in compared.items()
+        + ", ".join(f"{value:.2g} at {w:g}" for w, value in row.dropna().items())
+        for square, row in compared.iterrows()
     )
     yield Finding(
         "L_uni comes close to 0, except with lambda = 1",
-        all(_close_except_at_one(by_weight, share) for by_weight in compared.values()),
+        bool(((highest <= close) & (compared[1.0] >= APART * highest)).all()),
         f"L_uni at the end by lambda, {numbers}",
     )
 
 
-def _flags(value: Any) -> Iterator[bool]:
-    """Every entry of every list that is called ``holds``, at any depth."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "holds":
-                yield from inner
-            else:
-                yield from _flags(inner)
-
-
 # Number -> what the theorem says.
-THEOREM_WORDS = {
+THEOREMS = {
     1: "a perturbation leaves a ball at most as often as Theorem 1 bounds it",
     2: "a perturbed network gives a class at least the share of Theorem 2",
     3: "a row of a layer's Jacobian has the norm of Theorem 3 under He's weights",
 }
 
 
-def _theorems(results: dict[str, Any]) -> Iterator[Finding]:
-    for number, words in THEOREM_WORDS.items():
-        flags = [
-            flag
-            for record in results["records"]
-            if record["theorem"] == number
-            for flag in _flags(record)
-        ]
+def _flags(record: dict[str, Any]) -> list[bool]:
+    """Whether the theorem holds at each point, of each form of its bound."""
+    forms = record.get("forms", {}).values()
+    return record.get("holds", []) + [flag for points in forms for flag in points["holds"]]
+
+
+def _theorems(results: Results) -> Iterator[Finding]:
+    for number, words in THEOREMS.items():
+        own = [record for record in results["records"] if record["theorem"] == number]
+        flags = [flag for record in own for flag in _flags(record)]
         if flags:
             yield Finding(words, all(flags), f"{sum(flags)} of {len(flags)} points")
 
 
-@dataclass(frozen=True)
-class PaperFigure:
-    """A figure of the paper, or its theorems: our picture and what follows from our numbers.
-
-    Parameters
-    ----------
-    title : str
-        Heading.
-    picture : str
-        File of ours.
-    expected : Expected
-        What measures it.
-    read : callable
-        From the results to the findings.
-    on_mnist : bool, default=True
-        Whether only MNIST and the paper's network count.
-    """
+class PaperFigure(NamedTuple):
+    """A figure of the paper, or its theorems: our file, and what follows from its numbers."""
 
     title: str
-    picture: str
-    expected: Expected
-    read: Callable[[dict[str, Any]], Iterator[Finding]]
-    on_mnist: bool = True
+    stem: str
+    read: Callable[[Results], Iterator[Finding]]
+
+    @property
+    def file(self) -> str:
+        return f"{self.stem}.json"
 
     def findings(self, library: Library) -> list[Finding]:
-        """Empty where nothing was measured."""
-        results = library.results(self.expected.file)
-        if results is None or (self.on_mnist and not compares_with_paper(results)):
+        """Empty where nothing was measured of the paper's data and network."""
+        results = library.results(self.file)
+        # The theorems need no data.
+        if not results or ("dataset" in results and not compares_with_paper(results)):
             return []
         return list(self.read(results))
 
 
 FIGURES = (
-    PaperFigure(
-        "Densities of predictions, with the first term alone",
-        "degeneracies.png",
-        DEGENERACIES,
-        _densities,
-    ),
-    PaperFigure("Detachment near theta0", "detachment-nearby.png", DETACHMENT, _nearby),
-    PaperFigure(
-        "Detachment near theta0, with Jacobians with respect to activations",
-        "detachment-nearby-at-activation.png",
-        DETACHMENT_AT_ACTIVATION,
-        _nearby,
-    ),
-    PaperFigure(
-        "L_uni along the steps, by s and lambda", "scale-and-weight.png", SCALE, _uniformity
-    ),
+    PaperFigure("Densities of predictions, with the first term alone", "degeneracies", _densities),
+    PaperFigure("Detachment near theta0", "detachment-nearby", _nearby),
+    PaperFigure("L_uni along the steps, by s and lambda", "scale-and-weight", _uniformity),
     PaperFigure(
         "L_uni along the steps, by s and lambda, by averaged kernels",
-        "scale-and-weight-mean-of-kernels.png",
-        SCALE_AVERAGED,
+        "scale-and-weight-mean-of-kernels",
         _uniformity,
     ),
-    PaperFigure("The theorems", "theorems.png", THEOREMS, _theorems, on_mnist=False),
+    PaperFigure("The theorems", "theorems", _theorems),
 )
 """In the order of the paper."""

@@ -1,5 +1,4 @@
-"""Seconds and bytes: the step beside its textbook form and its floor, its growth, fine-tuning.
+"""Seconds and bytes of the library's step and of fine-tuning, beside what they are compared with.
 
-What is compared is first shown to agree, and then timed in turns; ``library_step`` alone looks
-inside the package.
+What is compared is first shown to agree, and then timed in turns. Only public names are used.
 """

@@ -1,4 +1,4 @@
-"""Times that may be compared: taken in turns, in one process, on one machine."""
+"""Times that may be compared: taken in turns, in one run, on one machine."""
 
 from __future__ import annotations
 
@@ -9,38 +9,25 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["in_turns", "ratio", "synchronize", "timed"]
-
-
-def synchronize(device: str | torch.device = "cpu") -> None:
-    """Wait for what a GPU still has to do; a CPU has nothing left."""
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize()
+__all__ = ["in_turns", "ratio", "timed"]
 
 
 def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> float:
-    """Seconds that an action takes."""
-    synchronize(device)
+    """Seconds that an action takes, a GPU's outstanding work included."""
+    wait: Callable[[], None] = lambda: None  # noqa: E731
+    if torch.device(device).type == "cuda":
+        wait = torch.cuda.synchronize
+    wait()
     start = time.perf_counter()
     action()
-    synchronize(device)
+    wait()
     return time.perf_counter() - start
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Any]:
-    """Take each measure once a round, so that a slow minute of the machine meets all of them.
+    """Median, minimum and all seconds of each measure, every one of which is taken once a round.
 
-    Parameters
-    ----------
-    measures : mapping of str to callable
-        Each returns the seconds of what it measures; warm it up before.
-    repetitions : int
-        Rounds.
-
-    Returns
-    -------
-    dict
-        For each name a dict with "median", "minimum" and all "seconds" in order.
+    So a slow minute of the machine meets all of them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(repetitions):
@@ -53,11 +40,7 @@ def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> d
 
 
 def ratio(times: Mapping[str, Any], above: str, below: str) -> dict[str, float]:
-    """Ratio of two measures taken in turns: the median over rounds, and that of the minima.
-
-    The rounds' own ratios are compared and not the medians, for what slows a machine down
-    slows both members of a round.
-    """
+    """Ratio of two measures taken in turns: the median of the rounds' own, and of the minima."""
     pairs = zip(times[above]["seconds"], times[below]["seconds"], strict=True)
     return {
         "median": float(np.median([a / b for a, b in pairs])),

@@ -2,243 +2,142 @@
 
 Every perturbed network is a copy of every weight plus its noise, the nine Gaussians of the
 kernel are nine exponentials of all pairwise distances, the median is that of all pairs, and
-autograd does the rest. ``FORMS`` has two ways to run the copies: batched products over stacked
-weights, and ``torch.func.vmap`` of ``functional_call``. Only PyTorch is used here and nothing
-of the library, so that an error of the library cannot hide in its reference.
+autograd does the rest. Nothing of the library is used here, so that an error of the library
+cannot hide in its reference.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-import numpy as np
 import torch
+from torch import nn
 
-__all__ = [
-    "FORMS",
-    "Network",
-    "Setting",
-    "TextbookStep",
-    "draw_normals",
-    "network_from_arrays",
-    "textbook_loss",
-    "textbook_predictions",
-]
+__all__ = ["FORMS", "TextbookStep", "predictions", "textbook_loss"]
 
-# (weight (n_out, n_in), bias (n_out,)) a layer; noise has the same with K in front.
-Network = list[tuple[torch.Tensor, torch.Tensor]]
+# A weight (n_out, n_in) and a bias (n_out,) for each layer in turn; copies have K in front.
+Network = list[torch.Tensor]
+
+SCALE, DEGENERACY_WEIGHT = math.sqrt(0.5), 0.4
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The numbers of the objective; the paper's values are the defaults."""
-
-    n_perturbations: int = 256
-    n_uniform_samples: int = 256
-    scale: float = math.sqrt(0.5)
-    degeneracy_weight: float = 0.4
-    detachment_weight: float = 1.0
-    learning_rate: float = 2e-4
+def _normals(network: Network, K: int, generator: torch.Generator) -> Network:
+    return [torch.randn(K, *w.shape, generator=generator, device=w.device) for w in network]
 
 
-def network_from_arrays(
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Network:
-    """A ReLU network from arrays in scikit-learn's orientation, weights (n_in, n_out)."""
-    return [
-        (
-            torch.tensor(np.ascontiguousarray(W.T), device=device, dtype=dtype).requires_grad_(),
-            torch.tensor(b, device=device, dtype=dtype).requires_grad_(),
-        )
-        for W, b in zip(coefs, intercepts, strict=True)
-    ]
-
-
-def draw_normals(network: Network, n_networks: int, generator: torch.Generator) -> Network:
-    """Standard normals for every weight and bias of K networks."""
-    return [
-        (
-            torch.randn(n_networks, *W.shape, generator=generator, device=W.device, dtype=W.dtype),
-            torch.randn(n_networks, *b.shape, generator=generator, device=b.device, dtype=b.dtype),
-        )
-        for W, b in network
-    ]
-
-
-def _copies(network: Network, normals: Network, scale: float) -> Network:
+def _copies(network: Network, normals: Network, scale: float = SCALE) -> Network:
     """theta0 + epsilon: std s / sqrt(n_in) for a weight, s / sqrt(n_out) for a bias."""
-    return [
-        (W + scale / math.sqrt(W.shape[1]) * E, b + scale / math.sqrt(W.shape[0]) * e)
-        for (W, b), (E, e) in zip(network, normals, strict=True)
-    ]
+    return [w + scale / math.sqrt(w.shape[-1]) * e for w, e in zip(network, normals, strict=True)]
 
 
 def _stacked_logits(copies: Network, X: torch.Tensor) -> torch.Tensor:
-    H = X.expand(len(copies[0][0]), -1, -1)
-    for layer, (W, b) in enumerate(copies):
-        H = torch.baddbmm(b.unsqueeze(1), H, W.mT)
-        if layer < len(copies) - 1:
-            H = H.relu()
+    """Logits (K, B, d) by batched products."""
+    H = X.expand(len(copies[0]), -1, -1)
+    for i in range(0, len(copies), 2):
+        H = torch.baddbmm(copies[i + 1].unsqueeze(1), H.relu() if i else H, copies[i].mT)
     return H
 
 
 def _vmap_logits(copies: Network, X: torch.Tensor) -> torch.Tensor:
-    layers: list[torch.nn.Module] = []
-    for W, _ in copies:
-        # On "meta" the module is only a description: its own weights are never made.
-        layers += [torch.nn.Linear(W.shape[2], W.shape[1], device="meta"), torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1])
-    names = [name for name, _ in model.named_parameters()]
-    stacked = dict(zip(names, [tensor for pair in copies for tensor in pair], strict=True))
+    """The same by ``torch.func.vmap`` of a network."""
 
-    def logits(parameters: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = torch.func.functional_call(model, parameters, (rows,))
-        return out
+    def logits(*network: torch.Tensor) -> torch.Tensor:
+        H = X
+        for i in range(0, len(network), 2):
+            H = nn.functional.linear(H.relu() if i else H, network[i], network[i + 1])
+        return H
 
-    return torch.func.vmap(logits, in_dims=(0, None))(stacked, X)
+    return torch.func.vmap(logits)(*copies)
 
 
-FORMS: dict[str, Callable[[Network, torch.Tensor], torch.Tensor]] = {
-    "direct": _stacked_logits,
-    "vmap": _vmap_logits,
-}
+FORMS = {"direct": _stacked_logits, "vmap": _vmap_logits}
 
 
 def _squared_distances(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
     return (A.unsqueeze(-2) - B.unsqueeze(-3)).square().sum(-1)
 
 
-def _mmd(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
-    """Unbiased MMD of predictions (B, K, d) and samples (M, d), for each of B inputs."""
-    K, M = P.shape[1], len(U)
+def _uniformity(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
+    """Mean unbiased MMD of predictions (B, K, d) and samples (M, d)."""
     with torch.no_grad():
         points = torch.cat([P, U.expand(len(P), -1, -1)], dim=1)
-        i, j = torch.triu_indices(K + M, K + M, offset=1, device=P.device)
+        i, j = torch.triu_indices(points.shape[1], points.shape[1], offset=1, device=P.device)
         pairs = _squared_distances(points, points)[:, i, j].sqrt()
-        gamma = pairs.median(dim=1).values
+        gamma = pairs.median(dim=1).values[:, None, None]
 
     def kernel(squared: torch.Tensor) -> torch.Tensor:
-        widths = [(2.0**power * gamma)[:, None, None] for power in range(-4, 5)]
-        gaussians = [torch.exp(-squared / (2.0 * width.square())) for width in widths]
-        return torch.stack(gaussians).sum(0)
+        widths = [2.0**power * gamma for power in range(-4, 5)]
+        return torch.stack([torch.exp(-squared / (2.0 * w.square())) for w in widths]).sum(0)
 
-    def within(squared: torch.Tensor, n: int) -> torch.Tensor:
-        k = kernel(squared)
-        off_diagonal = k.sum((1, 2)) - k.diagonal(dim1=1, dim2=2).sum(1)
-        return off_diagonal / (n * (n - 1))
+    def within(squared: torch.Tensor) -> torch.Tensor:
+        k, n = kernel(squared), squared.shape[1]
+        return (k.sum((1, 2)) - k.diagonal(dim1=1, dim2=2).sum(1)) / (n * (n - 1))
 
     between = kernel(_squared_distances(P, U)).mean((1, 2))
-    within_u = within(_squared_distances(U, U).expand(len(P), -1, -1), M)
-    return within(_squared_distances(P, P), K) - 2.0 * between + within_u
+    of_samples = _squared_distances(U, U).expand(len(P), -1, -1)
+    return (within(_squared_distances(P, P)) - 2.0 * between + within(of_samples)).mean()
 
 
 def _degeneracy(P: torch.Tensor) -> torch.Tensor:
-    """L_sd of predictions (K, B, d)."""
+    """L_sd of predictions (B, K, d)."""
     d = P.shape[-1]
     vertices = torch.eye(d, device=P.device, dtype=P.dtype)
-    distances = torch.linalg.vector_norm(P.unsqueeze(-2) - vertices, dim=-1).mean(1)  # (K, d)
-    worst = distances.max(dim=1).values
-    return (worst.clamp(min=1.0 / math.sqrt(d)) - 1.0 / math.sqrt(d)).mean()
+    distances = torch.linalg.vector_norm(P.unsqueeze(-2) - vertices, dim=-1).mean(0)  # (K, d)
+    return (distances.max(dim=1).values - 1.0 / math.sqrt(d)).relu().mean()
 
 
 def _detachment(network: Network, X: torch.Tensor) -> torch.Tensor:
     """L_iod: Jacobian rows of the logits at theta0, by autograd through autograd."""
-    inputs = [X.detach().requires_grad_()]
-    H = inputs[0]
-    for W, b in network[:-1]:
-        inputs.append(torch.nn.functional.linear(H, W, b))
-        H = inputs[-1].relu()
-    logits = torch.nn.functional.linear(H, *network[-1])
+    stages = [X.detach().requires_grad_()]  # the input, every pre-activation, the logits
+    for i in range(0, len(network), 2):
+        H = stages[-1].relu() if i else stages[-1]
+        stages.append(nn.functional.linear(H, network[i], network[i + 1]))
     losses = []
-    for i in range(logits.shape[1]):
-        rows = torch.autograd.grad(logits[:, i].sum(), inputs, create_graph=True)
+    for logit in stages[-1].unbind(1):
+        rows = torch.autograd.grad(logit.sum(), stages[:-1], create_graph=True)
         norms = torch.stack([torch.linalg.vector_norm(row, dim=1) for row in rows])  # (L, B)
         losses.append((1.0 - norms).square().max(dim=0).values)
     return torch.stack(losses).mean()
 
 
 def textbook_loss(
-    network: Network,
-    X: torch.Tensor,
-    normals: Network,
-    U: torch.Tensor,
-    setting: Setting,
-    form: str = "direct",
+    network: Network, X: torch.Tensor, copies: Network, U: torch.Tensor, form: str = "direct"
 ) -> torch.Tensor:
-    """Eq. (final_loss) of the paper on one mini-batch.
-
-    Parameters
-    ----------
-    network : Network
-        theta0; gradients flow here.
-    X : Tensor of shape (B, n_features)
-        Mini-batch.
-    normals : Network
-        Standard normals of K networks, from :func:`draw_normals`.
-    U : Tensor of shape (M, d)
-        Uniform samples on the simplex.
-    setting : Setting
-        Weights and scale.
-    form : {"direct", "vmap"}, default="direct"
-        Key of :data:`FORMS`.
-
-    Returns
-    -------
-    Tensor, scalar
-        The loss.
-    """
-    P = FORMS[form](_copies(network, normals, setting.scale), X).softmax(-1)
-    return (
-        _mmd(P.transpose(0, 1), U).mean()
-        + setting.degeneracy_weight * _degeneracy(P)
-        + setting.detachment_weight * _detachment(network, X)
-    )
+    """Eq. (final_loss) of the paper on a mini-batch (B, n_features), with uniform samples U."""
+    P = FORMS[form](copies, X).softmax(-1).transpose(0, 1)
+    return _uniformity(P, U) + DEGENERACY_WEIGHT * _degeneracy(P) + _detachment(network, X)
 
 
-def textbook_predictions(
-    network: Network, X: torch.Tensor, setting: Setting, generator: torch.Generator
-) -> torch.Tensor:
-    """Predictions (K, B, d) of freshly drawn networks, without gradients."""
+def predictions(network: Network, X: torch.Tensor, n_networks: int, seed: int) -> torch.Tensor:
+    """Predictions (K, B, d) of perturbed networks, without gradients."""
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        normals = draw_normals(network, setting.n_perturbations, generator)
-        return _stacked_logits(_copies(network, normals, setting.scale), X).softmax(-1)
+        parts = []
+        for n in [128] * (n_networks // 128) + [n_networks % 128]:  # all at once need much memory
+            parts.append(_stacked_logits(_copies(network, _normals(network, n, generator)), X))
+        return torch.cat(parts).softmax(-1)
 
 
 class TextbookStep:
-    """A network, its optimiser and its draws; each call is one step on a mini-batch.
+    """Copies of weights and biases with their optimiser and their draws; each call is a step."""
 
-    Parameters
-    ----------
-    network : Network
-        Where to start; changed in place.
-    setting : Setting
-        Numbers of the objective.
-    form : {"direct", "vmap"}
-        Key of :data:`FORMS`.
-    seed : int
-        Of all draws.
-    """
-
-    def __init__(self, network: Network, setting: Setting, form: str, seed: int = 0) -> None:
-        self.network, self.setting, self.form = network, setting, form
-        parameters = [tensor for pair in network for tensor in pair]
-        self.optimizer = torch.optim.Adam(parameters, lr=setting.learning_rate)
-        device = parameters[0].device
+    def __init__(
+        self, weights: Iterable[torch.Tensor], n_perturbations: int, form: str = "direct",
+        learning_rate: float = 2e-4, device: str = "cpu", seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.network = [w.detach().to(device).clone().requires_grad_() for w in weights]
+        self.n_perturbations, self.form = n_perturbations, form
+        self.optimizer = torch.optim.Adam(self.network, lr=learning_rate)
         self.generator = torch.Generator(device).manual_seed(seed)
 
     def __call__(self, X: torch.Tensor) -> float:
-        """Take one step and return the loss."""
-        n_classes = len(self.network[-1][1])
-        U = torch.empty(self.setting.n_uniform_samples, n_classes, device=X.device)
+        """Take one step on a mini-batch and return the loss."""
+        K = self.n_perturbations
+        U = torch.empty(K, len(self.network[-1]), device=X.device)
         U = U.exponential_(generator=self.generator)
-        U = U / U.sum(1, keepdim=True)
-        normals = draw_normals(self.network, self.setting.n_perturbations, self.generator)
-        loss = textbook_loss(self.network, X, normals, U, self.setting, self.form)
+        copies = _copies(self.network, _normals(self.network, K, self.generator))
+        loss = textbook_loss(self.network, X, copies, U / U.sum(1, keepdim=True), self.form)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step()

@@ -69,6 +69,15 @@ class MLP(nn.Module):
         ):
             if value not in valid:
                 raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+        # What it is described by, wherever it was made.
+        self.keywords = {
+            "n_features": int(n_features),
+            "hidden_layer_sizes": tuple(int(width) for width in hidden_layer_sizes),
+            "n_classes": int(n_classes),
+            "activation": activation,
+            "batch_norm": bool(batch_norm),
+            "init": init,
+        }
         widths = (n_features, *hidden_layer_sizes, n_classes)
         # skip_init: nn.Linear would draw weights of its own first.
         self.linears = nn.ModuleList(

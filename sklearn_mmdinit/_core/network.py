@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..theta0 import Architecture
 from .hooks import (
@@ -67,12 +68,9 @@ class Network:
 
     @property
     def in_threads(self) -> bool:
-        """Whether several threads may pass through it at once: nothing in it remembers a pass."""
-        return all(
-            (type(part).__module__.startswith("torch.nn.") or type(part) is MLP)
-            and not (part._forward_hooks or part._forward_pre_hooks)
-            for part in self.module.modules()
-        )
+        """Whether several threads may pass through it at once, each with copies of its own."""
+        hooked = any(p._forward_hooks or p._forward_pre_hooks for p in self.module.modules())
+        return not (self.trace.remembers or self.why_functional or hooked)
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
@@ -178,8 +176,8 @@ class Network:
         }
         n_rows, d = logits.shape
         # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-        if self.in_threads:
-            # Layers of PyTorch's own can be differentiated for all classes at once.
+        if all(_is_dense(part) for part in self.module.modules()):
+            # All classes at once, which not all that PyTorch has can do (nor GroupNorm do right).
             classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
             each = classes[:, None].expand(d, n_rows, d)
             return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
@@ -238,3 +236,10 @@ class Network:
             if number != last and call.axis >= 0:
                 found.append((output, call.axis))
         return logits, found
+
+
+def _is_dense(part: nn.Module) -> bool:
+    """Whether a part of a module is PyTorch's own, and a linear layer or without parameters."""
+    own = type(part).__module__.startswith("torch.nn.") or type(part) is MLP
+    bare = next(part.parameters(recurse=False), None) is None
+    return own and (bare or isinstance(part, nn.Linear | _BatchNorm))

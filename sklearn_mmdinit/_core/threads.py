@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import chain, pairwise
 from typing import Any, TypeVar
@@ -133,6 +133,7 @@ def in_parts(
     tensors: Sequence[torch.Tensor],
     n_kept: int | None = None,
     leaves: Sequence[torch.Tensor] = (),
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> torch.Tensor:
     """The parts of a result one after the other, computed by the team where there is one.
 
@@ -150,6 +151,9 @@ def in_parts(
         None: all are kept.
     leaves : sequence of Tensor, default=()
         What parts read in place of the last `tensors`, of the same values.
+    around : callable, default=nullcontext
+        Makes what parts are computed within, whichever thread computes them: once for all of them,
+        and once more for those that are computed again.
 
     Returns
     -------
@@ -157,19 +161,21 @@ def in_parts(
         Differentiable by `tensors`.
     """
     if n_parts == 1:
-        return part(0)
+        with around():
+            return part(0)
     read = [*tensors[: len(tensors) - len(leaves)], *leaves]
     pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
     if torch.is_grad_enabled() and pairs:
         kept = n_parts if n_kept is None else n_kept
         learned, own = zip(*pairs, strict=True)
-        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, *learned)
+        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, around, *learned)
         return result
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:
         return [part(i) for i in range(start, stop)]
 
-    return torch.cat(list(chain(*share(n_parts, stretch))))
+    with around():
+        return torch.cat(list(chain(*share(n_parts, stretch))))
 
 
 class _InParts(torch.autograd.Function):
@@ -182,6 +188,7 @@ class _InParts(torch.autograd.Function):
         n_parts: int,
         n_kept: int,
         leaves: Sequence[torch.Tensor],
+        around: Callable[[], AbstractContextManager[Any]],
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
         def stretch(start: int, stop: int) -> list[torch.Tensor]:
@@ -191,8 +198,9 @@ class _InParts(torch.autograd.Function):
                     results.append(part(i))
             return results
 
-        ctx.part, ctx.n_kept = part, n_kept
-        ctx.results = list(chain(*share(n_parts, stretch)))
+        ctx.part, ctx.n_kept, ctx.around = part, n_kept, around
+        with around():
+            ctx.results = list(chain(*share(n_parts, stretch)))
         ctx.sizes = [len(result) for result in ctx.results]
         ctx.save_for_backward(*leaves)  # which notices if they were changed in between
         whole = torch.cat([result.detach() for result in ctx.results])
@@ -216,10 +224,11 @@ class _InParts(torch.autograd.Function):
                 _add_(totals, own)
             return totals
 
-        first, *others = share(len(ctx.sizes), stretch)
+        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext():
+            first, *others = share(len(ctx.sizes), stretch)
         for other in others:
             _add_(first, other)
-        return (None, None, None, None, *first)
+        return (None, None, None, None, None, *first)
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:

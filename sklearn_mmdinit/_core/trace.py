@@ -25,6 +25,7 @@ from .hooks import (
     untracked,
 )
 from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
+from .mlp import MLP
 from .source import Source
 
 __all__ = [
@@ -103,6 +104,9 @@ class Trace:
         Numbers that the pass computes for one example.
     writes : bool
         Whether the module works in place on its input.
+    remembers : bool
+        Whether a pass leaves anything in the module, or draws random numbers: then no two passes
+        may run at once.
     """
 
     n_classes: int
@@ -113,6 +117,7 @@ class Trace:
     reads: tuple[str, ...]
     n_numbers: int
     writes: bool
+    remembers: bool
 
 
 def takes_integers(module: nn.Module) -> bool:
@@ -131,9 +136,10 @@ def describe(
     source: Source, module: nn.Module, input_shape: tuple[int, ...], n_classes: int = 0
 ) -> Architecture:
     """The description of a module from a source, as far as it is known without a pass."""
+    keywords = module.keywords if isinstance(module, MLP) else source.keywords
     return Architecture(
         module=qualified_name(module),
-        parameters=tuple((name, repr(value)) for name, value in source.keywords.items()),
+        parameters=tuple((name, repr(value)) for name, value in keywords.items()),
         input_shape=input_shape,
         n_classes=n_classes,
         digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
@@ -224,6 +230,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         if isinstance(output, torch.Tensor):
             numbers += output.numel()
 
+    memory, state = _memory_of(module), torch.get_rng_state()
     counted = [layer.register_forward_hook(count) for layer in names]
     try:
         with (
@@ -239,6 +246,8 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     finally:
         for handle in counted:
             handle.remove()
+    remembers = not torch.equal(torch.get_rng_state(), state)
+    torch.set_rng_state(state)
     _check_logits(module, logits, len(X))
     away = _reached(logits, module)
     with (
@@ -262,7 +271,23 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         reads=tuple(reads.places),
         n_numbers=-(-numbers // len(X)),
         writes=bool(X._version),
+        remembers=remembers or _memory_of(module)[0] != memory[0],
     )
+
+
+def _memory_of(module: nn.Module) -> tuple[list[Any], list[Any]]:
+    """What a module keeps beside its parts, by identity; and the things, to keep them alive."""
+    of_any = {*vars(nn.Module()), "forward"}
+    things: list[Any] = []
+    versions = []
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name not in of_any:
+                inside = [*value, *value.values()] if isinstance(value, dict) else value
+                things += [value, *(inside if isinstance(inside, list | set) else ())]
+        things += part._buffers.values()
+        versions += [b._version for b in part._buffers.values() if b is not None]
+    return [*map(id, things), *versions], things
 
 
 def _reached(logits: torch.Tensor, module: nn.Module) -> tuple[str, ...]:

@@ -84,10 +84,12 @@ class CoherenceDisplay:
             Height and width of a row of X as an image of one channel; None draws a heat map.
         n_anchors : int, default=4
             Inputs, drawn at random, whose row of C is shown, as images.
+        n_shown : int, default=6
+            As :meth:`plot` takes it.
         random_state : int, RandomState instance or None, default=None
             Of the anchors.
-        n_shown, ax
-            As :meth:`plot` takes them.
+        ax : matplotlib Axes, default=None
+            As :meth:`plot` takes it.
 
         Returns
         -------

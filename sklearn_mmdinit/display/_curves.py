@@ -80,7 +80,8 @@ class LossCurveDisplay:
             A fitted initializer: its `history_` has one dict a window.
         terms : str, sequence of str or None, default=None
             Keys of `history_` to draw. None draws all of them.
-        ax, **line_kw
+        ax : matplotlib Axes, default=None
+        **line_kw : dict
             As :meth:`plot` takes them.
 
         Returns
@@ -194,7 +195,8 @@ class TaskAccuracyDisplay:
             Accuracy of each method on each task.
         confidence : float, default=0.95
             Level of the interval, between 0 and 1.
-        ax, **errorbar_kw
+        ax : matplotlib Axes, default=None
+        **errorbar_kw : dict
             As :meth:`plot` takes them.
 
         Returns

@@ -1,7 +1,8 @@
 """The terms of the loss, each a function of tensors that serves in any training loop.
 
-Predictions of perturbed networks, which most of them take, come from ``init.to_module()`` and
-:func:`torch.func.functional_call`, or from whatever else draws networks around a start.
+Predictions (K, B, d) of perturbed networks, which two of them take, come from
+:func:`torch.func.vmap` of :func:`torch.func.functional_call`, or from whatever else draws networks
+around a start.
 """
 
 from .coherence import coherence, coherence_kernel

@@ -1,8 +1,14 @@
-"""Where cells are computed: what holds without any cluster."""
+"""Engines give loky's figures to the last digit, and lose no score where workers or heads die."""
 
+import json
+import os
 import re
+import signal
+import subprocess
 import sys
-from contextlib import contextmanager
+import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -12,19 +18,64 @@ from joblib.parallel import get_active_backend
 from sklearn.base import clone
 
 import mnist_tasks
-from engine_helpers import where
-from engines.choice import ENGINES, engine_of
-from engines.engine import Call, work
-from engines.loky import Loky
+from engines.engine import Call, Dask, EngineLostError, Loky, Ray, engine_of, work
 from engines.threads import threads
-from protocol import pretraining
-from protocol.methods import METHODS, NetworkSettings, initializer_of
-from protocol.pretrained import learn
-from protocol.pretraining import Pretraining, learn_all
-from protocol.provenance import deciding_versions, require_versions
+from protocol import evaluation
+from protocol.methods import NetworkSettings, initializer_of
+from protocol.store import Log, deciding_versions, require_versions
+from protocol.theta0s import learn_all
 from sklearn_mmdinit import MMDInitializer
 
-# Choice
+TINY = [
+    *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
+    *("--epochs", "1", "--n-perturbations", "4", "--n-labels", "5", "10"),
+    *("--methods", "xavier/fcn/ours", "*/fcn/scratch", "--quiet"),
+]
+N_FITS = 3 * 3 * 2
+
+
+def _run(output, *more):
+    with threads(1):  # what a worker has; another number may round otherwise
+        return mnist_tasks.main([*TINY, "--output", str(output), *more])
+
+
+def _figures(output):
+    """Every score, and what stands for every theta0 byte for byte."""
+    results = json.loads((output / "digits_tasks.json").read_text())
+    return results["scores"], [theta0["digest"] for theta0 in results["theta0"]]
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch):
+    monkeypatch.setattr(mnist_tasks, "draw_accuracy", lambda *args, **kwargs: "")
+
+
+@pytest.fixture(scope="module")
+def on_loky(tmp_path_factory):
+    output = tmp_path_factory.mktemp("loky")
+    assert _run(output, "--jobs", "1") == 0
+    return _figures(output)
+
+
+@pytest.fixture
+def after_two_scores(monkeypatch):
+    """Have something happen when two scores are kept."""
+    append, kept = Log.append, []
+
+    def act(action):
+        def and_then(self, record):
+            append(self, record)
+            kept.append(record["key"])
+            if len(kept) == 2:
+                action()
+
+        monkeypatch.setattr(Log, "append", and_then)
+        return kept
+
+    return act
+
+
+# Without any cluster
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
@@ -32,23 +83,14 @@ def test_a_missing_package_is_refused_and_the_extra_named(
     backend, package, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"engines.{backend}_cluster", raising=False)
-    argv = ["--dataset", "digits", "--backend", backend, "--output", str(tmp_path)]
-    assert mnist_tasks.main(argv) == 2
-    said = capsys.readouterr().err
-    assert f"--backend {backend} needs the package {package}" in said
-    assert f"pip install 'sklearn-mmdinit[{backend}]'" in said
+    assert _run(tmp_path, "--backend", backend) == 2
+    assert f"pip install 'sklearn-mmdinit[{backend}]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_backend_is_refused_by_the_parser(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        mnist_tasks.main(["--backend", "spark"])
-    said = capsys.readouterr().err
-    assert all(name in said for name in ("'spark'", *ENGINES))
-
-
-# Workers
+def test_loky_takes_no_address():
+    with pytest.raises(ValueError, match="--address tcp://a:1: loky has this machine's processes"):
+        engine_of("loky", "tcp://a:1", 1)
 
 
 def _surroundings(twice, shared):
@@ -58,9 +100,15 @@ def _surroundings(twice, shared):
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_call_in_a_worker_has_its_threads_and_keeps_its_own_calls_to_itself(n_threads):
     with threads(2), joblib.parallel_config(backend="threading"):
-        here = work(_surroundings, n_threads, str, (3,), 4)
+        here = work(_surroundings, n_threads, (3,), 4)
         assert torch.get_num_threads() == 2
-    assert here == (6, "4", n_threads, "SequentialBackend")
+    assert here == (6, 4, n_threads, "SequentialBackend")
+
+
+def _where(number, seconds, parcel):
+    """A call that says which process it ran in, long enough for others to take some too."""
+    time.sleep(seconds)
+    return number, os.getpid()
 
 
 @pytest.mark.parametrize("whole_machine", [False, True])
@@ -73,7 +121,7 @@ def test_on_one_process_calls_are_made_one_after_the_other(whole_machine):
             yield Call((number, 0.0), shared=(None,))
 
     with engine_of("loky", None, 1) as engine:
-        for number, _ in engine.results(where, calls(), whole_machine=whole_machine):
+        for number, _ in engine.results(_where, calls(), whole_machine=whole_machine):
             assert made == list(range(number + 1))
     assert len(made) == 3
 
@@ -88,75 +136,288 @@ def test_a_worker_with_other_versions_is_refused():
 
 # Pre-trainings
 
-
-@pytest.fixture
-def pretrainings():
-    settings = NetworkSettings((4,), epochs=2, n_perturbations=4)
-    names = ("xavier/fcn/ours", "he/fcn+bn/rlabel")
-    return [
-        Pretraining(name, run, initializer_of(METHODS[name], settings, random_state=run))
-        for run in (0, 1)
-        for name in names
-    ]
-
-
 X = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 
 
-def _learn_all(pretrainings, folder):
+@pytest.fixture
+def initializers():
+    settings = NetworkSettings((4,), epochs=2, n_perturbations=4)
+    return {
+        (name, run): initializer_of(name, settings, random_state=run)
+        for run in (0, 1)
+        for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel")
+    }
+
+
+def _learn_all(initializers, folder):
     said = []
+    engine = Loky(None, 1)
     learned = learn_all(
-        pretrainings, X, 64, folder=folder, engine=Loky(1), say=said.append, quiet=True
+        initializers, X, 64, folder=folder, engine=engine, say=said.append, quiet=True
     )
     return learned, said
 
 
-def test_each_pre_training_is_found_under_its_method_and_run(pretrainings, tmp_path):
-    learned, said = _learn_all(pretrainings, tmp_path)
+def test_each_pre_training_is_found_under_its_method_and_run(initializers, tmp_path):
+    learned, said = _learn_all(initializers, tmp_path)
     assert [line.partition(":")[2].split()[0] for line in said] == ["learning", "kept"] * 4
-    for p in pretrainings:
-        whole = clone(p.initializer).fit(X[:64])
+    for key, initializer in initializers.items():
+        whole = clone(initializer).fit(X[:64])
         for name, array in whole.theta0_.arrays.items():
-            found = learned[p.name, p.run].initializer.theta0_.arrays[name]
-            assert np.array_equal(found, array)
-    again, said = _learn_all(pretrainings, tmp_path)
+            assert np.array_equal(learned[key].initializer.theta0_.arrays[name], array)
+    again, said = _learn_all(initializers, tmp_path)
     assert all(" reused " in line for line in said)
     assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
-    assert len(list(tmp_path.iterdir())) == 4  # and no mark
+    assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_worker_goes_on_where_the_folder_has_a_beginning(pretrainings, tmp_path, monkeypatch):
-    passes = []
-    partial_fit = MMDInitializer.partial_fit
+def test_a_worker_goes_on_where_the_folder_has_a_beginning(initializers, tmp_path, monkeypatch):
+    passes, partial_fit = [], MMDInitializer.partial_fit
 
     def counted(self, X, y=None):
-        if len(passes) == 1:
-            passes.append("interrupted")
+        passes.append("interrupted" if len(passes) == 1 else "done")
+        if passes[-1] == "interrupted":
             raise KeyboardInterrupt
-        passes.append("done")
         return partial_fit(self, X, y)
 
     monkeypatch.setattr(MMDInitializer, "partial_fit", counted)
+    one = {key: initializers[key] for key in list(initializers)[:1]}
     with pytest.raises(KeyboardInterrupt):
-        _learn_all(pretrainings[:1], tmp_path)
-    _learn_all(pretrainings[:1], tmp_path)
+        _learn_all(one, tmp_path)
+    _learn_all(one, tmp_path)
     assert passes == ["done", "interrupted", "done"]
 
 
-def test_a_worker_without_the_folder_begins_anew_and_the_command_keeps_what_comes_back(
-    pretrainings, tmp_path, monkeypatch
+def test_the_command_keeps_what_comes_back_from_a_worker_without_the_folder(
+    initializers, tmp_path, monkeypatch
 ):
-    shared, _ = _learn_all(pretrainings, tmp_path / "shared")
-
-    @contextmanager
-    def unseen(folder):
-        yield "on another machine"
-
-    monkeypatch.setattr(pretraining, "_mark", unseen)
-    alone, _ = _learn_all(pretrainings, tmp_path / "alone")
+    shared, _ = _learn_all(initializers, tmp_path / "shared")
+    own, mine = tmp_path / "own", Path.exists
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", lambda path: path != own and mine(path))
+        alone, _ = _learn_all(initializers, own)
     for key, theta0 in alone.items():
         assert theta0.digest == shared[key].digest
-        assert theta0.path == tmp_path / "alone" / shared[key].path.name
-    for p in pretrainings:
-        call = {"name": p.name, "folder": tmp_path / "alone", "X_digest": joblib.hash(X[:64])}
-        assert learn(p.initializer, X[:64], **call).reused
+        assert theta0.path == own / shared[key].path.name
+    assert all(" reused " in line for line in _learn_all(initializers, own)[1])
+
+
+# Dask: real clusters, whose workers and scheduler may die
+
+
+class Parcel:
+    """Unpickled in a process it writes that process's number into a folder."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def __reduce__(self):
+        return _arrived, (str(self.folder),)
+
+    def arrivals(self):
+        """How often it was unpickled, by the number of the process."""
+        return {int(p.stem): len(p.read_text().splitlines()) for p in self.folder.iterdir()}
+
+
+def _arrived(folder):
+    with (Path(folder) / f"{os.getpid()}.txt").open("a") as file:
+        file.write("here\n")
+    return Parcel(folder)
+
+
+def _failing(number, parcel):
+    raise ZeroDivisionError(f"cell {number}")
+
+
+class Unreadable:
+    """What no worker can unpickle, for want of a module."""
+
+    def __reduce__(self):
+        return _not_found, ("nowhere",)
+
+
+def _not_found(name):
+    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A scheduler and two workers, each a process of its own."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    folder = tmp_path_factory.mktemp("dask")
+    file = folder / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    log = (folder / "log.txt").open("w")
+
+    def start(what, *arguments):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments]
+        command += ["--scheduler-file", str(file), "--no-dashboard"]
+        return subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
+
+    # Without nannies: a worker that is killed stays away.
+    processes = [
+        start("scheduler", "--host", "127.0.0.1", "--port", "0"),
+        *(start("worker", "--nthreads", "1", "--no-nanny") for _ in range(2)),
+    ]
+    try:
+        while not file.exists():
+            assert processes[0].poll() is None, (folder / "log.txt").read_text()
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        with distributed.Client(address, set_as_default=False) as client:
+            client.wait_for_workers(2)
+        yield SimpleNamespace(address=address, scheduler=processes[0], workers=processes[1:])
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        log.close()
+
+
+def _in_this_process(**settings):
+    """A cluster that needs no time to start; its worker is a thread."""
+    import distributed
+
+    return distributed.LocalCluster(
+        1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        **settings,
+    )
+
+
+def test_what_is_shared_reaches_each_worker_once_however_many_calls(cluster, tmp_path):
+    parcel = Parcel(tmp_path)
+    calls = [Call((number, 0.02), shared=(parcel,)) for number in range(60)]
+    with Dask(cluster.address, 0) as engine:
+        taken = dict(engine.results(_where, calls[:3], whole_machine=True))
+        # One machine: its first worker makes one call after the other.
+        assert len(set(taken.values())) == 1
+        taken = dict(engine.results(_where, calls))
+        assert sorted(taken) == list(range(60))
+        assert engine.describe()["workers"] == 2
+    assert parcel.arrivals() == {worker.pid: 1 for worker in cluster.workers}
+    assert set(taken.values()) == set(parcel.arrivals())
+
+
+def test_an_error_of_a_cell_is_raised_as_it_is_and_of_an_unreadable_call_explained(
+    cluster, tmp_path
+):
+    with Dask(cluster.address, 0) as engine:
+        with pytest.raises(ZeroDivisionError, match="cell"):
+            list(engine.results(_failing, [Call((0,), shared=(Parcel(tmp_path),))]))
+        with pytest.raises(EngineLostError, match=r"'nowhere'.*on PYTHONPATH"):
+            list(engine.results(_where, [Call((0, Unreadable(), None))]))
+
+
+def test_a_pre_training_has_one_worker_of_each_machine_and_the_cores_of_the_smallest():
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    engine = Dask("tcp://a:1", 0)
+    workers = {"tcp://b:1": 1, "tcp://b:2": 1, "tcp://b:3": 1, "tcp://c:7": 1, "tcp://c:5": 1}
+    engine.client = SimpleNamespace(nthreads=lambda: workers)
+    n_threads, where_to = engine._placement(whole_machine=True)
+    assert n_threads == 2
+    assert where_to["workers"] == ["tcp://b:1", "tcp://c:5"]
+    assert engine._placement(whole_machine=False) == (1, {})
+
+
+def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    with _in_this_process(threads_per_worker=2) as several:
+        assert _run(tmp_path, "--backend", "dask", "--address", several.scheduler_address) == 2
+    assert "has 2 threads; start as many workers as there are cores" in capsys.readouterr().err
+    monkeypatch.setattr("engines.engine.SECONDS_TO_CONNECT", 0.2)
+    assert _run(tmp_path, "--backend", "dask", "--address", "tcp://127.0.0.1:9") == 2
+    assert "answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_scores):
+    kept = after_two_scores(cluster.workers[0].kill)
+    assert _run(tmp_path, "--backend", "dask", "--address", cluster.address) == 0
+    assert cluster.workers[0].wait() == -signal.SIGKILL
+    assert len(kept) == len(set(kept)) == N_FITS
+    assert _figures(tmp_path) == on_loky
+
+
+def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
+    cluster, tmp_path, on_loky, after_two_scores, monkeypatch, capsys
+):
+    kept = after_two_scores(cluster.scheduler.kill)
+    backend = ("--backend", "dask", "--address", cluster.address)
+    assert _run(tmp_path, *backend) == 75
+    said = capsys.readouterr().err
+    assert "the dask cluster is lost" in said
+    assert "the same command goes on from here" in said
+    before = len(kept)
+    assert 2 <= before < N_FITS
+    fits, cross_val_score = [], evaluation.cross_val_score
+
+    def counted(*args, cv, **kwargs):
+        fits.append(len(cv))
+        return cross_val_score(*args, cv=cv, **kwargs)
+
+    monkeypatch.setattr(evaluation, "cross_val_score", counted)
+    # A new scheduler at the old address, with a worker that is a thread of this process.
+    port = int(cluster.address.rpartition(":")[2])
+    with _in_this_process(threads_per_worker=1, scheduler_port=port):
+        assert _run(tmp_path, *backend) == 0
+    assert sum(fits) == N_FITS - before
+    assert len(kept) == len(set(kept)) == N_FITS
+    assert _figures(tmp_path) == on_loky
+
+
+# Ray
+
+# In a process of its own, which may leave threads and warnings behind; a worker is killed on the
+# way, and it prints what it saw.
+RAY_SCRIPT = """
+import json, sys, psutil, mnist_tasks
+from protocol.store import Log
+from test_benchmark_engines import _run
+append, kept = Log.append, []
+
+def workers():
+    family = psutil.Process().children(recursive=True)
+    return [process for process in family if process.name() in ("ray::IDLE", "ray::work")]
+
+def append_and_kill(self, record):
+    append(self, record)
+    kept.append(record["key"])
+    if len(kept) == 2:
+        workers()[0].kill()
+
+Log.append = append_and_kill
+mnist_tasks.draw_accuracy = lambda *args, **kwargs: ""
+from pathlib import Path
+status = _run(Path(sys.argv[1]), "--backend", "ray", "--jobs", "2")
+print(json.dumps({"status": status, "kept": kept}))
+"""
+
+
+def test_a_pre_training_on_ray_has_the_cores_of_the_smallest_machine(monkeypatch):
+    ray = pytest.importorskip("ray", reason="needs the extra ray")
+    cores = [(True, 8.0), (True, 3.0), (False, 2.0), (True, None)]
+    nodes = [{"Alive": a, "Resources": {} if n is None else {"CPU": n}} for a, n in cores]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    engine = Ray("a:1", 0)
+    assert engine._slots(whole_machine=True) == (3, 3)  # two on the first, one on the second
+    assert engine._slots(whole_machine=False) == (11, 1)
+
+
+def test_ray_gives_the_figures_of_loky_though_a_worker_is_killed(tmp_path, on_loky):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    done = subprocess.run(
+        [sys.executable, "-c", RAY_SCRIPT, tmp_path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["status"] == 0
+    assert len(seen["kept"]) == len(set(seen["kept"])) == N_FITS
+    assert _figures(tmp_path) == on_loky

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,7 @@ SAMPLERS = ("auto", "direct", "gram", "functional")
 # Numbers of the widest layer's activations in a part that a thread works on alone: with what the
 # layers before and after it need they fill a core's cache, and are enough for matrix products at
 # full rate.
-_NUMBERS_IN_CACHE = 1 << 18
+_NUMBERS_IN_CACHE = 1 << 19
 # Numbers, activations and perturbations, of a part whose every operation is shared by all threads:
 # with smaller ones there are too many small operations, with larger ones each goes through memory
 # afresh.
@@ -85,26 +86,33 @@ def perturbed_logits(
     # One copy of the rows for all parts, but where a module works in place on its input.
     most = None if functional or network.trace.writes else _repeated(X, max(sizes))
 
-    drawn: AbstractContextManager[Any] = nullcontext()
     before = {} if most is None else _in_common(network, X, scale, sampler)
     means = [mean for mean, _ in before.values()]
     leaves = means if n_parts == 1 else [m.detach().requires_grad_(m.requires_grad) for m in means]
     common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
-    if not functional:
-        drawn = copies_drawn(network.module, network.trace, scale, sampler, network.buffers)
-    with drawn as copied, embeddings_named(network.module):
+    copied: Any = None
 
-        def part(number: int) -> torch.Tensor:
-            own, size = randoms[number], sizes[number]
-            if again:
-                own.generator.set_state(states[number])  # the second time it draws the same
-            if functional:
-                return _functional_logits(network, X, size, scale, own)
-            rows = _repeated(X, size) if most is None else most[: size * len(X)]
-            logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
-            return logits.view(size, len(X), -1)
+    @contextmanager
+    def around() -> Iterator[None]:
+        nonlocal copied
+        drawn: AbstractContextManager[Any] = nullcontext()
+        if not functional:
+            drawn = copies_drawn(network.module, network.trace, scale, sampler, network.buffers)
+        with drawn as copied, embeddings_named(network.module):
+            yield
 
-        return in_parts(part, n_parts, [*network.parameters(), *means], n_kept, leaves)
+    def part(number: int) -> torch.Tensor:
+        own, size = randoms[number], sizes[number]
+        if again:
+            own.generator.set_state(states[number])  # the second time it draws the same
+        if functional:
+            return _functional_logits(network, X, size, scale, own)
+        rows = _repeated(X, size) if most is None else most[: size * len(X)]
+        logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
+        return logits.view(size, len(X), -1)
+
+    tensors = [*network.parameters(), *means]
+    return in_parts(part, n_parts, tensors, n_kept, leaves, around)
 
 
 def _in_common(

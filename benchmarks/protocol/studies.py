@@ -1,0 +1,344 @@
+"""The appendix's measurements: in cells, each kept as it ends, and shown whole or not."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.datasets import Dataset
+from protocol import command
+from protocol.evaluation import Bench, load_scaled, say
+from protocol.methods import KERNELS, NetworkSettings, initializer_of
+from protocol.store import Log, hardware, provenance
+from protocol.tasks import diagnostics_seed, shuffled_rows
+from protocol.theta0s import Pretrained, fit_key, theta0_digest
+from sklearn_mmdinit import MMDInitializer, Theta0
+from sklearn_mmdinit.diagnostics import (
+    dead_neuron_ratio,
+    degenerate_softmax_ratio,
+    prediction_samples,
+)
+
+# Cells
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to measure.
+
+    Parameters
+    ----------
+    name : str
+        For a line of progress.
+    head : dict
+        What it is, as JSON can hold it; its record begins with it.
+    key : str
+        Stands for all that decides what is found.
+    compute : callable
+        Measures it; returns the rest of its record.
+    wanted : bool, default=True
+        Whether this call is to measure it. What an earlier one kept is shown in any case.
+    """
+
+    name: str
+    head: dict[str, Any]
+    key: str
+    compute: Callable[[], dict[str, Any]]
+    wanted: bool = True
+
+
+@dataclass(frozen=True)
+class Study:
+    """The cells of a command, and what its file of results says of them all."""
+
+    name: str
+    doc: str | None
+    cells: Sequence[Cell]
+    settings: dict[str, Any]
+    options: argparse.Namespace
+    dataset: Dataset | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file of results; its picture has the same name."""
+        stem = self.name if self.dataset is None else f"{self.dataset.name}_{self.name}"
+        return Path(self.options.output) / f"{stem}.json"
+
+    @property
+    def log(self) -> Log:
+        return Log(self.options.output / f"{self.name}.jsonl")
+
+    def measure(self) -> list[dict[str, Any]]:
+        """Measure what is wanted and not there yet; records of all cells that are there."""
+        done = self.log.read()
+        made_with = {"commit": provenance()["git_commit"], "machine": hardware()}
+        for cell in self.cells:
+            if cell.wanted and cell.key not in done:
+                say(self.options, cell.name)
+                self.log.append({"key": cell.key, **cell.head, **cell.compute(), **made_with})
+        return self.kept()
+
+    def kept(self) -> list[dict[str, Any]]:
+        """Records of the cells that are there, in their order."""
+        done = self.log.read()
+        return [done[cell.key] for cell in self.cells if cell.key in done]
+
+    def results(self, records: Sequence[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
+        """The file of results and what it holds: each commit and machine once for all its cells."""
+        machines: list[dict[str, Any]] = []
+        for record in records:
+            machines += [] if record["machine"] in machines else [record["machine"]]
+        return self.path, command.results_head(self.doc, self.dataset, self.settings) | {
+            "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
+            "measured_on": machines,
+            "records": [
+                {k: v for k, v in record.items() if k not in ("key", "commit", "machine")}
+                for record in records
+            ],
+        }
+
+
+def run_study(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    prepare: Callable[[argparse.Namespace], Study],
+    text: Callable[[dict[str, Any]], str],
+    draw: Callable[[dict[str, Any], Path], str],
+) -> int:
+    """Run a command that measures in cells."""
+    options = parser.parse_args(argv)
+    return command.run_command(
+        parser, options, prepare, Study.measure, Study.results, text, draw, kept=Study.kept
+    )
+
+
+# What the appendix measures of a theta0
+
+N_BATCHES = 128
+BATCH_SIZE = 32
+N_PERTURBATIONS = 256
+PERTURBATION_SCALE = math.sqrt(0.5)
+
+# Draws of a density, and how many densities there are of each kind.
+N_DRAWS = 1024
+N_DENSITIES = 4
+
+
+def _percent(ratios: np.ndarray) -> dict[str, float | None]:
+    """Mean and std over mini-batches; the std of a single one is None."""
+    std = 100.0 * float(ratios.std(ddof=1)) if len(ratios) > 1 else None
+    return {"mean": 100.0 * float(ratios.mean()), "std": std}
+
+
+def measure_ratios(
+    theta0: Theta0,
+    X: np.ndarray,
+    *,
+    seed: int,
+    n_batches: int = N_BATCHES,
+    perturbation_scale: float = PERTURBATION_SCALE,
+) -> dict[str, Any]:
+    """Degenerate softmax and fully dead neurons (%) on mini-batches of rows X (n, n_features).
+
+    Mini-batches and perturbations follow from the seed: they are the same for every theta0.
+    """
+    common = {
+        "n_batches": n_batches,
+        "batch_size": BATCH_SIZE,
+        "random_state": diagnostics_seed(seed=seed),
+    }
+    degenerate = degenerate_softmax_ratio(
+        theta0,
+        X,
+        perturbation_scale=perturbation_scale,
+        n_perturbations=N_PERTURBATIONS,
+        **common,
+    )
+    dead = dead_neuron_ratio(theta0, X, **common)
+    return {
+        "digest": theta0_digest(theta0),
+        "degenerate_softmax_percent": _percent(degenerate),
+        "dead_neurons_percent": [_percent(layer) for layer in dead.T],
+    }
+
+
+def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, Any]:
+    """Samples of the probability of class 0 around theta0, for the paper's "degenerate_ex".
+
+    ``over_perturbations``: 1,024 values for each of four inputs; ``over_inputs``: a value for each
+    of 1,024 inputs, or as many as there are, for each of four perturbed networks.
+    """
+    rows = shuffled_rows(len(X), "diagnostics", 1, seed=seed)[:N_DRAWS]
+
+    def probabilities(inputs: np.ndarray, n_networks: int) -> np.ndarray:
+        samples = prediction_samples(
+            theta0,
+            inputs,
+            perturbation_scale=PERTURBATION_SCALE,
+            n_perturbations=n_networks,
+            random_state=diagnostics_seed(seed=seed),
+        )
+        # Far below what a histogram can show, and a third of the file.
+        return samples[:, :, 0].astype(float).round(4)
+
+    return {
+        "over_perturbations": probabilities(X[rows[:N_DENSITIES]], N_DRAWS).T.tolist(),
+        "over_inputs": probabilities(X[rows], N_DENSITIES).tolist(),
+    }
+
+
+# The theta0 of the appendix's commands
+
+METHOD = "xavier/fcn/ours"
+
+# Five passes over 60,000 images in mini-batches of 32.
+PAPER_STEPS = 9375
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Defaults of the options; ``rows`` is None for all images there are."""
+
+    n_perturbations: int
+    steps: int = PAPER_STEPS
+    rows: int | None = None
+    n_batches: int = N_BATCHES
+    window: int = 100
+
+
+@dataclass(frozen=True)
+class Appendix:
+    """Unlabelled images, and theta0 learned from them with other values of some parameters."""
+
+    bench: Bench
+    preset: Preset
+
+    @property
+    def X(self) -> np.ndarray:
+        return self.bench.X
+
+    @property
+    def seed(self) -> int:
+        return int(self.bench.options.seed)
+
+    def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
+        """The unfitted initializer of the paper's objective with the changes."""
+        own: Any = initializer_of(METHOD, self.bench.network, random_state=self.bench.seed_of(run))
+        return own.set_params(window=self.preset.window).set_params(**changes)
+
+    def fit_key(self, changes: Mapping[str, Any], run: int = 0) -> str:
+        """What stands for a theta0 before it is learned."""
+        return fit_key(self.initializer(changes, run), self.bench.X_digest)
+
+    def learn(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
+        """Theta0, where ``mnist_tasks.py`` keeps and finds it too."""
+        return self.bench.learn(self.initializer(changes, run), theta0_name(changes))
+
+    def fresh(self) -> Theta0:
+        """The weights that pre-training begins from."""
+        return self.initializer({"max_iter": 0}).fit(self.X[:BATCH_SIZE]).theta0_
+
+    def ratios(self, theta0: Theta0, **options: Any) -> dict[str, Any]:
+        n_batches = self.preset.n_batches
+        return measure_ratios(theta0, self.X, seed=self.seed, n_batches=n_batches, **options)
+
+    def study(
+        self, name: str, doc: str | None, cells: Sequence[Cell], settings: dict[str, Any]
+    ) -> Study:
+        """What the cells are, in a file that one reading of the paper does not share."""
+        network = self.bench.network
+        common = {
+            "rows": len(self.X),
+            "passes": network.epochs,
+            "n_perturbations": network.n_perturbations,
+            "n_batches": self.preset.n_batches,
+            "batch_size": BATCH_SIZE,
+            "hidden_layer_sizes": network.hidden_layer_sizes,
+            "seed": self.seed,
+            "device": network.device,
+            "kernels": network.kernels,
+        }
+        stem = with_kernels(name, network.kernels)
+        return Study(stem, doc, cells, common | settings, self.bench.options, self.bench.dataset)
+
+
+def theta0_name(changes: Mapping[str, Any]) -> str:
+    """Beginning of a file's name; with the paper's own values that of ``mnist_tasks.py``."""
+    paper = MMDInitializer().get_params()
+    other = [f"{name}={value:g}" for name, value in changes.items() if value != paper[name]]
+    return "_".join([METHOD, *other])
+
+
+def with_kernels(stem: str, kernels: str) -> str:
+    """Name of results: one reading of the paper must not overwrite another."""
+    return stem if kernels == "sum" else f"{stem}_{kernels}_of_kernels"
+
+
+def add_kernels_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--kernels``."""
+    parser.add_argument(
+        "--kernels",
+        choices=list(KERNELS),
+        default="sum",
+        help="whether the nine kernels of L_uni are summed, as the paper's text has it, or "
+        "averaged, as its tables of the appendix suggest; of the paper's objective, without "
+        "coherence; default: sum",
+    )
+
+
+def add_appendix_options(
+    parser: argparse.ArgumentParser, *, n_perturbations: int | None = None
+) -> None:
+    """Add what the commands of the appendix can be asked for; values not given are None.
+
+    Without a default of ``--n-perturbations`` there is neither that option nor ``--kernels``, for a
+    command without L_uni.
+    """
+    add = parser.add_argument
+    add("--quick", action="store_true", help="few images, few steps: about a minute on one core")
+    add(
+        "--epochs",
+        type=command.positive,
+        help="passes of the pre-training; default: as many as make the paper's 9,375 steps, "
+        "which are five over MNIST",
+    )
+    if n_perturbations is not None:
+        add(
+            "--n-perturbations",
+            type=command.at_least(2),
+            metavar="K",
+            help=f"perturbed networks a step of the pre-training; default: {n_perturbations}",
+        )
+        add_kernels_option(parser)
+    add(
+        "--rows",
+        type=command.positive,
+        help="the first so many images; default: all, with --quick some",
+    )
+    command.add_network_options(parser)
+    command.add_data_options(parser)
+
+
+def prepare_appendix(options: argparse.Namespace, full: Preset, quick: Preset) -> Appendix:
+    """Load the images; ValueError now rather than after the pre-training."""
+    preset = quick if options.quick else full
+    dataset, images = load_scaled(options)
+    n = len(dataset.y_train)
+    rows = options.rows or min(preset.rows or n, n)
+    if not BATCH_SIZE <= rows <= n:
+        raise ValueError(f"--rows must be from {BATCH_SIZE} to {n}, which there are, got {rows}")
+    network = NetworkSettings(
+        tuple(options.hidden_layer_sizes),
+        epochs=options.epochs or max(1, round(preset.steps / (rows // BATCH_SIZE))),
+        n_perturbations=getattr(options, "n_perturbations", None) or preset.n_perturbations,
+        device=options.device,
+        kernels=getattr(options, "kernels", NetworkSettings.kernels),
+    )
+    used = replace(dataset, y_train=dataset.y_train[:rows])
+    return Appendix(Bench(used, images[:rows], network, (), {}, options), preset)

@@ -1,0 +1,96 @@
+"""A table is a title and a frame of strings; a terminal's printer and Markdown's share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns; the columns' names are its head."""
+
+    title: str
+    frame: pd.DataFrame
+
+    @property
+    def head(self) -> list[str]:
+        return list(self.frame.columns)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return self.frame.to_numpy().tolist()
+
+
+def as_text(table: Table) -> str:
+    """The table with aligned columns, for a terminal."""
+    lines = [table.head, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    body = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join([table.title, body[0], "-" * len(max(body, key=len)), *body[1:]])
+
+
+def as_markdown(table: Table) -> str:
+    """The table as GitHub reads it."""
+    lines = [table.head, ["---"] * len(table.head), *table.rows]
+    return "\n".join([f"{table.title}:", "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def mean_and_std(mean: float, std: float | None = None) -> str:
+    """Two digits of each; a single value has no std, and what is missing is a dash."""
+    if pd.isna(mean):
+        return "-"
+    return f"{mean:.2f}" if pd.isna(std) else f"{mean:.2f} ± {std:.2f}"
+
+
+def gain_text(mean: float, low: float | None = None, high: float | None = None) -> str:
+    """The mean with its sign, and the interval where there is one."""
+    if pd.isna(mean):
+        return "-"
+    return f"{mean:+.2f}" + ("" if pd.isna(low) else f" [{low:+.2f}, {high:+.2f}]")
+
+
+def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:
+    """What ``form`` makes of the frames cell by cell; they are of one shape."""
+    first = frames[0]
+    if first.empty:
+        return first.astype(object)
+    made = np.vectorize(form, otypes=[object])(*(frame.to_numpy(object) for frame in frames))
+    return pd.DataFrame(made, index=first.index, columns=first.columns)
+
+
+def named_rows(found: pd.DataFrame, *head: str) -> pd.DataFrame:
+    """The frame with the names of its rows as its first columns."""
+    names = pd.DataFrame([*found.index], columns=list(head), dtype=object)
+    return pd.concat([names, found.reset_index(drop=True)], axis=1)
+
+
+def by_n(found: pd.DataFrame, *head: str) -> pd.DataFrame:
+    """The rows that say something, their names and then a column an N."""
+    kept = found[(found != "-").any(axis=1)] if len(found.columns) else found
+    return named_rows(kept.rename(columns="N = {}".format), *head)
+
+
+def in_brackets(own: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Our figures, and the paper's in round brackets where it has one beside ours."""
+    beside = paper.reindex_like(own).fillna("-")
+    return own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")
+
+
+def template_environment() -> jinja2.Environment:
+    """Where the templates of tables and pages are."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # of Markdown
+    )

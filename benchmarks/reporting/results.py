@@ -1,0 +1,206 @@
+"""The committed results as tidy tables: a row a measurement, and what each file was made with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+Results = dict[str, Any]
+"""What a file of results holds."""
+
+SCORE = ["method", "run", "n_labels", "task", "accuracy"]
+SHORT_COMMIT = 7
+
+
+@dataclass(frozen=True)
+class Library:
+    """A folder with files of results, their pictures, and notes that a person wrote."""
+
+    folder: Path
+
+    def results(self, file: str) -> Results | None:
+        """What a file of results holds; None where it is not there yet.
+
+        Raises
+        ------
+        ValueError
+            If the file is not an object of JSON.
+        """
+        path = self.folder / file
+        if not path.is_file():
+            return None
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path.name} is not JSON: {error}") from error
+        if not isinstance(held, dict):
+            raise ValueError(f"{path.name} holds a {type(held).__name__}, not an object")
+        return held
+
+    def scores(self, *files: str) -> pd.DataFrame:
+        """Every score of the files that are there, a row each, and what it is of.
+
+        After the columns of :func:`unpack_scores` come the file, the data set, the number of
+        classes, the network ("392-392-392"), and the commits by which the file was measured.
+        """
+        found = [unpack_scores([])]
+        for file in files:
+            if results := self.results(file):
+                settings = _settings(results)
+                widths = settings.get("hidden_layer_sizes", [settings.get("network", "")])
+                origin = {
+                    "file": file,
+                    "dataset": results["dataset"]["name"],
+                    "classes": settings.get("classes", 2),
+                    "network": "-".join(map(str, widths)),
+                    "commits": "; ".join(_commit(part) for part in _parts(results)),
+                }
+                found.append(unpack_scores(results["scores"]).assign(**origin))
+        return pd.concat(found[1:] or found, ignore_index=True)
+
+    def picture(self, file: str, words: str) -> str:
+        """A link to a picture, or nothing where it is not there yet."""
+        return f"![{words}]({file})" if (self.folder / file).is_file() else ""
+
+    def note(self, name: str) -> str:
+        """What ``notes/NAME.md`` says, or nothing where there is no such note."""
+        path = self.folder / "notes" / f"{name}.md"
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+def pack_scores(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each method, run and N: short to store, and every score (0 to 1) in it."""
+    frame = pd.DataFrame(list(records), columns=SCORE)
+    return [
+        {"method": method, "run": int(run), "n_labels": int(n)}
+        | {"tasks": own["task"].tolist(), "accuracies": own["accuracy"].tolist()}
+        for (method, run, n), own in frame.groupby(["method", "run", "n_labels"], sort=False)
+    ]
+
+
+def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """One row a score again: method, run, n_labels, task and accuracy in percent."""
+    rows = [
+        (entry["method"], entry["run"], entry["n_labels"], task, 100.0 * accuracy)
+        for entry in entries
+        for task, accuracy in zip(entry["tasks"], entry["accuracies"], strict=True)
+    ]
+    return pd.DataFrame(rows, columns=SCORE)
+
+
+def ratios(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Degenerate softmax and the dead neurons of each hidden layer (%), a row each of a record.
+
+    Columns are the record's own numbers and names, then measure ("ratio", "hidden 1", ...), and
+    mean and std over mini-batches.
+    """
+    rows = []
+    for record in records:
+        own = {k: v for k, v in record.items() if not isinstance(v, dict | list)}
+        layers = {f"hidden {i}": f for i, f in enumerate(record["dead_neurons_percent"], 1)}
+        for measure, figure in ({"ratio": record["degenerate_softmax_percent"]} | layers).items():
+            rows.append(own | {"measure": measure} | figure)
+    return pd.DataFrame(rows)
+
+
+# Provenance
+
+
+def _settings(results: Results) -> dict[str, Any]:
+    settings: dict[str, Any] = results.get("settings") or results.get("plan") or {}
+    return settings
+
+
+def _parts(results: Results) -> list[Results]:
+    """What was measured in one go: a file that was put together says it of each part."""
+    return results.get("parts") or [results]
+
+
+def _runs(results: Results) -> str:
+    settings = _settings(results)
+    runs = settings.get("runs")
+    if runs is None:
+        return str(settings.get("run", "-"))
+    first = settings.get("first_run", 0)
+    return str(first) if runs == 1 else f"{first} to {first + runs - 1}"
+
+
+def _learned(results: Results) -> Iterator[float]:
+    """Seconds of each theta0, wherever a file has them; of a checkpoint those since the start."""
+    yield from (t["seconds"] for t in results.get("theta0", []) if "seconds" in t)
+    theta0s = (record.get("theta0", {}) for record in results.get("records", []))
+    yield from (t["seconds"] for t in theta0s if "seconds" in t)
+    if results.get("checkpoints"):
+        frame = pd.DataFrame(results["checkpoints"])
+        yield from frame.groupby(["setting", "run"], sort=False)["seconds"].max()
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def _time(results: Results) -> str:
+    learned = list(_learned(results))
+    parts = [f"{len(learned)} theta0 in {_duration(sum(learned))}"] if learned else []
+    call = results.get("seconds_of_this_call", results.get("seconds"))
+    if call is not None:
+        parts.append(f"last call {_duration(call)}")
+    return ", ".join(parts) or "-"
+
+
+def _commit(results: Results) -> str:
+    # Where cells were measured in portions, the last call has only put them together.
+    commits = results.get("measured_at_commits") or [results.get("git_commit")]
+    if commits[0] is None:
+        return "-"
+    changed = " with changes" if results.get("git_changed") else ""
+    return ", ".join(commit[:SHORT_COMMIT] for commit in commits) + changed
+
+
+def _hardware(machine: dict[str, Any] | None) -> str:
+    if machine is None:
+        return "-"
+    gpu, cores = machine.get("gpu"), machine["cores"]
+    return f"{machine['cpu']}, {cores} core{'' if cores == 1 else 's'}" + (
+        f", {gpu}" if gpu else ""
+    )
+
+
+def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
+    """Seed, runs, time, commit, machine and versions of each file that is there, or each part."""
+    rows = []
+    for file in dict.fromkeys(files):
+        results = library.results(file)
+        if results is None:
+            continue
+        for number, part in enumerate(_parts(results), 1):
+            machines = part.get("measured_on") or [part.get("hardware")]
+            rows.append(
+                {
+                    "file": f"{file}, part {number}" if "parts" in results else file,
+                    "seed": str(_settings(part).get("seed", "-")),
+                    "runs": _runs(part),
+                    "time": _time(part),
+                    "commit": _commit(part),
+                    "machine": "; ".join(map(_hardware, machines)),
+                    "versions": ", ".join(f"{k} {v}" for k, v in part.get("versions", {}).items()),
+                }
+            )
+    columns = ["file", "seed", "runs", "time", "commit", "machine", "versions"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def machine_line(results: Results) -> str:
+    """The machine and the versions, in a line."""
+    versions = results["versions"]
+    return (
+        f"{_hardware(results['hardware'])}; torch {versions['torch']}, "
+        f"scikit-learn {versions['scikit-learn']}, Python {versions['python']}"
+    )

@@ -1,0 +1,207 @@
+"""Means, spreads and paired differences of accuracies: pure functions of DataFrames.
+
+Scores come in wide, from :func:`by_task`: a row an (N, run, task), a column a method, accuracies in
+percent; missing where a method was not measured. Every std has the divisor n - 1, every interval is
+Student's at 95%. Pairs of one run share the learned theta0, so with one run an interval speaks of
+tasks and draws and not of another theta0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CONFIDENCE = 0.95
+CLOSE = 2.0
+N = "n_labels"
+
+
+class Estimates(NamedTuple):
+    """Means with the std of what they are means of, and of how many; frames of one shape."""
+
+    mean: pd.DataFrame
+    std: pd.DataFrame
+    n: pd.DataFrame
+
+
+class Gains(NamedTuple):
+    """Means of paired differences in points, their 95% intervals, and the numbers of pairs."""
+
+    mean: pd.DataFrame
+    low: pd.DataFrame
+    high: pd.DataFrame
+    n_pairs: pd.DataFrame
+
+
+def by_task(scores: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies by (N, run, task) and method, the methods in the order in which they come."""
+    methods = scores["method"].unique()
+    wide = scores.pivot(index=[N, "run", "task"], columns="method", values="accuracy")
+    return wide[methods]
+
+
+def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
+    grouped = frame.groupby(list(keys))
+    counts, groups, values = grouped.count(), grouped.ngroup().to_numpy(), frame.to_numpy()
+    means = np.full(counts.shape, np.nan)
+    for group, column in zip(*np.nonzero(counts.to_numpy()), strict=True):
+        own = values[groups == group, column]
+        means[group, column] = own[~np.isnan(own)].mean()
+    return pd.DataFrame(means, counts.index, counts.columns)
+
+
+def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
+    """Of each run the mean over the tasks, then mean and std over the runs: methods by N."""
+    return _over_runs(mean_by(wide, N, "run"))
+
+
+def task_std_over_runs(wide: pd.DataFrame) -> Estimates:
+    """Of each run the std over the tasks, then mean and std over the runs: methods by N."""
+    return _over_runs(wide.groupby([N, "run"]).std())
+
+
+def _over_runs(of_run: pd.DataFrame) -> Estimates:
+    grouped = of_run.groupby(N)
+    return Estimates(mean_by(of_run, N).T, grouped.std().T, grouped.count().T)
+
+
+def gains(differences: pd.DataFrame) -> Gains:
+    """Mean of the differences of each column and its t interval: columns by N.
+
+    One pair has a mean and no interval.
+    """
+    grouped = differences.groupby(N)
+    mean, n = mean_by(differences, N).T, grouped.count().T
+    several = n.where(n > 1)
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, several - 1) * grouped.std().T / np.sqrt(several)
+    return Gains(mean, mean - half, mean + half, n)
+
+
+def std_over_runs(differences: pd.DataFrame) -> pd.DataFrame:
+    """Std over the runs of the mean of a run: columns by N."""
+    return mean_by(differences, N, "run").groupby(N).std().T
+
+
+def complete(own: pd.Series, other: pd.Series) -> pd.Series:
+    """Own minus other at each N where the other has every task that own has; missing elsewhere.
+
+    The other may have more tasks: those of its own do not count.
+    """
+    lacks = (own.notna() & other.isna()).groupby(N).transform("any")
+    return (own - other).mask(lacks)
+
+
+# Beside the paper
+
+
+def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
+    """Whether means over runs may be of one law, at 95%, by Welch's test.
+
+    With variances v and w over n and m runs the difference of two means has the variance
+    v / n + w / m, and Student's t with Welch's degrees of freedom. With one run of ours, whose
+    spread is unknown, a fifth run of the paper's has to be able to lie there.
+
+    Raises
+    ------
+    ValueError
+        If the paper has no std over runs: there is nothing to judge by.
+    """
+    mean, std, n = (np.asarray(part, float) for part in ours)
+    paper_mean, paper_std, m = (np.asarray(part, float) for part in paper)
+    if np.isnan(paper_std).any() or (m < 2).any():
+        raise ValueError("a figure of the paper has no std over runs to judge by")
+    one, own, other = np.isnan(std), std**2 / n, paper_std**2 / m
+    error = np.where(one, paper_std * np.sqrt(1.0 / m + 1.0 / n), np.sqrt(own + other))
+    parts = own**2 / np.maximum(n - 1, 1) + other**2 / (m - 1)
+    # Both may be 0: then only equal means agree, whatever the degrees of freedom.
+    welch = np.divide((own + other) ** 2, parts, out=np.ones_like(parts), where=parts > 0.0)
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, np.where(one, m - 1, welch)) * error
+    return np.abs(mean - paper_mean) <= half
+
+
+def within_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
+    """Whether means over mini-batches of one theta0 are within two of the paper's stds."""
+    difference = np.asarray(ours.mean, float) - np.asarray(paper.mean, float)
+    return np.abs(difference) <= CLOSE * np.asarray(paper.std, float)
+
+
+class Ordering(NamedTuple):
+    """Two rows that the paper orders in a column, and ours of the one minus ours of the other."""
+
+    column: str
+    above: str
+    below: str
+    difference: float
+
+
+Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
+Same = Callable[[Estimates, Estimates], np.ndarray]
+
+
+def all_pairs(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Each row with each other one."""
+    return combinations(rows, 2)
+
+
+def orderings(
+    ours: pd.DataFrame, paper: Estimates, same: Same | None, pairs: Pairs = all_pairs
+) -> list[Ordering]:
+    """The paper's orderings of the rows that ours has, among the pairs that are compared.
+
+    Two figures of the paper's that are the ``same`` have no order; without it all have one.
+    """
+    found = []
+    for column in paper.mean:
+        figures = {
+            row: Estimates(*(part.at[row, column] for part in paper)) for row in paper.mean.index
+        }
+        own = ours[column].dropna()
+        for one, other in pairs([row for row in figures if row in own.index]):
+            if same is not None and same(figures[one], figures[other]):
+                continue
+            above, below = sorted((one, other), key=lambda row: -figures[row].mean)
+            found.append(Ordering(column, above, below, float(own[above] - own[below])))
+    return found
+
+
+# Settings of the fine-tuning
+
+
+def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[dict[str, Any]]:
+    """Each setting's accuracy by N, its mean over N, and its difference from the reference.
+
+    The highest mean comes first. A difference is averaged over N on each (run, task) first, so
+    that a task counts once in the interval.
+
+    Scores are records of method (the setting's name), run, task, n_labels and accuracy (0 to 1).
+    """
+    scores = pd.DataFrame(list(records))
+    wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))
+    accuracy = mean_by(wide, N)
+    difference = None
+    if reference in wide:
+        difference = gains_over_n(wide.sub(wide[reference], axis=0))
+    return [
+        {
+            "setting": name,
+            "accuracy": {int(n): float(value) for n, value in accuracy[name].items()},
+            "mean": float(accuracy[name].mean()),
+            "difference": None
+            if difference is None or name == reference
+            else difference.loc[name].to_dict(),
+        }
+        for name in accuracy.mean().sort_values(ascending=False, kind="stable").index
+    ]
+
+
+def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
+    """:func:`gains` of the means over N on each (run, task): a row a column of the differences."""
+    of_task = mean_by(differences, "run", "task")
+    found = gains(pd.concat({0: of_task}, names=[N]))
+    return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})

@@ -1,0 +1,252 @@
+"""Tables of the paper's appendix: degenerate softmax, dead neurons, detachment, the theorems.
+
+The paper's figures stand there only for its own data and network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reporting.layout import Table, in_brackets, mean_and_std, named_rows, texts
+from reporting.paper import FINAL_LOSS, compares_with_paper, loss_name, paper_table, scale_name
+from reporting.results import Results, ratios
+from reporting.statistics import Estimates
+
+FRESH, NOT_RUN = "fresh weights", "not yet run"
+FORM_NAMES = {"theorem": "as stated", "sub_exponential": "of its proof"}
+# Rows of the table of detachment; the picture has them all.
+N_STEPS = 6
+
+Setting = tuple[float, float] | None
+
+
+def setting_of(record: dict[str, Any]) -> Setting:
+    """The (lambda, xi) of a record; None for the fresh weights."""
+    values = record["degeneracy_weight"], record["detachment_weight"]
+    return None if values[0] is None else values
+
+
+def _row_of(record: dict[str, Any]) -> str:
+    setting = setting_of(record)
+    return FRESH if setting is None else loss_name(*setting)
+
+
+def _pretraining(settings: dict[str, Any]) -> str:
+    """How theta0 was learned: how long, with how many networks, and by which reading."""
+    passes = settings["passes"]
+    averaged = ", the kernels averaged" if settings.get("kernels") == "mean" else ""
+    return (
+        f"theta0 after {passes} pass{'' if passes == 1 else 'es'} over {settings['rows']:,} images "
+        f"with K = {settings['n_perturbations']}{averaged}"
+    )
+
+
+# Degenerate softmax and dead neurons
+
+
+def ratio_estimates(records: list[dict[str, Any]], rows: list[str]) -> Estimates:
+    """Means and stds over mini-batches: the named records by degenerate softmax and layer (%)."""
+    frames = [ratios([record]).set_index("measure") for record in records]
+    mean, std = (pd.DataFrame([f[end] for f in frames], index=rows) for end in ("mean", "std"))
+    return Estimates(mean, std, mean.notna().astype(int))
+
+
+def ratios_by_setting(results: Results) -> Estimates:
+    """The same of each (lambda, xi), the rows named as the paper's; the fresh weights are first."""
+    return ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
+
+
+def _paper_ratios() -> pd.DataFrame:
+    """The paper's figures of both tables."""
+    tables = (paper_table(name) for name in ("degenerate_softmax", "dead_neurons"))
+    return pd.concat([texts(mean_and_std, t.mean, t.std) for t in tables], axis=1).fillna("-")
+
+
+def _ratio_table(results: Results, what: str, own: pd.DataFrame, networks: int, more: str) -> Table:
+    settings = results["settings"]
+    heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
+    title = (
+        f"Degenerate softmax (% of {networks} perturbed networks) and fully dead neurons of each "
+        f"hidden layer (%): mean ± std over {settings['n_batches']} mini-batches of "
+        f"{settings['batch_size']}{more}"
+    )
+    return Table(title, named_rows(own.rename(columns=heads), what))
+
+
+def _degeneracies(results: Results) -> Table:
+    """A row for each setting that is shown, the fresh weights first."""
+    settings, found = results["settings"], ratios_by_setting(results)
+    rows = [FRESH, *(loss_name(*setting) for setting in settings["shown"])]
+    own = texts(mean_and_std, found.mean, found.std).reindex(rows).fillna(NOT_RUN)
+    more = f"; {_pretraining(settings)}"
+    if compares_with_paper(results):
+        own = in_brackets(own, _paper_ratios())
+        more += " (the paper's figure in brackets)"
+    return _ratio_table(results, "loss", own, settings["networks_a_ratio"], more)
+
+
+def _diagnostics(results: Results) -> Table:
+    """A row for each theta0 in the order of the records, then the paper's."""
+    found = ratio_estimates(results["theta0"], [record["name"] for record in results["theta0"]])
+    own = texts(mean_and_std, found.mean, found.std)
+    if compares_with_paper(results):
+        own.loc["the paper, after five passes"] = _paper_ratios().loc[loss_name(*FINAL_LOSS)]
+    networks = results["settings"]["n_perturbations"]
+    return _ratio_table(results, "theta0", own, networks, " training images")
+
+
+def shares_table(results: Results) -> Table:
+    """What becomes of theta0 as L_uni weighs less beside the other two terms.
+
+    Of the records with a multiple of the paper's (lambda, xi): as many times both is an L_uni of
+    as small a share, since Adam does not mind the scale of a loss.
+    """
+    multiples = {}
+    for record in results["records"]:
+        weight, detachment = setting_of(record) or (math.nan, math.nan)
+        times = detachment / FINAL_LOSS[1]
+        if math.isclose(weight / FINAL_LOSS[0], times):
+            multiples["1" if times == 1.0 else f"1/{times:g}"] = record
+    found = ratio_estimates(list(multiples.values()), list(multiples))
+    own, settings = texts(mean_and_std, found.mean, found.std), results["settings"]
+    more = f"; {_pretraining(settings)}"
+    return _ratio_table(results, "weight of L_uni", own, settings["networks_a_ratio"], more)
+
+
+def scale_figures(results: Results) -> Estimates:
+    """DS, and IOD of the hidden layer where it is largest: mean and std over runs by cell."""
+    cell = ["squared_scale", "degeneracy_weight"]
+    of_run = ratios(results["records"]).pivot(
+        index=[*cell, "run"], columns="measure", values="mean"
+    )
+    worst = of_run.drop(columns="ratio").max(axis=1)
+    over_runs = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst}).groupby(cell)
+    found = over_runs.mean(), over_runs.std(), over_runs.count()
+    names = [scale_name(*key) for key in found[0].index]
+    return Estimates(*(part.set_axis(names) for part in found))
+
+
+def _scale_and_weight(results: Results) -> Table:
+    """A row for each cell of the grid, those that were not run yet among them."""
+    settings = results["settings"]
+    weights = settings["weights"]
+    rows = [scale_name(square, w) for square in settings["squared_scales"] for w in weights]
+    own = pd.DataFrame(NOT_RUN, index=rows, columns=["DS", "IOD"])
+    runs = pd.Series("0", index=rows)
+    if results["records"]:
+        found = scale_figures(results)
+        own.update(texts(mean_and_std, found.mean, found.std))
+        runs.update(found.n["DS"].astype(str))
+    title = (
+        f"Degenerate softmax (DS, % of {settings['networks_a_ratio']} perturbed networks) and "
+        f"fully dead neurons of the worst hidden layer (IOD, %), {settings['n_batches']} "
+        f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
+        f"{_pretraining(settings)}"
+    )
+    if compares_with_paper(results):
+        table = paper_table("scale_and_weight")
+        own = in_brackets(own, texts(mean_and_std, table.mean, table.std))
+        title += " (in brackets the paper: 5 passes, K = 256, four runs)"
+    own.insert(0, "runs", runs)
+    return Table(title, named_rows(own, "setting"))
+
+
+def density_figures(densities: dict[str, Any]) -> tuple[float, float]:
+    """Distance from uniform at an image, and std of a network's predictions over images.
+
+    Kolmogorov and Smirnov's distance, mean of the images; the std is the mean of the networks.
+    """
+    at_images = [stats.kstest(v, "uniform").statistic for v in densities["over_perturbations"]]
+    of_networks = np.asarray(densities["over_inputs"]).std(axis=1, ddof=1)
+    return float(np.mean(at_images)), float(of_networks.mean())
+
+
+def _densities(results: Results) -> Table:
+    rows = [
+        [_row_of(record), *(f"{x:.3f}" for x in density_figures(record["densities"]))]
+        for record in results["records"]
+        if "densities" in record
+    ]
+    title = (
+        "Probability of class 0: distance from uniform over perturbations (Kolmogorov-Smirnov, "
+        "mean of the images) and std over images (mean of the networks; uniform has 0.289)"
+    )
+    head = ["loss", "distance at an image", "std of a network"]
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
+# Detachment and the theorems
+
+
+def _detachment(results: Results) -> Table:
+    """A row for some of the steps, from the first to the last."""
+    settings, records = results["settings"], results["records"]
+    chosen = np.unique(np.linspace(0, len(records) - 1, N_STEPS).round().astype(int))
+
+    def figure(values: list[float]) -> str:
+        mean = f"{np.mean(values):.3g}"
+        return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.2g}"
+
+    rows = [
+        [f"{r['step']:,}", f"{r['at_theta0']:.3g}", *map(figure, r["nearby"])]
+        for r in ([records[i] for i in chosen] if records else [])
+    ]
+    head = ["step", "at theta0", *(f"s^2 = {square:g}" for square in settings["squared_scales"])]
+    title = f"L_iod at theta0 and near it (mean ± std over {settings['draws']} perturbations)"
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
+def _theorem_rows(record: dict[str, Any]) -> Iterator[tuple[str, str, list[bool]]]:
+    """Case, figures, and whether the theorem holds at each point."""
+    if record["theorem"] == 1:
+        scale = record["root_mean_square_norm"]
+        found = record["radius_of_one_percent"] / scale
+        for form, points in record["forms"].items():
+            bound = np.interp(np.log(100.0), -np.log(points["bounds"]), points["radii"]) / scale
+            text = f"1 % lie outside of {found:.3f} rms, the bound says {bound:.3f}"
+            yield f"{record['case']}, {FORM_NAMES[form]}", text, points["holds"]
+        return
+    if record["theorem"] == 2:
+        above, shares = (sum(x > 0.0 for x in record[key]) for key in ("bounds", "shares"))
+        text = f"the bound is above 0 at {above:,} points; {shares:,} have a share"
+    else:
+        text = (
+            f"{record['mean']:.4f} ± {record['std']:.4f} in {record['n_networks']:,} networks, "
+            f"exact {record['expected_mean']:.4f} ± {record['expected_std']:.4f}"
+        )
+    yield record["case"], text, record["holds"]
+
+
+def _theorems(results: Results) -> Table:
+    """A row for each case, for each form of the bound where there are two."""
+    rows = []
+    for record in results["records"]:
+        for case, text, holds in _theorem_rows(record):
+            said = "yes" if all(holds) else f"not at {len(holds) - sum(holds):,}"
+            rows.append([str(record["theorem"]), case, f"{len(holds):,}", text, said])
+    title = (
+        "The theorems against what is found. 1: share of perturbations outside of a ball, at most "
+        "the bound; radii in root mean square lengths (rms). 2: share of images that a network "
+        "gives to a class, at least the bound. 3: norm of a row of a layer's Jacobian under He's "
+        "weights, mean ± std, near 1 for large n"
+    )
+    head = ["theorem", "case", "points", "figures", "holds"]
+    return Table(title, pd.DataFrame(rows, columns=head))
+
+
+STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
+    "degeneracies": _degeneracies,
+    "densities": _densities,
+    "shares": shares_table,
+    "diagnostics": _diagnostics,
+    "scale_and_weight": _scale_and_weight,
+    "detachment": _detachment,
+    "theorems": _theorems,
+}
+"""From the results of a command to a table of them, by kind."""

@@ -1,0 +1,53 @@
+"""Every table that is made of one file of results, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from reporting.layout import Table, as_markdown, as_text
+from reporting.results import Results
+from reporting.study_tables import STUDY_TABLES
+from reporting.task_tables import TITLES, against_table, task_table, wide_of
+from reporting.time_tables import SPEED_KINDS, TIME_TABLES, budget_statement
+
+__all__ = [
+    "SPEED_KINDS",
+    "TABLES",
+    "Table",
+    "as_markdown",
+    "as_text",
+    "budget_statement",
+    "build_table",
+    "text_of",
+]
+
+TABLES: dict[str, Callable[[Results], Table]] = {
+    **{kind: partial(task_table, kind) for kind in TITLES},
+    "against": lambda results: against_table(wide_of(results)),
+    **STUDY_TABLES,
+    **TIME_TABLES,
+}
+"""From what a command writes to a table of it."""
+
+
+def build_table(kind: str, results: Results) -> Table:
+    """One of ``TABLES``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such table, or the results lack its figures.
+    """
+    if kind not in TABLES:
+        raise ValueError(f"unknown table {kind!r}; valid names are {sorted(TABLES)}")
+    if kind in SPEED_KINDS and kind not in results:
+        held = sorted(results.keys() & set(SPEED_KINDS))
+        raise ValueError(f"these results hold no {kind!r}; they hold {held}")
+    return TABLES[kind](results)
+
+
+def text_of(results: Results, kinds: Iterable[str]) -> str:
+    """All that a command prints: its tables, those without a row left out."""
+    tables = [build_table(kind, results) for kind in kinds]
+    return "\n\n".join(as_text(table) for table in tables if table.rows)

@@ -1,0 +1,146 @@
+"""Classifiers around others: on changed copies, on a graph of neighbours, on pseudo-labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.neighbors import NearestNeighbors
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+
+class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Each labelled row comes with ``n_copies`` changed copies, under its own label.
+
+    They stand beside it, so that a splitter which cuts off the last rows validates none with what
+    it was trained on. ``augmentation(rows, rng)`` gives rows, changed.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        augmentation: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+        n_copies: int,
+        random_state: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.augmentation = augmentation
+        self.n_copies = n_copies
+        self.random_state = random_state
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> AugmentedClassifier:
+        """Train on rows X (n, n_features) with labels y (n,), and on copies of them."""
+        X, each = np.asarray(X), 1 + self.n_copies
+        rows = np.repeat(X, each, axis=0)
+        rows = self.augmentation(rows, np.random.default_rng(self.random_state))
+        rows[::each] = X
+        self.estimator_ = clone(self.estimator).fit(rows, np.repeat(y, each))
+        self.classes_ = self.estimator_.classes_
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Labels (n,) of rows X (n, n_features), as they are."""
+        return self.estimator_.predict(X)
+
+
+class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
+
+    scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
+    every fit, and has no probabilities where no label arrives; otherwise this is the same:
+    F <- alpha S F + (1 - alpha) Y, ``n_iter`` times, with S = D^-1/2 W D^-1/2. ``spread`` is S over
+    the training rows, ``neighbors`` (n_rows, k) are the nearest of them of all rows.
+    """
+
+    def __init__(
+        self, spread: csr_array, neighbors: np.ndarray, alpha: float = 0.99, n_iter: int = 100
+    ) -> None:
+        self.spread = spread
+        self.neighbors = neighbors
+        self.alpha = alpha
+        self.n_iter = n_iter
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> GraphLabelSpreading:
+        """Spread the labels y (n,) of the training rows numbered X (n, 1) over all of them."""
+        self.classes_, indices = np.unique(y, return_inverse=True)
+        clamped = np.zeros((self.spread.shape[0], len(self.classes_)))
+        clamped[X.ravel(), indices] = 1.0 - self.alpha
+        scores = clamped
+        for _ in range(self.n_iter):
+            scores = self.alpha * (self.spread @ scores) + clamped
+        totals = scores.sum(axis=1, keepdims=True)
+        # A row that no label reaches votes for none.
+        self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
+        votes = self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
+        return self.classes_[votes.argmax(axis=1)]
+
+
+def normalized_graph(neighbors: np.ndarray) -> csr_array:
+    """S = D^-1/2 W D^-1/2 (n, n) of rows (n, k) of neighbours, W symmetric."""
+    n, k = neighbors.shape
+    ends = np.arange(0, n * k + 1, k)
+    directed = csr_array((np.ones(n * k), neighbors.ravel(), ends), shape=(n, n))
+    graph = (directed + directed.T).tocoo()
+    # Every row has k neighbours at least, so no degree is 0.
+    scale = 1.0 / np.sqrt(graph.sum(axis=1))
+    rows, columns = graph.coords
+    return csr_array((graph.data * scale[rows] * scale[columns], (rows, columns)), shape=(n, n))
+
+
+def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> np.ndarray:
+    """The nearest (n, n_neighbors) of the first rows of X, a row itself left out."""
+    search = NearestNeighbors(n_neighbors=n_neighbors, n_jobs=n_jobs).fit(X[:n_train])
+    # Without an argument scikit-learn asks for the neighbours of the fitted rows, each
+    # without itself.
+    inside = search.kneighbors(return_distance=False)
+    outside = search.kneighbors(X[n_train:], return_distance=False)
+    return np.concatenate([inside, outside]).astype(np.int32)
+
+
+# What scikit-learn reads as "no label".
+UNLABELLED = -1
+
+
+class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """scikit-learn's :class:`SelfTrainingClassifier` around a network, its unlabelled rows given.
+
+    ``cross_val_score`` hands over labelled rows alone, so the unlabelled ones are a parameter. They
+    get a label from a probability of ``threshold`` on, in up to ``max_iter`` rounds. Rows with
+    pseudo-labels train the network and never choose its epoch: the rows that its
+    ``validation_split`` takes from the labelled ones do that in every round.
+    """
+
+    def __init__(
+        self, network: Any, X_unlabelled: Any, threshold: float = 0.8, max_iter: int = 3
+    ) -> None:
+        self.network = network
+        self.X_unlabelled = X_unlabelled
+        self.threshold = threshold
+        self.max_iter = max_iter
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> SelfTrainedNetwork:
+        """Train on labelled rows X (n, n_features) with labels y (n,), none of them -1."""
+        X, y = np.asarray(X), np.asarray(y)
+        if np.any(y == UNLABELLED):
+            raise ValueError(f"y holds the label {UNLABELLED}, which stands for rows without one")
+        network, train = clone(self.network), np.arange(len(X))
+        if network.validation_split is not None:
+            train, valid = next(iter(network.validation_split.split(X, y)))
+            network.set_params(validation_split=(X[valid], y[valid]))
+        no_labels = np.full(len(self.X_unlabelled), UNLABELLED, dtype=y.dtype)
+        self.model_ = SelfTrainingClassifier(
+            network, threshold=self.threshold, max_iter=self.max_iter
+        ).fit(np.concatenate([X[train], self.X_unlabelled]), np.concatenate([y[train], no_labels]))
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Labels (n,) of rows X (n, n_features)."""
+        return self.model_.predict(X)

@@ -1,0 +1,236 @@
+"""Other starts of the paper's network: LSUV, principal components, a denoising autoencoder."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA
+from torch import nn
+
+from sklearn_mmdinit import MLPClassifier, Theta0
+
+Arrays = dict[str, np.ndarray]
+"""Weights (n_out, n_in) and biases (n_out,) by the names that a Theta0 has."""
+
+
+def weight_name(layer: int) -> str:
+    """Name of a layer's weights, which count from 0."""
+    return f"linears.{layer}.weight"
+
+
+def bias_name(layer: int) -> str:
+    return f"linears.{layer}.bias"
+
+
+def fresh_theta0(classifier: MLPClassifier, n_features: int, classes: Sequence[Any]) -> Theta0:
+    """What ``classifier.fit``, starting from nothing, begins with on rows of so many features."""
+    # Fresh weights depend on the seed and the shapes alone, so rows of zeros do.
+    unmoved = clone(classifier).set_params(max_iter=0, validation_split=None)
+    X = np.zeros((len(classes), n_features), dtype=np.float32)
+    theta0: Theta0 = unmoved.fit(X, np.asarray(classes)).theta0_
+    return theta0
+
+
+# Layer-sequential unit-variance weights (Mishkin and Matas, ICLR 2016, arXiv:1511.06422)
+
+
+def orthonormal(n_out: int, n_in: int, rng: np.random.Generator) -> np.ndarray:
+    """A uniformly random (n_out, n_in) with orthonormal rows, or columns where they are fewer."""
+    q, r = np.linalg.qr(rng.normal(size=(max(n_out, n_in), min(n_out, n_in))))
+    q = q * np.sign(np.diag(r))  # the signs, which LAPACK chooses, are undone
+    return q.T if n_out < n_in else q
+
+
+def lsuv_arrays(
+    X: np.ndarray, widths: Sequence[int], rng: np.random.Generator, *, batch_size: int = 256
+) -> Arrays:
+    """Weights of a ReLU network of such widths whose layers have outputs of variance 1.
+
+    Orthonormal weights, then one layer after the other is scaled until its outputs on a mini-batch
+    of rows X (n, widths[0]), before the activation, have variance 1. Biases are 0, so one division
+    is exact: the loop of the paper has nothing left to do.
+    """
+    rows = rng.choice(len(X), size=min(batch_size, len(X)), replace=False)
+    layer_input = X[rows].astype(np.float64)
+    arrays: Arrays = {}
+    for layer, (n_in, n_out) in enumerate(pairwise(widths)):
+        weight = orthonormal(n_out, n_in, rng)
+        # Over rows and units together, as in the paper.
+        std = float((layer_input @ weight.T).std())
+        if std == 0.0:
+            raise ValueError(f"the outputs of layer {layer} do not vary on {len(rows)} rows of X")
+        weight = weight / std
+        arrays[weight_name(layer)] = weight.astype(np.float32)
+        arrays[bias_name(layer)] = np.zeros(n_out, dtype=np.float32)
+        layer_input = np.maximum(layer_input @ weight.T, 0.0)
+    return arrays
+
+
+# A first layer of principal components: after ReLU a pair of units keeps all of its component
+
+
+def components_of(X: np.ndarray, n_units: int) -> np.ndarray:
+    """Leading principal components of rows X, as rows, for a layer of twice as many units."""
+    n_components = min((n_units + 1) // 2, *X.shape)
+    return PCA(n_components, svd_solver="covariance_eigh").fit(X).components_
+
+
+def with_components(fresh: Arrays, components: np.ndarray) -> Arrays:
+    """Fresh arrays whose first layer has orthonormal rows, each twice, once with a minus.
+
+    The weights together keep their variance, so that a fine-tuning made for those fits. Units
+    beyond twice the number of components stay as they are, and so do all other layers.
+    """
+    weight = fresh[weight_name(0)].astype(np.float64)
+    pairs = np.stack([components, -components], axis=1).reshape(-1, components.shape[1])
+    pairs = pairs[: len(weight)]
+    # Orthonormal rows have mean square 1 / n_features.
+    pairs = pairs * np.sqrt(np.mean(weight**2) * components.shape[1])
+    weight[: len(pairs)] = pairs
+    return fresh | {weight_name(0): weight.astype(np.float32)}
+
+
+# A denoising autoencoder (Vincent et al., JMLR 2010) whose encoder is the paper's network
+
+
+def masking(X: torch.Tensor, level: float, generator: torch.Generator) -> torch.Tensor:
+    """Each entry of X (n, n_features) is 0, the mean of scaled rows, with probability ``level``."""
+    return X * (torch.rand(X.shape, generator=generator) >= level)
+
+
+def gaussian(X: torch.Tensor, level: float, generator: torch.Generator) -> torch.Tensor:
+    """X (n, n_features) plus independent Gaussian noise of standard deviation ``level``."""
+    return X + level * torch.randn(X.shape, generator=generator)
+
+
+CORRUPTIONS: dict[str, Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]] = {
+    "masking": masking,
+    "gaussian": gaussian,
+}
+
+
+def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequential:
+    """Linear layers of these weights and no biases, ReLU between them, and after the last one."""
+    layers: list[nn.Module] = []
+    for weight in weights:
+        # By way of "meta": nn.Linear's own initialisation would draw from the global generator.
+        layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta").to_empty(device="cpu")
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+            layer.bias.zero_()
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*(layers[:-1] if linear_output else layers))
+
+
+class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
+    """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
+
+    min E ||g(h(corrupt(x))) - x||^2 / n_features by Adam, the decoder g having the widths of the
+    encoder h in reverse. As for the package's initializers, ``fit`` is ``max_iter`` calls of
+    ``partial_fit``, a pass each; every draw follows from ``random_state`` and the number of the
+    pass. ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
+    """
+
+    _state: tuple[nn.Sequential, torch.optim.Adam]
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
+        n_classes: int = 2,
+        corruption: str = "masking",
+        corruption_level: float = 0.75,
+        learning_rate_init: float = 1e-3,
+        batch_size: int = 128,
+        max_iter: int = 20,
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_classes = n_classes
+        self.corruption = corruption
+        self.corruption_level = corruption_level
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
+        """Learn from unlabelled rows X (n, n_features), from the beginning."""
+        self.n_iter_ = 0
+        for _ in range(self.max_iter):
+            self.partial_fit(X)
+        return self
+
+    def partial_fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
+        """One more pass over rows X (n, n_features)."""
+        if self.corruption not in CORRUPTIONS:
+            valid = sorted(CORRUPTIONS)
+            raise ValueError(f"corruption must be one of {valid}, got {self.corruption!r}")
+        passes = getattr(self, "n_iter_", 0)
+        # A pass that is cut short leaves no trace: it works on a copy.
+        state = copy.deepcopy(self._state) if passes else self._begin(X.shape[1])
+        seed = np.random.SeedSequence([self.random_state, passes]).generate_state(1)[0]
+        loss = self._pass(X, *state, torch.Generator().manual_seed(int(seed)))
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"the loss of pass {passes} is {loss}; lower learning_rate_init="
+                f"{self.learning_rate_init}"
+            )
+        self._state = state
+        self.loss_curve_: list[float] = [*(self.loss_curve_ if passes else []), loss]
+        self.best_loss_ = min(self.loss_curve_)
+        self.n_iter_ = passes + 1
+        arrays = dict(self._fresh.arrays)
+        encoder: Any = state[0][0]
+        for number, layer in enumerate(encoder[::2]):
+            arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
+            arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
+        self.theta0_ = Theta0(self._fresh.architecture, arrays)
+        if self.verbose:
+            print(f"pass {self.n_iter_}/{self.max_iter}: loss {loss:.4f}", flush=True)
+        return self
+
+    def _begin(self, n_features: int) -> tuple[nn.Sequential, torch.optim.Adam]:
+        """Encoder and decoder with fresh Xavier weights, and their optimiser."""
+        classifier = MLPClassifier(
+            tuple(self.hidden_layer_sizes),
+            warm_start_from=None,
+            device="cpu",
+            random_state=self.random_state,
+        )
+        self._fresh = fresh_theta0(classifier, n_features, range(self.n_classes))
+        # Xavier's law is symmetric in the two widths, so the decoder is fresh too where it
+        # begins as the encoder's transpose: the usual tied start, no longer tied later.
+        layers = range(len(self.hidden_layer_sizes))
+        weights = [torch.from_numpy(self._fresh.arrays[weight_name(i)].copy()) for i in layers]
+        decoder = _chain([weight.T for weight in reversed(weights)], linear_output=True)
+        network = nn.Sequential(_chain(weights, linear_output=False), decoder)
+        return network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
+
+    def _pass(
+        self,
+        X: np.ndarray,
+        network: nn.Sequential,
+        optimizer: torch.optim.Adam,
+        generator: torch.Generator,
+    ) -> float:
+        """Train on all rows once; the mean loss of the steps."""
+        order = torch.randperm(len(X), generator=generator).numpy()
+        total = 0.0
+        for start in range(0, len(X), self.batch_size):
+            rows = torch.from_numpy(X[order[start : start + self.batch_size]].astype(np.float32))
+            noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(network(noisy), rows)
+            torch.autograd.backward(loss)
+            optimizer.step()
+            total += float(loss.detach()) * len(rows)
+        return total / len(X)

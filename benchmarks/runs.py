@@ -1,0 +1,298 @@
+"""Every measurement whose file is in ``benchmarks/results``: what it is, its command, its time.
+
+The one declaration of each: the report says from it what there is, what is missing and what to run,
+``benchmarks/results/README.md`` has its table of files and commands from it, and a command can take
+its own settings from it (:attr:`Run.arguments`). Nothing is imported here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+__all__ = ["CONVNET", "RUNS", "Run", "of_section", "run_of"]
+
+PAPER_RUNS = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """A measurement.
+
+    Parameters
+    ----------
+    file : str
+        Its figures, in ``benchmarks/results``.
+    item : str
+        What it is, to a reader; where empty its section and title say it.
+    command : str
+        What follows ``python benchmarks/``.
+    time : str
+        How long that takes from the beginning, to follow "about".
+    section : str, default=""
+        Heading of the report under which it stands; without one it is in a README alone.
+    methods : tuple of str, default=()
+        Rows of its tables that make it whole, each in so many ``runs``, the first ones.
+    runs : int, default=4
+        See ``methods``.
+    cells : int, default=1
+        Of a study, how many records of its own make it whole.
+    key : tuple of str, default=()
+        What tells such records apart; a record with none of these is of the fresh weights.
+    title : str, default=""
+        Heading of its own within the section.
+    minus, beside : str, default=""
+        What its table of differences subtracts from what, and the file that is subtracted.
+    how : str, default=""
+        What the command does not say: on what, in which parts.
+    """
+
+    file: str
+    item: str
+    command: str
+    time: str
+    section: str = ""
+    methods: tuple[str, ...] = ()
+    runs: int = PAPER_RUNS
+    cells: int = 1
+    key: tuple[str, ...] = ()
+    title: str = ""
+    minus: str = ""
+    beside: str = ""
+    how: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return self.item or f"{self.section}: {self.title}"
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the command is called with."""
+        return shlex.split(self.command)[1:]
+
+    @property
+    def parts(self) -> int:
+        """Of how many parts it consists."""
+        return len(self.methods) * self.runs if self.methods else self.cells
+
+    @property
+    def not_run(self) -> str:
+        """What is said where it, or the rest of it, is missing."""
+        return f"not run yet: `python benchmarks/{self.command}`, about {self.time}"
+
+
+TASKS = "mnist_tasks.py --preset paper"
+IN_TEN = "--classes 10 --n-labels 10 --runs 1"
+PUT_TOGETHER = "in parts put together by `combine.py`"
+RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
+RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
+OF_SETTING = ("degeneracy_weight", "detachment_weight")
+OF_CELL = ("run", "squared_scale", "degeneracy_weight")
+
+CONVNET = (
+    "convnet/ours",
+    "convnet/ours+coherence",
+    "convnet/features+logistic",
+    "convnet/scratch",
+)
+"""Rows of the convolutional network, in the order of the tables."""
+
+
+def _init(init: str) -> tuple[str, ...]:
+    """The paper's rows of one kind of fresh weights."""
+    rows = ("fcn/ours", "fcn/scratch", "fcn/rlabel", "fcn+bn/scratch", "fcn+bn/rlabel")
+    return tuple(f"{init}/{row}" for row in rows)
+
+
+def _coherent(
+    section: str,
+    title: str,
+    file: str,
+    options: str,
+    minutes: int,
+    minus: str = "",
+    beside: str = "",
+    how: str = "",
+) -> Run:
+    """The recommended rows and rivals, on binary tasks or with the ten digits as classes."""
+    ten_way = IN_TEN in options
+    methods = RECOMMENDED_CV if ten_way and DIGITS in options else RECOMMENDED
+    return Run(
+        file, "", f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
+        f"{minutes} minutes on 2 cores", section, methods, 1 if ten_way else PAPER_RUNS,
+        title=title, minus=minus, beside=beside, how=how,
+    )  # fmt: skip
+
+
+def _both(methods: tuple[str, ...]) -> str:
+    return f"--methods {' '.join(methods)}"
+
+
+MAIN = "Tables 1 and 2"
+DRAWS = "How labelled images are drawn"
+BATCH_NORM = "Batch normalisation by the paper's objective"
+KERNELS = "How the kernels are put together"
+APPENDIX = "Tables of the appendix"
+FIGURES = "Figures of the appendix, and the theorems"
+RIVALS = "Rivals"
+COHERENCE = "Coherence, which is not the paper's"
+AUGMENTATION = "Coherence with augmentation"
+ROUNDS = "Coherence in two rounds"
+GRADIENTS = "Coherence with neighbours by gradients"
+CONVNETS = "A convolutional network"
+TIME = "Accuracy against time"
+
+SCRATCH = tuple(n for init in ("xavier", "he") for n in _init(init) if n.endswith("/scratch"))
+PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
+NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
+TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
+DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
+FASHION = "--dataset fashion-mnist"
+PLUS, ON_DIGITS = "with augmentation", "The ten digits themselves"
+ONCE = "In two rounds minus in one"
+WITHOUT = "With augmentation minus without"
+BY_PIXELS = "With neighbours by gradients minus by pixels"
+OF_CONVNET = _both(CONVNET[1:3])
+
+RUNS = (
+    Run("mnist-full.json", "Tables 1 and 2, Xavier: five networks, four runs", TASKS,
+        "four hours on 2 cores, Xavier and He together", MAIN, _init("xavier"),
+        how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
+    Run("mnist-full.json", "Tables 1 and 2, He: five networks, four runs", TASKS,
+        "four hours on 2 cores, Xavier and He together", MAIN, _init("he"),
+        how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
+    Run("mnist-balanced.json",
+        "Networks from scratch with exactly N labelled images of each digit, four runs",
+        f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
+        SCRATCH),
+    Run("mnist-batch-norm.json",
+        "The network with batch normalisation by the paper's objective, which the paper lacks: one "
+        "pass with K = 64, four runs",
+        f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {_both(NORMED)}",
+        "half an hour on 2 cores", BATCH_NORM, NORMED, how=PUT_TOGETHER),
+    Run("degeneracies-by-share.json",
+        "Degenerate softmax and dead neurons by the weight of L_uni, one pass with K = 64",
+        "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
+        "ten minutes on one core", KERNELS, cells=4, key=OF_SETTING),
+    Run("mnist-mean-of-kernels.json",
+        "Table 1, Xavier, with the mean of the kernels of L_uni in place of their sum, four runs",
+        f"{TASKS} --kernels mean {_both(PAIR)}", "two hours on 2 cores", KERNELS, PAIR,
+        beside="mnist-full.json", how=PUT_TOGETHER),
+    Run("mnist-two-passes.json",
+        "Table 1, Xavier, two short pre-trainings for runs of their own",
+        TWO_PASSES, "ten minutes on 2 cores", KERNELS),
+    Run("mnist-two-passes-mean-of-kernels.json",
+        "These short pre-trainings with the mean of the kernels of L_uni in place of their sum",
+        f"{TWO_PASSES} --kernels mean", "ten minutes on 2 cores", KERNELS,
+        beside="mnist-two-passes.json"),
+    Run("degeneracies.json",
+        "Degenerate softmax, dead neurons and densities of predictions (appendix)",
+        "degeneracies.py", "two hours on 2 cores", APPENDIX, cells=4, key=OF_SETTING),
+    Run("degeneracies-mean-of-kernels.json",
+        "The same with the mean of the kernels of L_uni in place of their sum",
+        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, cells=4,
+        key=OF_SETTING),
+    Run("scale-and-weight.json",
+        "Scale of the perturbations and weight of degeneracy (appendix), four runs",
+        "scale_and_weight.py --runs 4", "12 hours on 2 cores", APPENDIX,
+        cells=12 * PAPER_RUNS, key=OF_CELL, how="in parts of the grid"),
+    Run("scale-and-weight-mean-of-kernels.json",
+        "The same with the mean of the kernels of L_uni in place of their sum, one run",
+        "scale_and_weight.py --kernels mean", "three hours on 2 cores", APPENDIX,
+        cells=12, key=OF_CELL, how="in parts of the grid"),
+    Run("detachment-nearby.json", "Detachment near theta0 (appendix)",
+        "detachment_nearby.py", "ten minutes on 2 cores", FIGURES),
+    Run("theorems.json", "The three theorems in numbers",
+        "theorems.py", "a minute on one core", FIGURES, cells=3, key=("theorem",)),
+    Run("mnist-rivals.json", "Rivals, four runs",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS,
+        tuple(f"rival/{name}" for name in (
+            "1-nn", "rbf-svm", "k-means-svm", "label-spreading", "lsuv", "autoencoder",
+            "pca-layer", "self-training", "tuned-scratch"))),
+    Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
+        "tune_scratch.py --jobs 1", "40 minutes on one core", RIVALS),
+    _coherent(COHERENCE, "MNIST", "mnist-coherence.json", "", 40,
+              how="and the same of He's weights"),
+    _coherent(COHERENCE, "Fashion-MNIST", "fashion-coherence.json", FASHION, 40),
+    _coherent(COHERENCE, ON_DIGITS, "mnist-ten-way.json", IN_TEN, 10),
+    _coherent(AUGMENTATION, f"MNIST, {PLUS}", "mnist-augmented.json", DIGITS, 50,
+              WITHOUT, "mnist-coherence.json"),
+    _coherent(AUGMENTATION, f"{ON_DIGITS}, {PLUS}", "mnist-ten-way-augmented.json",
+              f"{IN_TEN} {DIGITS}", 10, WITHOUT, "mnist-ten-way.json"),
+    Run("mnist-convnet-ten-way-augmented.json", "",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
+        "20 minutes on 2 cores", AUGMENTATION, CONVNET[1:3], 1,
+        title=f"{ON_DIGITS}, by the convolutional network with augmentation",
+        minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
+    _coherent(ROUNDS, "MNIST, in two rounds", "mnist-two-rounds.json", f"{DIGITS} --rounds 2", 80,
+              ONCE, "mnist-augmented.json", PUT_TOGETHER),
+    _coherent(ROUNDS, f"{ON_DIGITS}, in two rounds", "mnist-ten-way-two-rounds.json",
+              f"{IN_TEN} {DIGITS} --rounds 2", 20, ONCE, "mnist-ten-way-augmented.json"),
+    _coherent(GRADIENTS, f"MNIST, {PLUS} and neighbours by gradients", "mnist-gradients.json",
+              f"{DIGITS} {GRADED}", 50, BY_PIXELS, "mnist-augmented.json", PUT_TOGETHER),
+    _coherent(GRADIENTS, f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
+              "mnist-ten-way-gradients.json", f"{IN_TEN} {DIGITS} {GRADED}", 10,
+              BY_PIXELS, "mnist-ten-way-augmented.json", PUT_TOGETHER),
+    Run("mnist-convnet-ten-way-gradients.json", "",
+        f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
+        "20 minutes on 2 cores", GRADIENTS, CONVNET[1:3], 1,
+        title=f"{ON_DIGITS}, by the convolutional network with both",
+        minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
+    Run("mnist-convnet-gradients.json", "",
+        f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
+        "half an hour on 2 cores", GRADIENTS, CONVNET[1:3], 2,
+        title="MNIST, by the convolutional network with both",
+        minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
+    _coherent(GRADIENTS, "Fashion-MNIST, with neighbours by gradients", "fashion-gradients.json",
+              f"{FASHION} {GRADED} --separation 4", 40,
+              "By gradients at a separation of 4 minus by pixels at 2", "fashion-coherence.json"),
+    _coherent(GRADIENTS, "Fashion-MNIST, with augmentation as well", "fashion-augmented.json",
+              f"{FASHION} {GRADED} --separation 4 --augmentation clothes", 50,
+              WITHOUT, "fashion-gradients.json"),
+    Run("mnist-convnet.json", "",
+        f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
+        "an hour on 2 cores", CONVNETS, CONVNET, 2, title="MNIST, by the convolutional network",
+        beside="mnist-coherence.json"),
+    Run("mnist-convnet-ten-way.json", "",
+        f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
+        CONVNETS, CONVNET[1:], 1, title=f"{ON_DIGITS}, by the convolutional network",
+        beside="mnist-ten-way.json"),
+    Run("coherence.json", "Accuracy against pre-training time, by objective",
+        "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
+        TIME, how=PUT_TOGETHER),
+    Run("mnist-budget.json",
+        "Accuracy against pre-training time, the paper's objective under several settings",
+        "budget.py", "two hours on 2 cores", TIME, how="then again with `--time-steps 100`"),
+    Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
+        "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
+        "half an hour on one core"),
+    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "ten minutes on 2 cores"),
+    Run("mnist-short.json", "One pass with K = 64, run 0",
+        f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
+        "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
+    Run("mnist-diagnostics.json", "Degenerate softmax and dead neurons of theta0 files",
+        "diagnostics.py", "a minute on one core",
+        how="on what `budget.py` and the first run of `mnist-full.json` kept"),
+    Run("neighbors.json", "The search of neighbours, exact and approximate",
+        "neighbors.py", "8 minutes on 2 cores"),
+    Run("speed.json", "Speed and memory", "speed.py", "ten minutes on 2 cores"),
+    Run("speed-modules.json", "Speed and memory of any module",
+        "speed.py --sections modules", "ten minutes on 2 cores"),
+    Run("backends.json", "Seconds of each engine",
+        "backends.py --dataset digits --tasks 5 --rounds 4", "five minutes on 2 cores"),
+)  # fmt: skip
+"""All of them, in the order of the report; those that it does not have come last."""
+
+
+def run_of(file: str) -> Run:
+    """The measurement that a file is of; of a file with several the first."""
+    for run in RUNS:
+        if run.file == file:
+            return run
+    raise ValueError(f"no measurement is declared for {file!r}; valid names are in {__file__}")
+
+
+def of_section(section: str) -> list[Run]:
+    """The measurements under a heading of the report."""
+    return [run for run in RUNS if run.section == section]

@@ -1,0 +1,250 @@
+"""Seconds of a pre-training step: the library, the textbook's two forms, and the floor.
+
+The floor is the arithmetic of the step's dense products at the rate of this machine's own sgemm:
+the products over the K perturbed networks that the library needs, forward and backward. Left out
+are the factorisations, the few products of L_iod and all that is not a product, so that no step
+can reach the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from protocol.networks import ConvNet
+from sklearn_mmdinit import MMDInitializer
+from timing.clock import in_turns, ratio, timed
+from timing.textbook import FORMS, TextbookStep
+
+__all__ = ["Product", "Step", "measure_modules", "measure_steps", "perceptron", "products_of_step"]
+
+
+def random_rows(n_rows: int, n_features: int, seed: int = 0) -> np.ndarray:
+    """Correlated rows, as pixels are: 16 directions carry most of their variance."""
+    rng = np.random.default_rng(seed)
+    latent = rng.normal(size=(n_rows, 16)) @ rng.normal(size=(16, n_features)) / 4
+    return (0.9 * latent + 0.4 * rng.normal(size=(n_rows, n_features))).astype(np.float32)
+
+
+def perceptron(widths: Sequence[int]) -> nn.Sequential:
+    """A ReLU network of PyTorch's own layers, with Glorot's weights and biases of 0."""
+    layers: list[nn.Module] = []
+    for pair in pairwise(widths):
+        linear = nn.Linear(*pair)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step works on; the paper's values are the defaults.
+
+    Its network is a "perceptron", the same as a "sequential" in ``module=``, or a "convnet".
+    """
+
+    network: str = "perceptron"
+    n_features: int = 784
+    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
+    n_classes: int = 2
+    n_perturbations: int = 256
+    batch_size: int = 32
+    width: int = 8  # of a ConvNet
+    coherent: bool = False
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.n_features, *self.hidden_layer_sizes, self.n_classes)
+
+    def rows(self, n_rows: int, seed: int = 0) -> np.ndarray:
+        """So many examples."""
+        rows, side = random_rows(n_rows, self.n_features, seed), isqrt(self.n_features)
+        return rows.reshape(n_rows, 1, side, side) if self.network == "convnet" else rows
+
+    def initializer(self, **parameters: Any) -> MMDInitializer:
+        """The library at this size, with the paper's other values."""
+        own: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # a module's weights are the same each time
+            if self.network == "convnet":
+                side = isqrt(self.n_features)
+                own = {"module": ConvNet(self.n_classes, self.width, side=side)}
+            elif self.network == "sequential":
+                own = {"module": perceptron(self.widths)}
+        own |= {"coherence": "auto"} if self.coherent else {}
+        own |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
+        own |= {"batch_size": self.batch_size, "device": "cpu", "random_state": 0}
+        return MMDInitializer(**own | parameters)
+
+    def start(self, X: np.ndarray, **parameters: Any) -> MMDInitializer:
+        """Fitted without a pass: what it begins with."""
+        return self.initializer(**parameters, max_iter=0).fit(X)
+
+    def library(self, n_steps: int, device: str = "cpu") -> Callable[[], float]:
+        """A measure of the seconds of the library's step: what more passes add to ``fit``."""
+        steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
+        X, more = self.rows(steps_a_pass * rows), -(-n_steps // steps_a_pass)
+
+        def seconds(max_iter: int) -> float:
+            initializer = self.initializer(device=device, max_iter=max_iter)
+            return timed(lambda: initializer.fit(X), device)
+
+        seconds(1)  # warm up
+        return lambda: (seconds(1 + more) - seconds(1)) / (more * steps_a_pass)
+
+    def textbook(self, form: str, device: str = "cpu") -> Callable[[], float]:
+        """A measure of the seconds of one step of a textbook form, not warmed up."""
+        X = self.rows(self.batch_size)
+        weights = self.start(X).to_module().parameters()
+        step = TextbookStep(weights, self.n_perturbations, form, device=device)
+        batch = torch.from_numpy(X).to(device)
+        return lambda: timed(lambda: step(batch), device)
+
+
+class Product(NamedTuple):
+    """``batch`` products of (rows, inner) by (inner, columns)."""
+
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each term."""
+        return 2 * self.batch * self.rows * self.inner * self.columns
+
+
+def products_of_step(step: Step, **parameters: Any) -> list[Product]:
+    """The dense products of one step, layer by layer, as the library's samplers need them.
+
+    A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
+    factor of its noise's covariance, Z its normals and G the gradient at its output. The first
+    layer's input is shared by all networks and needs no gradient.
+    """
+    X = step.rows(step.batch_size)
+    fitted = step.start(X, **parameters)
+    module = fitted.to_module().eval()
+    layers: list[tuple[int, int, int]] = []  # n_in, n_out and positions of an example
+
+    def look(layer: Any, inputs: Any, output: torch.Tensor) -> None:
+        n_out = len(layer.weight)
+        layers.append((layer.weight[0].numel(), n_out, output.numel() // n_out))
+
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.register_forward_hook(look)
+    with torch.no_grad():
+        module(torch.from_numpy(X[:1]))
+    K = step.n_perturbations
+    products: list[Product] = []
+    for (n_in, n_out, n), sampler in zip(layers, fitted.samplers_.values(), strict=True):
+        B, shared = step.batch_size * n, not products
+        rows, batch = (B, 1) if shared else (K * B, K)
+        products.append(Product(1, n_out, rows, n_in))  # G' H
+        if sampler != "gram":
+            products += [Product(K, B, n_in, n_out)]  # H (W + E)'
+            products += [] if shared else [Product(K, B, n_out, n_in)]  # G (W + E)
+            continue
+        # H W', H H' and L Z; then G W, G Z', (G Z') L^-1 and (G Z' L^-1) H
+        products += [
+            Product(1, rows, n_in, n_out), Product(batch, B, n_in, B), Product(K, B, B, n_out),
+        ]  # fmt: skip
+        products += [] if shared else [
+            Product(1, rows, n_out, n_in), Product(K, B, n_out, B),
+            Product(K, B, B, B), Product(K, B, B, n_in),
+        ]  # fmt: skip
+    return products
+
+
+def _back_to_back(products: Sequence[Product], device: str) -> Callable[[], float]:
+    """A measure of the seconds of all products, into memory already there."""
+    kept: dict[Any, torch.Tensor] = {}
+
+    def tensor(role: str, *shape: int) -> torch.Tensor:
+        # Products that never run at once may share operands: less to keep in memory.
+        if (role, shape) not in kept:
+            kept[role, shape] = torch.randn(shape, device=device)
+        return kept[role, shape]
+
+    jobs = [
+        (tensor("left", K, m, n), tensor("right", K, n, p), tensor("out", K, m, p))
+        for K, m, n, p in products
+    ]
+
+    def run() -> None:
+        for left, right, out in jobs:
+            if len(out) == 1:  # bmm would leave one product to one thread
+                torch.mm(left[0], right[0], out=out[0])
+            else:
+                torch.bmm(left, right, out=out)
+
+    run()
+    return lambda: timed(run, device)
+
+
+def _sgemm(step: Step, device: str) -> tuple[Product, Callable[[], float]]:
+    """A product as large as a step's, and seconds of one operation at its rate."""
+    width = max(step.hidden_layer_sizes)
+    product = Product(1, step.batch_size * step.n_perturbations, width, width)
+    measure = _back_to_back([product] * 10, device)
+    return product, lambda: measure() / (10 * product.flops)
+
+
+def measure_steps(step: Step, n_steps: int, rounds: int, device: str = "cpu") -> dict[str, Any]:
+    """Seconds of all forms of a step in turns, of the floor in the same rounds, and ratios."""
+    products, (shape, seconds_a_flop) = products_of_step(step), _sgemm(step, device)
+    flops = sum(product.flops for product in products)
+    measures = {
+        "floor": lambda: seconds_a_flop() * flops,
+        "products": _back_to_back(products, device),
+        "library": step.library(n_steps, device),
+    }
+    for form in FORMS:
+        measures[form] = step.textbook(form, device)
+        measures[form]()
+    times = in_turns(measures, rounds)
+    rates = {"median": times["floor"]["median"], "best": times["floor"]["minimum"]}
+    pairs = [("library", "floor"), ("library", "products"), *((form, "library") for form in FORMS)]
+    return {
+        "seconds": times,
+        "flops": flops,
+        "sgemm_gflops": {name: flops / seconds / 1e9 for name, seconds in rates.items()},
+        "sgemm_shape": list(shape[1:]),
+        "ratios": {f"{above} / {below}": ratio(times, above, below) for above, below in pairs},
+    }
+
+
+def measure_modules(
+    steps: dict[str, Step], n_steps: int, rounds: int, device: str = "cpu"
+) -> dict[str, Any]:
+    """Steps by name in turns, the perceptron's and the same as a module first, ConvNets' floors.
+
+    A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
+    """
+    _, seconds_a_flop = _sgemm(steps["perceptron"], device)
+
+    def floor(flops: int) -> Callable[[], float]:
+        return lambda: seconds_a_flop() * flops
+
+    measures = {name: step.library(n_steps, device) for name, step in steps.items()}
+    pairs, convnets = [("sequential", "perceptron")], []
+    for name, step in steps.items():
+        if step.network == "convnet":
+            flops = sum(product.flops for product in products_of_step(step))
+            measures[f"{name} floor"] = floor(flops)
+            pairs.append((name, f"{name} floor"))
+            own = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
+            sizes = {"n_perturbations": step.n_perturbations, "batch_size": step.batch_size}
+            convnets.append(own | sizes)
+    times = in_turns(measures, rounds)
+    ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
+    return {"seconds": times, "ratios": ratios, "convnets": convnets}

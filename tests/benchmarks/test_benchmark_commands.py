@@ -1,0 +1,685 @@
+"""Every other command, end to end on the small digits: what it writes, refuses and goes on from."""
+
+import argparse
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pytest
+from scipy import stats
+
+import backends
+import budget
+import coherence
+import degeneracies
+import detachment_nearby
+import diagnostics
+import mnist_tasks
+import scale_and_weight
+import theorems
+import tune_scratch
+from data.datasets import load_digits_dataset, standardize
+from protocol import evaluation, theta0s
+from protocol.command import command_parser, run_command
+from protocol.methods import PAPER_FINE_TUNING, TUNED, FineTuning
+from protocol.studies import Cell, Study, measure_densities, run_study
+from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
+from protocol.theta0s import theta0_digest
+from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+from sklearn_mmdinit.diagnostics import (
+    dead_neuron_ratio,
+    degenerate_softmax_ratio,
+    prediction_samples,
+)
+from sklearn_mmdinit.theory import perturbation_std
+
+X = standardize(load_digits_dataset())[0]
+DIGITS = ("--dataset=digits", "--quiet")
+TASKS = (*DIGITS, "--hidden-layer-sizes=4", "--tasks=2", "--jobs=1", "--n-labels", "5", "10")
+APPENDIX = (*DIGITS, "--hidden-layer-sizes", "4", "3", "--epochs=2", "--quick")
+K4 = "--n-perturbations=4"
+
+# Command -> what it is called with, and the name of its results; all in a few seconds.
+TINY = {
+    budget: (
+        (*TASKS, "--settings", "paper", "k32", "--passes", "0.05", "0.1"),
+        "digits_budget",
+    ),
+    coherence: (
+        (
+            *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
+            *("--paper-passes=1", "--budget=1"),
+        ),
+        "digits_coherence",
+    ),
+    degeneracies: ((*APPENDIX, K4, "--rows=64"), "digits_degeneracies"),
+    detachment_nearby: ((*APPENDIX, "--rows=96"), "digits_detachment_nearby"),
+    scale_and_weight: (
+        (*APPENDIX, K4, "--rows=320", "--squared-scales", "0.5", "2", "--weights=0.4", "--runs=2"),
+        "digits_scale_and_weight",
+    ),
+    theorems: (("--quick", "--quiet"), "theorems"),
+}
+DRAWN = {
+    budget: "draw_budget",
+    coherence: "draw_coherence",
+    degeneracies: "draw_densities",
+    detachment_nearby: "draw_detachment",
+    scale_and_weight: "draw_uniformity",
+    theorems: "draw_theorems",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    """No pictures, which take longest, and a yardstick of two mini-batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        for command, draw in (*DRAWN.items(), (mnist_tasks, "draw_accuracy")):
+            patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
+        patch.setattr(budget, "N_BATCHES", 2)
+        yield
+
+
+def run(command, output, *more):
+    return command.main([*TINY[command][0], "--output", str(output), *more])
+
+
+def results_of(command, output, suffix=""):
+    return json.loads((output / f"{TINY[command][1]}{suffix}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """``finished(command)``: the output folder of a whole run; no test changes what is there."""
+    folders = {}
+
+    def whole(command):
+        if command not in folders:
+            folders[command] = tmp_path_factory.mktemp("whole")
+            assert run(command, folders[command]) == 0
+        return folders[command]
+
+    return whole
+
+
+def found_in(results):
+    """The figures of results, without seconds."""
+    timed = {"seconds", "cpu_seconds", "theta0", "machines"}
+    rows = results.get("records") or results.get("checkpoints") or []
+    return results.get("scores"), [
+        {name: value for name, value in row.items() if name not in timed} for row in rows
+    ]
+
+
+# What is true of every command
+
+
+@pytest.mark.parametrize("command", TINY, ids=lambda command: command.__name__)
+def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys):
+    output = finished(command)
+    before = results_of(command, output)
+    assert {"claim", "versions", "hardware", "git_commit"} <= before.keys()
+    monkeypatch.setattr(evaluation, "cross_val_score", None)
+    monkeypatch.setattr(theta0s, "_timed_fit", None)
+    capsys.readouterr()
+    assert run(command, output) == 0
+    assert results_of(command, output) == before
+    printed = capsys.readouterr()
+    assert printed.err == ""  # --quiet
+    assert "written" in printed.out
+
+
+CUTS = {
+    budget: (theta0s, "_timed_fit", 3),
+    coherence: (theta0s, "_timed_fit", 3),
+    degeneracies: (theta0s, "_timed_fit", 3),
+    detachment_nearby: (MMDInitializer, "score", 40),
+    scale_and_weight: (theta0s, "_timed_fit", 3),
+    theorems: (theorems, "prediction_samples", 3),
+}
+
+
+@pytest.mark.parametrize("command", CUTS, ids=lambda command: command.__name__)
+def test_an_interrupted_run_goes_on_to_the_same_figures(
+    command, finished, tmp_path, monkeypatch, capsys
+):
+    place, name, number = CUTS[command]
+    whole, calls = getattr(place, name), []
+
+    def interrupted(*args, **kwargs):
+        calls.append(name)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return whole(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        assert run(command, tmp_path) == 130
+    assert "goes on from here" in capsys.readouterr().err
+    if command not in (budget, coherence):  # those of the appendix show what there is
+        cut = found_in(results_of(command, tmp_path))[1]
+        assert 0 < len(cut) < len(found_in(results_of(command, finished(command)))[1])
+    assert run(command, tmp_path) == 0
+    assert found_in(results_of(command, tmp_path)) == found_in(
+        results_of(command, finished(command))
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "message"),
+    [
+        (budget, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, k128"),
+        (budget, ("--passes", "0.001"), "a pass has 40 steps"),
+        (budget, ("--n-labels", "500"), "N = 500 takes 6000 labelled rows"),
+        (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
+        (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
+        (degeneracies, ("--rows", "31"), "--rows must be from 32 to 1297, which there are, got 31"),
+        (degeneracies, ("--rows", "1298"), "got 1298"),
+    ],
+)
+def test_bad_options_are_refused_before_any_work(command, more, message, tmp_path, capsys):
+    assert run(command, tmp_path, *more) == 2
+    assert list(tmp_path.iterdir()) == []
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "message"),
+    [
+        (budget, ("--passes", "0"), "must be a number above 0, got 0"),
+        (scale_and_weight, ("--weights", "nan"), "must be a number above 0, got nan"),
+        (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
+        (scale_and_weight, ("--n-perturbations", "1"), "must be 2 or more, got 1"),
+        (detachment_nearby, ("--n-perturbations", "4"), "unrecognized arguments"),
+        (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
+        *(
+            (degeneracies, (f"--settings={value}",), f"such as 0.4,1, got {value!r}")
+            for value in ("0.4", "0.4,1,2", "a,b", "-1,0", "inf,0", "nan,0")
+        ),
+    ],
+)
+def test_bad_values_are_refused_by_the_parser(command, more, message, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(command, tmp_path, *more)
+    assert message in capsys.readouterr().err
+
+
+def test_settings_can_be_listed(capsys):
+    assert budget.main(["--list-settings"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "k128: {'n_perturbations': 128}"
+    assert coherence.main(["--list-settings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "time/paper: {'n_perturbations': 64}"
+    assert len(lines) == len(coherence.OBJECTIVES) + len(coherence.ABLATION)
+
+
+# The frame
+
+
+def test_a_study_shows_what_it_has_measured_and_names_every_commit_and_machine(tmp_path):
+    done, options = [], argparse.Namespace(output=tmp_path, quiet=True)
+
+    def study(options, wanted):
+        def compute(n):
+            done.append(n)
+            return {"value": 10 * n}
+
+        cells = [
+            Cell(f"cell {n}", {"number": n}, f"key{n}", lambda n=n: compute(n), n in wanted)
+            for n in range(3)
+        ]
+        return Study("counting", "Claim: more.\n\nWords.", cells, {"seed": 0}, options)
+
+    parser = SimpleNamespace(prog="counting", parse_args=lambda argv: options)
+    for wanted in ([2], [0], [0]):
+        prepare = lambda options, wanted=wanted: study(options, wanted)  # noqa: E731
+        assert run_study(parser, None, prepare, str, lambda results, path: path.name) == 0
+    assert done == [2, 0]
+    results = json.loads((tmp_path / "counting.json").read_text())
+    assert results["claim"] == "Claim: more."
+    assert results["records"] == [{"number": n, "value": 10 * n} for n in (0, 2)]
+    made_with = [("one", 2), ("two", 2), ("one", 4)]
+    records = [{"key": "a", "value": 1, "commit": c, "machine": m} for c, m in made_with]
+    _, found = study(options, []).results(records)
+    assert found["measured_at_commits"] == ["one", "two"]
+    assert found["measured_on"] == [2, 4]
+    assert found["records"] == [{"value": 1}] * 3
+
+
+def test_bad_input_is_a_line_and_an_error_of_the_work_is_not_hidden(capsys):
+    parser = command_parser("x")
+
+    def fail(job):
+        raise ValueError("a mistake")
+
+    assert run_command(parser, argparse.Namespace(), fail, fail, fail, str) == 2
+    assert capsys.readouterr().err == f"{parser.prog}: a mistake\n"
+    with pytest.raises(ValueError, match="a mistake"):
+        run_command(parser, argparse.Namespace(), lambda options: None, fail, fail, str)
+
+
+# budget.py
+
+
+@pytest.mark.parametrize("setting", budget.SETTINGS)
+def test_a_setting_of_the_budget_is_the_paper_s_but_for_what_it_names(setting, tmp_path):
+    options = budget._parser().parse_args([*DIGITS, "--output", str(tmp_path)])
+    own = budget._prepare(options).initializer(setting, 0).fit(X[:2]).get_params()
+    paper = MMDInitializer(n_perturbations=256, max_iter=5, random_state=0).get_params()
+    changed = {k: v for k, v in own.items() if v != paper[k]}
+    assert changed == budget.SETTINGS[setting]
+
+
+def test_the_budget_has_the_paper_s_loss_of_every_checkpoint(finished):
+    output = finished(budget)
+    results = results_of(budget, output)
+    points = [(c["setting"], c["passes"], c["steps"]) for c in results["checkpoints"]]
+    assert points == [("paper", 0.05, 2), ("paper", 0.1, 4), ("k32", 0.05, 2), ("k32", 0.1, 4)]
+    scorer = MMDInitializer((4,), max_iter=0, random_state=0).fit(X)
+    rows = X[shuffled_rows(len(X), "yardstick", seed=0)[:64]]
+    for checkpoint in results["checkpoints"]:
+        (path,) = output.glob(f"budget/{checkpoint['setting']}-run0-00000{checkpoint['steps']}*s")
+        scorer.theta0_ = load_theta0(path)
+        assert checkpoint["loss"] == -scorer.score(rows)
+        assert checkpoint["seconds"] > 0.0
+        assert len(checkpoint["dead_neurons"]) == 1
+    assert len({c["loss"] for c in results["checkpoints"]}) == 4
+
+
+def test_what_another_seed_learned_is_not_taken_for_this_one_s(tmp_path, monkeypatch):
+    """Run 1 of seed 0 and run 0 of seed 1 share a ``random_state``, but not the order of rows."""
+    timed_fit, fits = theta0s._timed_fit, []
+
+    def counted(initializer, rows):
+        fits.append(rows.sum())
+        return timed_fit(initializer, rows)
+
+    monkeypatch.setattr(theta0s, "_timed_fit", counted)
+    few = ("--settings", "k32", "--passes", "0.05", "--n-labels", "5")
+    assert run(budget, tmp_path, *few, "--runs", "2") == 0
+    assert run(budget, tmp_path, *few, "--seed", "1") == 0
+    assert len(fits) == len(set(fits)) == 3
+
+
+def test_cost_can_be_measured_apart_from_the_learning(tmp_path):
+    assert run(budget, tmp_path, "--time-steps", "2", "--settings", "k32") == 0
+    results = results_of(budget, tmp_path)
+    assert results["seconds_from"] == "steps x seconds a step"
+    times = results["seconds_a_step"]["k32"]
+    assert times["seconds_a_step"] == np.median(times["rounds"])
+    for record in results["checkpoints"]:
+        assert record["seconds"] == record["steps"] * times["seconds_a_step"]
+        assert record["seconds_while_learning"] > 0.0
+
+
+# coherence.py
+
+
+def test_an_ablation_is_the_default_but_for_what_it_names(tmp_path):
+    network = SimpleNamespace(hidden_layer_sizes=(4,), device="auto")
+
+    def params(name):
+        setting = coherence.Setting("ablation", name, 6, coherence.ABLATION[name])
+        own = coherence.initializer_for(setting, network, random_state=0, graphs=tmp_path)
+        return {k: v for k, v in own.get_params().items() if k != "coherence"}
+
+    default = params("default")
+    for name, changes in coherence.ABLATION.items():
+        own = params(name)
+        assert {k: v for k, v in own.items() if v != default[k]} == changes
+        assert bool(changes) == (name != "default")
+
+
+def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished):
+    output = finished(coherence)
+    results = results_of(coherence, output)
+    learned = [(r["section"], r["name"], r["passes"]) for r in results["theta0"]]
+    assert learned == [
+        *(("time", "paper", 1), ("time", "both", 1), ("time", "both", 2)),
+        *(("ablation", "default", 1), ("ablation", "gain=1", 1)),
+    ]
+    assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
+    kept = [json.loads(line) for line in (output / "scores.jsonl").read_text().splitlines()]
+    tasks = {(record["task"], tuple(record["values"])) for record in kept}
+    assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
+
+
+# The appendix
+
+
+def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
+    records = results_of(degeneracies, finished(degeneracies))["records"]
+    settings = [(r["degeneracy_weight"], r["detachment_weight"]) for r in records]
+    assert settings == [(None, None), (0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0)]
+    assert ["densities" in record for record in records] == [True, True, False, False, True]
+    initializer = MMDInitializer(
+        (4, 3),
+        degeneracy_weight=0.0,
+        detachment_weight=0.0,
+        n_perturbations=4,
+        max_iter=2,
+        random_state=0,
+    ).fit(X[:64])
+    assert records[1]["digest"] == theta0_digest(initializer.theta0_)
+    common = {"n_batches": 16, "random_state": diagnostics_seed(seed=0)}
+    ratios = 100 * degenerate_softmax_ratio(initializer, X[:64], **common)
+    expected = {"mean": ratios.mean(), "std": ratios.std(ddof=1)}
+    assert records[1]["degenerate_softmax_percent"] == pytest.approx(expected)
+
+
+def test_the_readings_of_the_kernels_are_kept_apart_and_own_settings_stand_last(tmp_path):
+    """Averaged they are a ninth of the first term: where it is alone, hardly another theta0."""
+    losses = []
+    for more, suffix in (((), ""), (("--kernels", "mean"), "_mean_of_kernels")):
+        assert run(degeneracies, tmp_path, "--settings", "0.3,2", "0,0", *more) == 0
+        results = results_of(degeneracies, tmp_path, suffix)
+        assert results["settings"]["shown"][-1] == [0.3, 2.0]
+        losses.append([r["theta0"]["best_loss"] for r in results["records"][1:]])
+    assert losses[1][0] == pytest.approx(losses[0][0] / 9, rel=0.01)
+    assert losses[1][1] < 0.8 * losses[0][1]
+
+
+def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks():
+    initializer = MMDInitializer((5,), max_iter=0, random_state=0).fit(X[:96])
+    found = measure_densities(initializer.theta0_, X[:96], seed=4)
+    at_inputs, of_networks = (
+        np.array(found[f"over_{name}"]) for name in ("perturbations", "inputs")
+    )
+    assert (at_inputs.shape, of_networks.shape) == ((4, 1024), (4, 96))
+    rows, seed = shuffled_rows(96, "diagnostics", 1, seed=4), diagnostics_seed(seed=4)
+    expected = prediction_samples(initializer, X[rows], n_perturbations=4, random_state=seed)
+    np.testing.assert_allclose(of_networks, expected[:, :, 0], atol=1e-4)
+    # Other networks than those, at one of the inputs: the same law.
+    many = prediction_samples(initializer, X[rows[2]][None], n_perturbations=4000, random_state=9)
+    assert stats.ks_2samp(at_inputs[2], many[:, 0, 0]).pvalue > 1e-3
+
+
+def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
+    common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", str(tmp_path)]
+    tasks = ["--methods", "xavier/fcn/ours", "--tasks=1", "--n-labels=5", "--jobs=1"]
+    assert mnist_tasks.main([*common, *tasks]) == 0
+    monkeypatch.setattr(theta0s, "_timed_fit", None)
+    assert degeneracies.main([*common, "--quick", "--settings", "0.4,1"]) == 0
+    assert len(list((tmp_path / "theta0").iterdir())) == 1
+
+
+def test_by_default_there_are_as_many_passes_as_make_the_paper_s_steps():
+    def passes(*argv):
+        options = degeneracies._parser().parse_args([*argv, *DIGITS, "--output=x"])
+        return degeneracies._prepare(options).settings["passes"]
+
+    assert passes() == 234  # 9,375 steps, 40 a pass
+    assert passes("--quick") == 5
+    assert passes("--epochs", "3") == 3
+
+
+def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(finished):
+    results = results_of(scale_and_weight, finished(scale_and_weight))
+    cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
+    assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
+    assert results["settings"]["squared_scales"] == [0.2, 0.5, 1.0, 2.0]
+    initializer = MMDInitializer(
+        (4, 3),
+        perturbation_scale=2.0**0.5,
+        n_perturbations=4,
+        max_iter=2,
+        window=10,
+        random_state=1,
+    ).fit(X[:320])
+    assert results["records"][3]["steps"] == [10, 20]
+    expected = [window["uniformity"] for window in initializer.history_]
+    assert results["records"][3]["uniformity"] == pytest.approx(expected)
+
+
+def test_the_curve_of_averaged_kernels_is_a_ninth_and_the_grid_grows(tmp_path):
+    few = ("--runs", "1", "--squared-scales")
+    assert run(scale_and_weight, tmp_path, *few, "0.5", "--kernels", "mean") == 0
+    initializer = MMDInitializer(
+        (4, 3), uniformity_weight=1 / 9, n_perturbations=4, max_iter=2, window=10, random_state=0
+    ).fit(X[:320])
+    (record,) = results_of(scale_and_weight, tmp_path, "_mean_of_kernels")["records"]
+    expected = [window["uniformity"] / 9 for window in initializer.history_]
+    assert record["uniformity"] == pytest.approx(expected)
+    assert run(scale_and_weight, tmp_path, *few, "2") == 0
+    assert run(scale_and_weight, tmp_path, *few, "3", "--weights", "0.2") == 0
+    cells = results_of(scale_and_weight, tmp_path)["records"]
+    assert [(r["squared_scale"], r["degeneracy_weight"]) for r in cells] == [(2, 0.4), (3, 0.2)]
+
+
+# detachment_nearby.py
+
+
+@pytest.mark.parametrize("last", [1, 2, 9, 100, 9375])
+def test_steps_rise_from_one_to_the_last(last):
+    steps = detachment_nearby.log_spaced_steps(last)
+    assert (steps[0], steps[-1]) == (1, last)
+    assert all(low < high for low, high in pairwise(steps))
+    ratios = np.array(steps[1:]) / np.array(steps[:-1])
+    assert (ratios[np.array(steps[:-1]) > 10] < 1.6).all()
+
+
+def _alone(**changed):
+    parameters = {**detachment_nearby.CHANGES, "max_iter": 2, "random_state": 0, **changed}
+    return MMDInitializer((6, 5), **parameters)
+
+
+def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
+    theta0 = _alone(max_iter=0).fit(X[:32]).theta0_
+    std = perturbation_std(theta0.architecture, 1.0)
+
+    def change(noise, scale):
+        other = detachment_nearby.perturbed(theta0, noise, scale)
+        names = [f"linears.{layer}.{part}" for layer in range(3) for part in ("weight", "bias")]
+        return np.concatenate([(other.arrays[n] - theta0.arrays[n]).ravel() for n in names])
+
+    noise = np.random.default_rng(0).standard_normal(std.size)
+    np.testing.assert_allclose(change(noise, 1.0), noise * std, atol=1e-6)
+    np.testing.assert_allclose(change(noise, 3.0), 3.0 * change(noise, 1.0), atol=1e-5)
+    # A weight of the first layer is perturbed by s over the root of its 64 inputs, a bias of the
+    # two outputs by s over the root of 2.
+    assert std[[0, -1]] == pytest.approx([1 / 8, 1 / math.sqrt(2)])
+
+
+def test_what_is_learned_alone_does_not_depend_on_s_and_is_the_last():
+    near, far = (_alone(perturbation_scale=scale).fit(X[:64]) for scale in (0.1, 2.0))
+    step_by_step = _alone(perturbation_scale=1.0)
+    for _ in range(2):
+        step_by_step.partial_fit(X[:64])
+    for name, array in near.theta0_.arrays.items():
+        np.testing.assert_array_equal(array, far.theta0_.arrays[name])
+        np.testing.assert_array_equal(array, step_by_step.theta0_.arrays[name])
+
+
+def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
+    results = results_of(detachment_nearby, finished(detachment_nearby))
+    records = results["records"]
+    steps = [0, *detachment_nearby.log_spaced_steps(6)]
+    assert [record["step"] for record in records] == steps
+    assert results["settings"]["squared_scales"] == [0.2, 0.5, 1.0, 2.0]
+    for record in records:
+        assert np.shape(record["nearby"]) == (4, 4)
+        assert min(record["at_theta0"], np.min(record["nearby"])) >= 0.0
+    assert records[-1]["at_theta0"] < records[0]["at_theta0"]
+    # By the loss of the package, on the same rows in another order.
+    scorer = MMDInitializer((4, 3), **detachment_nearby.CHANGES, max_iter=0, random_state=0)
+    assert records[0]["at_theta0"] == pytest.approx(-scorer.fit(X[:96]).score(X[:96]), rel=1e-5)
+
+
+# theorems.py
+
+
+@pytest.mark.parametrize("std", [np.full(7, 0.3), theorems.network_std(2)])
+def test_norms_have_the_law_of_norms_of_drawn_vectors(std):
+    rng = np.random.default_rng(1)
+    direct = np.linalg.norm(rng.standard_normal((5_000, std.size)) * std, axis=1)
+    assert stats.ks_2samp(theorems.drawn_norms(std, 20_000, seed=0), direct).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("m", [1, 20])
+def test_frequencies_are_those_of_the_chi_squared_law(m, monkeypatch):
+    found = theorems.tail_points(np.full(m, 0.5), n_draws=50_000, n_radii=6, seed=0)
+    one_percent = 0.5 * math.sqrt(stats.chi2.isf(0.01, m))
+    assert found["radius_of_one_percent"] == pytest.approx(one_percent, rel=0.02)
+    for points in found["forms"].values():
+        exact = stats.chi2.sf((np.array(points["radii"]) / 0.5) ** 2, m)
+        noise = 5.0 * np.sqrt(exact * (1 - exact) / 50_000) + 1e-4
+        assert (np.abs(points["frequencies"] - exact) < noise).all()
+        assert all(points["holds"])
+        assert (np.diff(points["radii"]) > 0).all()
+        assert points["bounds"][0] == pytest.approx(0.99, abs=0.01)
+        assert points["bounds"][-1] == pytest.approx(1e-6, rel=0.2)
+    # A bound that is too low is found out.
+    bound = theorems.perturbation_norm_tail_bound
+    low = lambda *args, **kwargs: 1e-3 * bound(*args, **kwargs)  # noqa: E731
+    monkeypatch.setattr(theorems, "perturbation_norm_tail_bound", low)
+    found = theorems.tail_points(np.ones(3), n_draws=1000, n_radii=6, seed=0)
+    assert not any(found["forms"]["sub_exponential"]["holds"][:3])
+
+
+@pytest.mark.parametrize("d", [3, 4])
+def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d):
+    def points(*scales, n_networks=3):
+        options = {"squared_scales": scales, "n_networks": n_networks, "seed": 0}
+        return theorems.class_points(X[:50], d, **options)
+
+    found = points(0.5, 8.0)
+    shares = np.array(found["shares"]).reshape(-1, d)
+    assert len(shares) == 2 * 3  # scales, networks
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-5)  # there are no ties
+    expected = np.maximum(1.0 - math.sqrt(d) * np.array(found["distances"]), 0.0)
+    np.testing.assert_allclose(found["bounds"], expected, atol=1e-5)
+    assert all(found["holds"])
+    assert max(points(0.01)["bounds"]) == 0.0  # only long perturbations make the bound speak
+    assert max(points(20.0, n_networks=20)["bounds"]) > 0.5
+
+
+def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
+    options = {"n_networks": 60, "n_images": 8, "seed": 0}
+    found = theorems.jacobian_points(X, 16, **options)
+    assert found["holds"] == [True]
+    assert found["std"] == pytest.approx(found["expected_std"], rel=0.15)
+    assert abs(found["mean"] - found["expected_mean"]) < 4 * found["standard_error"] < 0.1
+    # With Xavier's weights in the place of He's the norms are too short.
+    fresh = theorems._fresh
+    monkeypatch.setattr(
+        theorems, "_fresh", lambda *args, **kwargs: fresh(*args, **kwargs | {"init": "xavier"})
+    )
+    found = theorems.jacobian_points(X, 16, **options)
+    assert found["holds"] == [False]
+    assert found["mean"] < 0.8 * found["expected_mean"]
+
+
+def test_every_theorem_has_its_cases_and_holds(finished):
+    records = results_of(theorems, finished(theorems))["records"]
+    assert [record["theorem"] for record in records] == [1] * 3 + [2] * 2 + [3] * 3
+    assert all(all(record["holds"]) for record in records[3:])
+
+
+# diagnostics.py
+
+
+def _initializer(random_state=0, **changed):
+    parameters = {"hidden_layer_sizes": (8, 6), "n_perturbations": 8, "max_iter": 1} | changed
+    return MMDInitializer(**parameters, device="cpu", random_state=random_state)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file of each kind, learned; one that is fresh, and those that do not fit."""
+    folder = tmp_path_factory.mktemp("theta0")
+    joblib.dump({"initializer": _initializer().fit(X[:320])}, folder / "ours.joblib")
+    save_theta0(folder / "early.safetensors", _initializer().fit(X[:64]))
+    save_theta0(folder / "unlearned.safetensors", _initializer(max_iter=0).fit(X[:2]))
+    joblib.dump({"initializer": _initializer(7).fit(X[:64])}, folder / "other.joblib")
+    save_theta0(folder / "wide.safetensors", _initializer(hidden_layer_sizes=(9, 6)).fit(X[:64]))
+    (folder / "broken.joblib").write_bytes(b"not a pickle")
+    (folder / "broken.safetensors").write_bytes(b"not safetensors")
+    joblib.dump({"initializer": _initializer()}, folder / "unfitted.joblib")
+    return folder
+
+
+def _diagnose(output, folder, *given):
+    values = [f"{name}={folder / file}" for name, file in (text.split("=") for text in given)]
+    arguments = [*DIGITS, "--output", str(output), "--n-batches=3", "--theta0", *values]
+    return diagnostics.main(arguments)
+
+
+def test_diagnostics_are_the_package_s_own_figures_after_those_of_fresh_weights(files, tmp_path):
+    given = ("late=ours.joblib", "early=early.safetensors", "unlearned=unlearned.safetensors")
+    assert _diagnose(tmp_path, files, *given) == 0
+    results = json.loads((tmp_path / "digits_diagnostics.json").read_text())
+    fresh, late, early, unlearned = results["theta0"]
+    assert [r["name"] for r in results["theta0"]] == ["fresh", "late", "early", "unlearned"]
+    assert [r["file"] for r in results["theta0"]] == [None, *(text.split("=")[1] for text in given)]
+    assert {**fresh, "name": 0, "file": 0} == {**unlearned, "name": 0, "file": 0}
+    assert len({record["digest"] for record in (fresh, late, early)}) == 3
+    assert str(files) not in json.dumps(results)  # no paths of the machine it ran on
+    assert results["settings"]["hidden_layer_sizes"] == [8, 6]
+    theta0 = joblib.load(files / "ours.joblib")["initializer"].theta0_
+    dead = 100 * dead_neuron_ratio(theta0, X, n_batches=3, random_state=diagnostics_seed(seed=0))
+    found = [(layer["mean"], layer["std"]) for layer in late["dead_neurons_percent"]]
+    np.testing.assert_allclose(
+        found, np.stack([dead.mean(axis=0), dead.std(axis=0, ddof=1)], axis=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["a=absent.safetensors"], "a: no file"),
+        (["a=broken.joblib"], "broken.joblib cannot be read"),
+        (["a=broken.safetensors"], "broken.safetensors"),
+        (["a=unfitted.joblib"], "holds no fitted initializer"),
+        (["a=ours.joblib", "a=early.safetensors"], "the name 'a' is taken"),
+        (["fresh=ours.joblib"], "the name 'fresh' is taken"),
+        (["a=ours.joblib", "b=other.joblib"], "other fresh weights"),
+        (["a=ours.joblib", "b=wide.safetensors"], "wide.safetensors' has"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(files, tmp_path, given, message, capsys):
+    assert _diagnose(tmp_path, files, *given) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# tune_scratch.py and backends.py
+
+
+def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
+    grid = (PAPER_FINE_TUNING, FineTuning(1e-2, 30, 0.0))
+    monkeypatch.setattr(tune_scratch.methods, "GRID", grid)
+    assert tune_scratch.main([*TASKS, "--runs=1", "--output", str(tmp_path)]) == 0
+    results = json.loads((tmp_path / "digits_tuned_scratch.json").read_text())
+    # Thirty epochs of a tiny network on some dozens of rows beat ten.
+    assert results["chosen"] == {"learning_rate": 1e-2, "epochs": 30, "weight_decay": 0.0}
+    assert results["settings"]["first_run"] == 4
+    assert len(results["tried"]) == 2
+
+
+def test_the_tuned_values_are_those_of_the_committed_search():
+    path = Path(tune_scratch.__file__).parent / "results" / "tuned-scratch.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    assert FineTuning(**results["chosen"]) == TUNED
+    names = {setting.name for setting in tune_scratch.methods.GRID}
+    assert {tried["setting"] for tried in results["tried"]} == names
+    assert results["settings"]["first_run"] >= 4
+
+
+def test_backends_are_timed_only_where_figures_agree(tmp_path, monkeypatch, capsys):
+    arguments = [*TASKS, "--backends", "loky", "--rounds=2", "--output", str(tmp_path)]
+    assert backends.main(arguments) == 0
+    loky = json.loads((tmp_path / "digits_backends.json").read_text())["engines"]["loky"]
+    assert len(loky["rounds"]["seconds"]) == 2
+    assert loky["times_of_loky"]["median"] == 1.0
+    engines, found = {"loky": 1, "dask": 2}, iter([(1.0, [{"a": 1}]), (1.0, [{"a": 2}])])
+    engine = backends.engine_of("loky", None, 1)
+    monkeypatch.setattr(backends, "ENGINES", engines)
+    monkeypatch.setattr(backends, "engine_of", lambda *args: engine)
+    monkeypatch.setattr(backends, "_round", lambda bench, engine: next(found))
+    monkeypatch.setattr("sys.stdout.flush", lambda: None, raising=False)
+    assert backends.main([*TASKS, "--output", str(tmp_path)]) == 1
+    assert "dask has other figures than loky" in capsys.readouterr().err

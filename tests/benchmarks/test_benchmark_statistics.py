@@ -1,0 +1,199 @@
+"""Means, spreads, paired differences and what agrees with the paper: by hand and by scipy."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from reporting.comparison import OVER_BATCHES, OVER_RUNS, Beside, Tally, holding, side_by_side
+from reporting.results import pack_scores, unpack_scores
+from reporting.statistics import (
+    Estimates,
+    Ordering,
+    accuracy_over_runs,
+    by_task,
+    complete,
+    gains,
+    orderings,
+    task_std_over_runs,
+    tried_settings,
+    within_runs,
+)
+from results_stand_in import records
+
+HAND = records(
+    {
+        "ours": [[0.80, 0.90], [0.70, 0.90]],
+        "scratch": [[0.70, 0.80], [0.70, 0.70]],
+    }
+)
+
+
+def wide_of(table):
+    return by_task(unpack_scores(pack_scores(records(table))))
+
+
+def gain_of(differences):
+    index = pd.MultiIndex.from_product([[5], range(len(differences))], names=["n_labels", "task"])
+    found = gains(pd.DataFrame({"d": differences}, index=index))
+    return [frame.loc["d", 5] for frame in found]
+
+
+def test_the_tables_of_a_case_worked_out_by_hand():
+    wide = by_task(unpack_scores(pack_scores(HAND)))
+    accuracy, spread = accuracy_over_runs(wide), task_std_over_runs(wide)
+    # Means of the runs: 85 and 80. Their std: 5 / sqrt(2).
+    assert accuracy.mean.loc["ours", 5] == pytest.approx(82.5)
+    assert accuracy.std.loc["ours", 5] == pytest.approx(5 / math.sqrt(2))
+    assert accuracy.n.loc["ours", 5] == 2
+    # Std over tasks: 10 / sqrt(2) and 20 / sqrt(2); mean 15 / sqrt(2), std 5.
+    assert spread.mean.loc["ours", 5] == pytest.approx(15 / math.sqrt(2))
+    assert spread.std.loc["ours", 5] == pytest.approx(5.0)
+    # Differences 10, 10, 0, 20: mean 10, variance 200 / 3; t(3) at 97.5 % is 3.182446.
+    half = 3.182446 * math.sqrt(200 / 3 / 4)
+    mean, low, high, n_pairs = gain_of(list(wide["ours"] - wide["scratch"]))
+    assert [mean, low, high] == pytest.approx([10.0, 10.0 - half, 10.0 + half], rel=1e-6)
+    assert n_pairs == 4
+
+
+def test_the_interval_is_scipy_s_and_covers_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(300):
+        differences = rng.normal(1.0, 2.0, size=8)
+        _, low, high, _ = gain_of(differences)
+        expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+        assert (low, high) == pytest.approx((expected.low, expected.high))
+        covered += low <= 1.0 <= high
+    assert 273 <= covered <= 297  # three standard deviations of a binomial
+
+
+def test_one_pair_and_one_run_have_no_spread():
+    wide = wide_of({"ours": [[0.9]], "scratch": [[0.8]]})
+    mean, low, high, n_pairs = gain_of(list(wide["ours"] - wide["scratch"]))
+    assert (mean, n_pairs) == (pytest.approx(10.0), 1)
+    assert np.isnan([low, high]).all()
+    assert np.isnan(accuracy_over_runs(wide).std.loc["ours", 5])
+    assert np.isnan(task_std_over_runs(wide).mean.loc["ours", 5])
+
+
+def test_only_what_has_every_task_is_subtracted():
+    wide = wide_of({"ours": [[0.9, 0.9]], "less": [[0.8]], "more": [[0.8, 0.8], [0.1, 0.1]]})
+    assert complete(wide["ours"], wide["less"]).isna().all()
+    assert complete(wide["ours"], wide["more"]).dropna().tolist() == pytest.approx([10.0, 10.0])
+
+
+def test_packed_scores_come_back_whole():
+    back = unpack_scores(pack_scores(HAND))
+    expected = pd.DataFrame(HAND)
+    expected["accuracy"] *= 100
+    keys = ["method", "run", "n_labels", "task"]
+    pd.testing.assert_frame_equal(
+        back.sort_values(keys, ignore_index=True)[[*keys, "accuracy"]],
+        expected.sort_values(keys, ignore_index=True)[[*keys, "accuracy"]],
+    )
+
+
+def test_settings_stand_best_first_with_differences_of_means_over_n():
+    scores = records({"a": [[0.80, 0.90]], "b": [[0.82, 0.94]]}, 5)
+    scores += records({"a": [[0.90, 0.90]], "b": [[0.90, 0.90]]}, 20)
+    best, reference = tried_settings(scores, "a")
+    assert (best["setting"], reference["difference"]) == ("b", None)
+    assert best["accuracy"] == pytest.approx({5: 88.0, 20: 90.0})
+    # Over N the differences are 1 and 2: t(1) at 97.5 % is 12.7062.
+    assert best["difference"]["mean"] == pytest.approx(1.5)
+    assert best["difference"]["high"] == pytest.approx(1.5 + 12.7062 * 0.5, rel=1e-5)
+    assert best["difference"]["n_pairs"] == 2
+
+
+# Beside the paper
+
+
+def estimates(figures, columns=("x",)):
+    """Of {row: [(mean, std, n), ...]}."""
+    parts = np.array(list(figures.values()), float)
+    frames = (pd.DataFrame(parts[..., i], list(figures), list(columns)) for i in range(3))
+    return Estimates(*frames)
+
+
+def one(values):
+    std = np.std(values, ddof=1) if len(values) > 1 else np.nan
+    return estimates({"a": [(np.mean(values), std, len(values))]})
+
+
+def same(ours, paper):
+    return within_runs(ours, paper).item()
+
+
+def test_one_run_agrees_where_a_fifth_run_of_the_paper_would_lie():
+    paper = estimates({"a": [(80.0, 1.0, 4)]})
+    # t(3) at 97.5 % times sqrt(1 + 1/4).
+    half = 3.182446 * math.sqrt(1.25)
+    assert same(one([80.0 + 0.999 * half]), paper)
+    assert not same(one([80.0 - 1.001 * half]), paper)
+
+
+def test_several_runs_agree_as_in_welch_s_test():
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(100):
+        values = rng.normal(80.0, 1.0, size=4), rng.normal(81.5, 2.0, size=3)
+        p = stats.ttest_ind(*values, equal_var=False).pvalue
+        assert same(*map(one, values)) == (p > 0.05)
+        seen.add(p > 0.05)
+    assert seen == {True, False}
+
+
+def test_figures_without_any_spread_agree_only_where_they_are_equal():
+    equal, other = (estimates({"a": [(mean, 0.0, 4)]}) for mean in (1.0, 1.1))
+    assert same(equal, equal)
+    assert not same(equal, other)
+    with pytest.raises(ValueError, match="no std over runs"):
+        within_runs(equal, one([1.0]))
+
+
+def test_over_mini_batches_two_standard_deviations_are_close_however_noisy_ours_is():
+    paper = estimates({"a": [(5.0, 0.5, 1)]})
+    for mean, std, close in ((5.99, 0.1, True), (6.01, 0.1, False), (6.01, 0.6, False)):
+        ours = estimates({"a": [(mean, std, 1)]})
+        assert OVER_BATCHES.same(ours, paper).item() == close
+
+
+PAPER = estimates({"a": [(9.0, 0.1, 4)], "b": [(5.0, 0.1, 4)], "c": [(5.0, 1.0, 4)]})
+OURS = estimates({"a": [(6.0, np.nan, 1)], "b": [(5.1, np.nan, 1)]})
+
+
+def test_what_agrees_and_what_does_not_is_counted_and_named():
+    tally = Beside(OURS, PAPER, OVER_RUNS).agreement()
+    assert tally.short == "1 of 2 figures not different from the paper's at 95 % (Welch)"
+    assert tally.sentence.endswith("; not: a, x (6.00, the paper 9.00 ± 0.10).")
+    many = Tally(1, "things", tuple("abcdefgh"))
+    assert many.sentence == "1 of 9 things; not: a; b; c; d; e; f; and 2 more."
+
+
+def test_only_orderings_beyond_the_paper_s_spread_count():
+    whole = pd.DataFrame({"x": {"a": 6.0, "b": 5.1, "c": 7.0}})
+    found = orderings(whole, PAPER, within_runs)
+    assert [(o.above, o.below) for o in found] == [("a", "b"), ("a", "c")]
+    assert holding(found, "hold").sentence == "1 of 2 hold; not: a above c, x (-1.00)."
+    assert len(orderings(whole, PAPER, None)) == 3
+    some = orderings(whole.drop(index="c"), PAPER, within_runs)
+    assert some == [Ordering("x", "a", "b", pytest.approx(0.9))]
+
+
+def test_side_by_side_marks_and_says_what_is_missing():
+    some = Beside(OURS, PAPER, OVER_RUNS, "not run yet: x")
+    none = Beside(Estimates(*(part.iloc[:0] for part in OURS)), PAPER, OVER_RUNS, "no", "nowhere")
+    table = side_by_side("T", "row", [some, none], "the paper")
+    assert table.head == ["row", "", "x"]
+    assert table.rows == [
+        ["a", "the paper", "9.00 ± 0.10"],
+        ["", "here, 1 run", "6.00 *"],
+        ["b", "the paper", "5.00 ± 0.10"],
+        ["", "here, 1 run", "5.10"],
+        ["c", "the paper", "5.00 ± 1.00"],
+        ["the others", "here", "not run yet: x"],
+        ["all", "nowhere", "no"],
+    ]

@@ -1,0 +1,430 @@
+"""Tables of one file of results, by hand: what stands in the README, and beside the paper."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+import readme_tables
+from protocol.store import write_json
+from reporting.results import made_with
+from reporting.tables import SPEED_KINDS, TABLES, as_text, budget_statement, build_table, text_of
+from reporting.task_tables import (
+    MEASURED_THERE,
+    against,
+    against_table,
+    standing_sentences,
+    wide_of,
+)
+from reporting.time_tables import budget_points
+from results_stand_in import (
+    degeneracies,
+    detachment,
+    of_budget,
+    of_coherence,
+    paper_table,
+    ratios,
+    records,
+    scales,
+    shares,
+    task_results,
+    theorems,
+    write_all,
+)
+
+HAND = task_results(
+    records(
+        {
+            "xavier/fcn/ours": [[0.80, 0.90], [0.70, 0.90]],
+            "xavier/fcn/scratch": [[0.70, 0.80], [0.70, 0.70]],
+            "rival/1-nn": [[0.5, 0.5], [0.5, 0.5]],
+        }
+    )
+)
+
+
+def rows_of(kind, results):
+    return {row[0]: row[1:] for row in build_table(kind, results).rows}
+
+
+# Tasks
+
+
+def test_the_paper_s_figures_stand_beside_ours_where_they_belong():
+    assert rows_of("accuracy", HAND) == {
+        "xavier/fcn/ours": ["82.50 ± 3.54 (82.42 ± 0.72)"],
+        "xavier/fcn/scratch": ["72.50 ± 3.54 (79.63 ± 0.78)"],
+        "rival/1-nn": ["50.00 ± 0.00"],
+    }
+    assert rows_of("task_std", HAND)["xavier/fcn/ours"] == ["10.61 ± 5.00 (4.76 ± 0.88)"]
+    # Neither scratch itself nor what is no network has a row.
+    assert rows_of("gain", HAND) == {"xavier/fcn/ours": ["+10.00 [-2.99, +22.99] (+2.79)"]}
+    assert text_of(HAND, ["accuracy", "against"]).startswith("Table 1. Test accuracy")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dataset": {"name": "fashion-mnist"}},
+        {"settings": {"hidden_layer_sizes": [392] * 3, "classes": 10}},
+        {"settings": {"hidden_layer_sizes": [4]}},
+        {"settings": {"network": "convnet"}},
+    ],
+)
+def test_other_data_tasks_and_networks_do_not_stand_beside_the_paper(changed):
+    for kind in ("accuracy", "task_std", "gain"):
+        table = build_table(kind, HAND | changed)
+        assert "(" not in "".join(table.rows[0])
+        assert "in brackets" not in table.title
+
+
+VERSUS = records(
+    {
+        "xavier/fcn/ours+coherence": [[0.95, 0.90], [0.90, 0.95]],
+        "features+logistic": [[0.97, 0.97], [0.97, 0.97]],
+        "xavier/fcn/scratch": [[0.75, 0.80], [0.80, 0.75]],
+        "rival/1-nn": [[0.92, 0.93], [0.93, 0.92]],
+        "rival/label-spreading": [[0.90, 0.90], [0.85, 0.85]],
+        "rival/rbf-svm": [[0.99, 0.99], [0.99]],
+    }
+)
+# At N = 10 label spreading is the best.
+MORE = [
+    score | {"n_labels": 10} | ({"accuracy": 0.99} if "spreading" in score["method"] else {})
+    for score in VERSUS
+]
+
+
+def test_differences_from_scratch_and_rivals_worked_out_by_hand():
+    table = against_table(wide_of(task_results(VERSUS)))
+    rows = {(row[0], row[1]): row[2] for row in table.rows}
+    assert len(rows) == 6
+    coherent = "xavier/fcn/ours+coherence"
+    # 20, 10, 10, 20, and both runs have the mean 15; t(3) at 97.5 % is 3.182446.
+    half = 3.182446 * np.sqrt(100 / 3 / 4)
+    assert rows[coherent, "xavier/fcn/scratch"] == (
+        f"+15.00 [{15 - half:+.2f}, {15 + half:+.2f}] ± 0.00"
+    )
+    # 5, 0, 5, 10: the runs have 2.5 and 7.5.
+    assert rows[coherent, "rival/label-spreading"].startswith("+5.00 [")
+    assert rows[coherent, "rival/label-spreading"].endswith("± 3.54")
+    # The SVM was not measured on every task.
+    assert rows[coherent, MEASURED_THERE].endswith("(1-nn)")
+    assert rows["features+logistic", "xavier/fcn/scratch"].startswith("+19.50 [")
+
+
+def test_the_best_rival_of_each_n_is_named_in_the_table_and_in_the_sentence():
+    wide = wide_of(task_results(VERSUS + MORE))
+    (row,) = [r for r in against_table(wide).rows if r[:2] == ["features+logistic", MEASURED_THERE]]
+    assert row[2].startswith("+4.50 [")
+    assert row[3].endswith("(label-spreading)")
+    assert standing_sentences(wide)[1] == (
+        "features+logistic is above scratch at N = 5, 10; "
+        "above the best rival measured there (1-nn) at N = 5, "
+        "below the best rival measured there (label-spreading) at N = 10."
+    )
+
+
+def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
+    # On the third task it is poor, which says nothing of the others.
+    some = [score for score in VERSUS if score["method"] != "rival/rbf-svm"]
+    some += records({"rival/rbf-svm": [[0.94, 0.94, 0.1], [0.94, 0.94, 0.1]]})
+    _, best = against(wide_of(task_results(some)))
+    assert best["xavier/fcn/ours+coherence"] == {5: "rival/rbf-svm"}
+
+
+def test_without_rivals_there_is_scratch_alone():
+    some = [score for score in VERSUS if not score["method"].startswith("rival")]
+    differences, _ = against(wide_of(task_results(some)))
+    assert set(differences.columns.get_level_values("against")) == {"xavier/fcn/scratch"}
+    assert against_table(wide_of(None)).rows == []
+    assert standing_sentences(wide_of(HAND)) == []
+
+
+# The appendix
+
+
+def test_ratios_stand_beside_the_paper_s_and_what_was_not_run_is_said():
+    results = degeneracies([(0.4, 1.0)])
+    results["settings"] |= {"shown": [[0.0, 1.0], [0.4, 1.0], [0.3, 2.0]], "passes": 1}
+    own = {"degeneracy_weight": 0.3, "detachment_weight": 2.0}
+    results["records"].append(own | ratios((3.0, 0.5), [(1.0, None)] * 3))
+    table = build_table("degeneracies", results)
+    assert rows_of("degeneracies", results) == {
+        "fresh weights": ["11.00 ± 1.00", *["10.00 ± 1.00"] * 3],
+        "lambda = 0, xi = 1": ["not yet run (80.83 ± 1.03)", *["not yet run"] * 3],
+        "lambda = 0.4, xi = 1": [
+            "1.39 ± 0.62 (1.39 ± 0.62)",
+            "3.75 ± 0.77 (3.75 ± 0.77)",
+            "5.12 ± 1.20 (5.12 ± 1.20)",
+            "0.02 ± 0.06 (0.02 ± 0.06)",
+        ],
+        "lambda = 0.3, xi = 2": ["3.00 ± 0.50", *["1.00"] * 3],
+    }
+    assert "after 1 pass over 60,000 images with K = 256 (the paper's" in table.title
+    digits = build_table("degeneracies", results | {"dataset": {"name": "digits"}})
+    assert "(" not in "".join(cell for row in digits.rows for cell in row)
+    assert (
+        "the kernels averaged"
+        in build_table(
+            "degeneracies", results | {"settings": results["settings"] | {"kernels": "mean"}}
+        ).title
+    )
+
+
+def test_shares_of_the_first_term_are_multiples_of_the_other_two():
+    assert {share: cells[0] for share, cells in rows_of("shares", shares()).items()} == {
+        "1": "30.00 ± 1.00",
+        "1/3": "29.00 ± 1.00",
+        "1/9": "28.00 ± 1.00",
+    }
+
+
+def test_diagnostics_end_with_the_paper_s():
+    results = degeneracies([]) | {"theta0": [{"name": "a"} | ratios((1.0, 0.1), [(2.0, 0.2)] * 3)]}
+    results["settings"]["n_perturbations"] = 256
+    rows = rows_of("diagnostics", results)
+    assert rows["a"] == ["1.00 ± 0.10", *["2.00 ± 0.20"] * 3]
+    assert rows["the paper, after five passes"][:2] == ["1.39 ± 0.62", "3.75 ± 0.77"]
+
+
+def test_dead_neurons_of_a_cell_are_those_of_the_worst_layer_of_each_run():
+    results = scales([(0.5, 0.4), (3.0, 0.4)][:1], runs=2)
+    results["settings"] |= {"squared_scales": [0.5, 3.0], "n_perturbations": 128}
+    for record, softmax, dead in zip(
+        results["records"], (1.0, 2.0), ((3.0, 8.0, 0.0), (10.0, 2.0, 4.0)), strict=True
+    ):
+        record |= ratios((softmax, 1.0), [(value, 1.0) for value in dead])
+    # Softmax of 1 and 2, std 1 / sqrt(2); the worst layers have 8 and 10, std sqrt(2).
+    assert rows_of("scale_and_weight", results) == {
+        "s^2 = 0.5, lambda = 0.4": [
+            "2",
+            "1.50 ± 0.71 (1.58 ± 0.72)",
+            "9.00 ± 1.41 (5.48 ± 1.56)",
+        ],
+        "s^2 = 3, lambda = 0.4": ["0", "not yet run", "not yet run"],
+    }
+    # Fewer networks than the paper's are owned up to.
+    assert "with K = 128 (in brackets" in build_table("scale_and_weight", results).title
+    empty = results | {"records": [], "dataset": {"name": "digits"}}
+    assert [row[1:] for row in build_table("scale_and_weight", empty).rows] == [
+        ["0", "not yet run", "not yet run"]
+    ] * 2
+
+
+def test_densities_in_two_numbers():
+    results = degeneracies([])
+    grid = (np.arange(1000) + 0.5) / 1000
+    results["records"] = results["records"] * 2
+    for place, (at_image, of_network) in enumerate([(grid, [0.9] * 50), ([0.5] * 9, grid)]):
+        own = {"over_perturbations": [list(at_image)] * 4, "over_inputs": [list(of_network)] * 4}
+        results["records"][place] = results["records"][place] | {"densities": own}
+    uniform, sharp = ([float(x) for x in row[1:]] for row in build_table("densities", results).rows)
+    # A grid of the middles of 1,000 intervals is 1/2000 away from uniform; a constant has no std.
+    assert uniform == pytest.approx([0.0005, 0.0], abs=5e-4)
+    assert sharp == pytest.approx([0.5, 1 / np.sqrt(12)], abs=1e-3)
+
+
+def test_detachment_has_some_of_the_steps_the_first_and_the_last_among_them():
+    results = detachment()
+    record = results["records"][1]
+    for n, steps in ((11, ["0", "2", "4", "6", "8", "10"]), (2, ["0", "1"]), (0, [])):
+        some = results | {"records": [record | {"step": step} for step in range(n)]}
+        assert [row[0] for row in build_table("detachment", some).rows] == steps
+    # 0.1 and 0.2: mean 0.15, std 0.1 / sqrt(2).
+    assert build_table("detachment", results).rows[1][2] == "0.15 ± 0.071"
+
+
+def test_points_where_a_theorem_fails_are_counted():
+    rows = [row[1:] for row in build_table("theorems", theorems(holds=False)).rows]
+    # A bound of 0.01 lies, on a logarithmic scale, two thirds of the way from 1 to 0.001.
+    said = f"1 % lie outside of 1.500 rms, the bound says {(0.5 + 0.5 * 2 / 3) / 0.5:.3f}"
+    assert rows[0] == ["m = 1 equal, as stated", "2", said, "not at 1"]
+    assert rows[2][2:] == ["the bound is above 0 at 1 points; 1 have a share", "yes"]
+    assert rows[3][2].startswith("0.9900 ± 0.1000 in 1,024 networks, exact 1.0000")
+
+
+# Time
+
+# Setting and passes -> seconds, and accuracies of four tasks. Against paper@5:
+#   k64@1     -0.5 +0.5 -1.5 +0.5: mean -0.25, within by the mean alone
+#   k64@2     all +0.1: within by both readings
+#   k32@5     mean -0.31: not within, and the cheapest of all
+#   paper@1   mean 0, wide, and dearer than k64@1
+POINTS = {
+    ("paper", 1): (100.0, [0.81, 0.81, 0.83, 0.83]),
+    ("paper", 5): (500.0, [0.80, 0.82, 0.84, 0.82]),
+    ("k64", 1): (30.0, [0.795, 0.825, 0.825, 0.825]),
+    ("k64", 2): (60.0, [0.801, 0.821, 0.841, 0.821]),
+    ("k32", 5): (10.0, [0.7969, 0.8169, 0.8369, 0.8169]),
+}
+
+
+def test_the_cheapest_within_the_margin_of_a_case_worked_out_by_hand():
+    results = of_budget(POINTS)
+    points = budget_points(results).set_index(["setting", "passes"])
+    point = points.loc["k64", 1]
+    # Deviations -0.25, 0.75, -1.25, 0.75: variance 2.75 / 3; t(3) at 97.5 % is 3.182446.
+    assert point["mean"] == pytest.approx(-0.25)
+    assert point["mean"] - point["low"] == pytest.approx(3.182446 * np.sqrt(2.75 / 12), rel=1e-6)
+    full, by_mean, by_interval, _ = budget_statement(results)
+    assert full == "Full setting: paper, 5 passes, 500 s."
+    assert "k64, 1 pass: 30 s, 6 % of the full cost, -0.25 [" in by_mean
+    assert "k64, 2 passes: 60 s, 12 % of the full cost, +0.10 [+0.10, +0.10]" in by_interval
+    assert "over 4 (run, task) pairs" in by_interval
+    # Each setting where it is first good enough; k32 never is and stands last.
+    assert [(r[0], r[1], r[3], r[-1][:9]) for r in build_table("budget", results).rows] == [
+        ("paper", "5", "100.0 %", "reference"),
+        ("k64", "1", "6.0 %", "-0.25 [-1"),
+        ("paper", "1", "20.0 %", "+0.00 [-1"),
+        ("k32", "5", "2.0 %", "-0.31 [-0"),
+    ]
+    assert len(build_table("budget_points", results).rows) == 5
+
+
+@pytest.mark.parametrize(("drop", "inside"), [(0.003, True), (0.00301, False)])
+@pytest.mark.parametrize(
+    "level", [0.60, 0.63, 0.66, 0.69]
+)  # sums round up for some, down for others
+def test_the_margin_itself_is_inside_it(drop, inside, level):
+    own = [level, level + 0.01]
+    results = of_budget({("paper", 5): (9.0, own), ("k32", 5): (1.0, [a - drop for a in own])})
+    assert ("none but itself" in budget_statement(results)[1]) is not inside
+
+
+def test_without_the_full_setting_nothing_is_chosen():
+    results = of_budget({key: value for key, value in POINTS.items() if key[0] != "paper"})
+    assert budget_statement(results) == []
+    assert len(build_table("budget_points", results).rows) == 3
+    assert "reference" not in as_text(build_table("budget", results))
+
+
+def test_a_point_on_other_tasks_is_not_compared():
+    results = of_budget(POINTS)
+    for entry in results["scores"]:
+        if entry["method"] == "k64@1":
+            entry["tasks"], entry["accuracies"] = entry["tasks"][1:], entry["accuracies"][1:]
+    assert budget_points(results).set_index(["setting", "passes"])["mean"].isna()["k64", 1]
+
+
+def test_coherence_has_a_row_for_each_point_of_a_section_and_says_over_how_many_runs():
+    results = of_coherence(runs=(4, 5), changes=("gain=1",))
+    time, ablation = (build_table(f"coherence_{kind}", results) for kind in ("time", "ablation"))
+    # Seconds are those of the fastest run.
+    assert [row[:5] for row in time.rows] == [
+        ["paper", "1", "100", "80.50", "+10.00 [+10.00, +10.00]"],
+        ["both", "1", "20", "95.50", "+25.00 [+25.00, +25.00]"],
+    ]
+    assert [row[:3] for row in ablation.rows] == [
+        ["default", "80.50", "reference"],
+        ["gain=1", "60.50", "-20.00 [-20.00, -20.00]"],
+    ]
+    assert time.title.endswith("; 2 runs")
+    # A change of fewer runs counts beside the default; one of more runs is compared with nothing.
+    for lacks, difference in (("gain=1", "-20.00 ["), ("default", "-")):
+        less = copy.deepcopy(results)
+        for key, name in (("theta0", "name"), ("scores", "method")):
+            less[key] = [e for e in less[key] if e["run"] == 4 or lacks not in e[name]]
+        table = build_table("coherence_ablation", less)
+        assert table.rows[1][2].startswith(difference)
+        assert table.title.endswith("; 1 to 2 runs")
+
+
+def test_a_table_that_is_none_or_without_its_figures_is_an_error():
+    with pytest.raises(ValueError, match=r"no 'step'; they hold \['memory'\]"):
+        build_table("step", {"memory": []})
+    with pytest.raises(ValueError, match="unknown table 'sped'"):
+        build_table("sped", {})
+
+
+def test_what_was_not_measured_of_rows_on_disk_is_a_dash():
+    row = {"rows": 1000000, "bytes": 3136000000, "seconds": 2.5, "peak": 9 << 20}
+    assert build_table(
+        "rows", {"rows": [row, row | {"anonymous": 2048, "seconds": 0.02}]}
+    ).rows == [
+        ["1,000,000", "2991 MiB", "2.5 s", "-", "9 MiB"],
+        ["1,000,000", "2991 MiB", "20 ms", "2 KiB", "9 MiB"],
+    ]
+
+
+# What a file was made with
+
+
+def test_where_cells_were_measured_is_named_and_not_where_they_were_put_together(tmp_path):
+    one, two = ({"cpu": cpu, "cores": n, "gpu": g} for cpu, n, g in (("A", 1, None), ("B", 2, "C")))
+    results = {"git_commit": "0123456789", "hardware": one, "versions": {}}
+    portions = {"measured_at_commits": ["abcdefghij", "klmnopqrst"], "measured_on": [one, two]}
+    library = write_all(tmp_path, {"a.json": results, "b.json": results | portions})
+    frame = made_with(library, ["a.json", "b.json", "none.json"])
+    assert frame["commit"].tolist() == ["0123456", "abcdefg, klmnopq"]
+    assert frame["machine"].tolist() == ["A, 1 core", "A, 1 core; B, 2 cores, C"]
+
+
+# The README's tables
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_json(tmp_path / "results" / "hand.json", HAND)
+    return tmp_path / "results"
+
+
+def test_documents_are_rewritten_together_or_not_at_all(tmp_path, folder, capsys):
+    block = "before\n<!-- table: hand.json {} -->\nold\n<!-- end of table -->\nafter\n"
+    first, second = tmp_path / "first.md", tmp_path / "second.md"
+    arguments = ["--documents", str(first), str(second), "--results", str(folder)]
+    first.write_text(block.format("accuracy"))
+    second.write_text(block.format("no_such_table"))
+    assert readme_tables.main(arguments) == 2
+    assert "old" in first.read_text()
+    assert "second.md: unknown table 'no_such_table'" in capsys.readouterr().err
+    second.write_text(block.format("gain"))
+    assert readme_tables.main([*arguments, "--check"]) == 1
+    said = capsys.readouterr().err
+    assert "first.md differs" in said
+    assert "second.md differs" in said
+    assert "old" in first.read_text()
+    assert readme_tables.main(arguments) == 0
+    text = first.read_text()
+    assert text.startswith("before\n<!-- table: hand.json accuracy -->\n")
+    assert text.endswith("\n<!-- end of table -->\nafter\n")
+    assert "| xavier/fcn/ours | 82.50 ± 3.54 (82.42 ± 0.72) |" in text
+    assert "old" not in text + second.read_text()
+    assert readme_tables.main([*arguments, "--check"]) == 0
+    assert readme_tables.main(arguments) == 0
+    assert first.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- table: x.json gain -->\n<!-- end of table -->", "no results 'x.json'.*hand.json"),
+        ("<!-- table: hand.json x -->\n<!-- end of table -->", "unknown table 'x'"),
+        ("<!-- table: hand.json gain -->\n", "1 tables begin and 0 end"),
+        ("<!-- table: hand.json -->\n<!-- end of table -->", "is written as"),
+    ],
+)
+def test_a_wrong_comment_is_refused(folder, text, message):
+    with pytest.raises(ValueError, match=message):
+        readme_tables.rewrite(text, folder)
+
+
+def test_every_table_stands_in_one_document_once_and_is_known():
+    held = [
+        table
+        for path in readme_tables.DOCUMENTS
+        for table in readme_tables.tables_in(path.read_text(encoding="utf-8"))
+    ]
+    assert len(set(held)) == len(held)
+    assert {kind for _, kind in held} <= {*TABLES, *readme_tables.DIGESTS}
+    assert {kind for _, kind in held} >= {*readme_tables.DIGESTS, *SPEED_KINDS}
+
+
+def test_the_readme_says_what_the_committed_results_say(capsys):
+    assert readme_tables.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_the_paper_has_234_figures():
+    names = json.loads((readme_tables.RESULTS.parent / "reporting/paper.json").read_text())
+    assert sum(2 * paper_table(name).mean.size for name in names) == 234

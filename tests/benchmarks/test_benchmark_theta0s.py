@@ -1,0 +1,255 @@
+"""What is kept on disk: logs, theta0, theta0 along the way; and going on after an interruption."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+
+from data.datasets import load_digits_dataset, standardize
+from protocol import theta0s
+from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
+from protocol.store import Log, data_digest, digest_of, write_atomically, write_json
+from protocol.theta0s import fit_key, learn, learn_along, portion_ends
+from sklearn_mmdinit import Coherence, MMDInitializer, RandomAffine, load_theta0
+
+# Files
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, {"a": [1, 2]})
+
+    def fail(part):
+        part.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, fail)
+    assert json.loads(path.read_text()) == {"a": [1, 2]}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_damaged_log_is_read_and_gone_on_with(tmp_path):
+    log = Log(tmp_path / "deeper" / "scores.jsonl")
+    assert log.read() == {}
+    log.append({"key": "a", "accuracy": 0.5})
+    with log.path.open("ab") as file:
+        file.write(b'[1]\n\xff\xfe\n{"no": "key"}\n{"key": "b", "accu')
+    assert set(log.read()) == {"a"}
+    log.append({"key": "c", "accuracy": 0.75})
+    assert {key: r["accuracy"] for key, r in log.read().items()} == {"a": 0.5, "c": 0.75}
+
+
+def test_a_digest_reads_values_and_not_their_order():
+    assert digest_of({"a": 1, "b": [2, 3]}) == digest_of({"b": [2, 3], "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": 2})
+    X = np.arange(6.0).reshape(2, 3)
+    digests = {data_digest(own) for own in (X, X.astype(np.float32), X.reshape(3, 2), X + 1)}
+    assert len(digests) == 4
+    assert data_digest(np.asfortranarray(X)) == data_digest(X)
+
+
+# Learned theta0
+
+X = standardize(load_digits_dataset())[0][:64]
+
+
+def _tiny(name="xavier/fcn/ours", *, random_state=0, epochs=3):
+    settings = NetworkSettings((4,), epochs=epochs, n_perturbations=4)
+    return initializer_of(name, settings, random_state=random_state)
+
+
+def _learn(initializer, folder, rows=X):
+    return learn(initializer, rows, name="a/b", folder=folder, X_digest=data_digest(rows))
+
+
+def _equal(one, other):
+    return all(np.array_equal(one.arrays[k], array) for k, array in other.arrays.items())
+
+
+@pytest.mark.parametrize("name", ["xavier/fcn/ours", "he/fcn+bn/rlabel"])
+def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, name, monkeypatch):
+    initializer = _tiny(name)
+    whole = clone(initializer).fit(X)
+    passes, partial_fit = [], type(initializer).partial_fit
+
+    def interrupted(self, X, y=None):
+        passes.append("interrupted" if len(passes) == 2 else "done")
+        if passes[-1] == "interrupted":
+            raise KeyboardInterrupt
+        return partial_fit(self, X, y)
+
+    monkeypatch.setattr(type(initializer), "partial_fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _learn(initializer, tmp_path)
+    resumed = _learn(initializer, tmp_path)
+    assert passes == ["done", "done", "interrupted", "done"]
+    assert _equal(resumed.initializer.theta0_, whole.theta0_)
+    again = _learn(clone(initializer).set_params(verbose=1), tmp_path)
+    assert (resumed.reused, again.reused, len(passes)) == (False, True, 4)
+    assert again.digest == resumed.digest
+    assert [path.name[:4] for path in tmp_path.iterdir()] == ["a-b-"]
+
+
+def _coherent(passes, **params):
+    settings = NetworkSettings((4,), coherent_epochs=passes)
+    return initializer_of(FEATURES_THETA0, settings).set_params(**params)
+
+
+def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        theta0s, "_decided", lambda fitted: {"max_iter": 3} if hasattr(fitted, "n_iter_") else {}
+    )
+    learned = _learn(_coherent(None), tmp_path)
+    assert learned.initializer.n_iter_ == 3
+    record = json.loads(json.dumps(learned.record()))
+    assert record["auto"]["max_iter"] == record["passes"]
+    assert len(record["gain"]) == 1
+    assert _learn(_coherent(None), tmp_path).reused
+
+
+def test_what_is_decided_is_said_by_the_package():
+    fitted = _coherent(None).partial_fit(X)
+    assert theta0s._decided(fitted)["max_iter"] > 1
+    assert theta0s._decided(_tiny().fit(X)).get("max_iter", 3) == 3
+
+
+def test_passes_are_written_down_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(theta0s, "_write", lambda path, state: written.append(path))
+    _learn(_tiny(epochs=5), tmp_path / "rarely")
+    assert len(written) == 1
+    monkeypatch.setattr(theta0s, "SECONDS_BETWEEN_WRITES", 0.0)
+    _learn(_tiny(epochs=5), tmp_path / "always")
+    assert len(written) == 1 + 5
+
+
+def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(32, 4))
+    fitted = {n: _coherent(1, output="hidden").set_params(max_iter=n).fit(rows) for n in (1, 2)}
+    for first in fitted.values():
+        first.set_params(max_iter=1)  # what is left to tell them apart was learned
+    given = {
+        "paper": _tiny(),
+        "seed": _tiny(random_state=1),
+        "passes": _tiny(epochs=2),
+        "init": _tiny("he/fcn/ours"),
+        "auto": _coherent(1),
+        "coherent passes": _coherent(2),
+        "default": _coherent(1, coherence=Coherence()),
+        "other": _coherent(1, coherence=Coherence(separation=3.0)),
+        "augmented": _coherent(1, coherence=Coherence(augmentation=RandomAffine())),
+        "augmented more": _coherent(1, coherence=Coherence(augmentation=RandomAffine(shift=3.0))),
+        "two rounds": _coherent(1, coherence=Coherence(embedding=_coherent(1))),
+        "a longer first": _coherent(1, coherence=Coherence(embedding=_coherent(2))),
+        **{
+            f"frozen after {n}": _coherent(1, coherence=Coherence(embedding=FrozenEstimator(first)))
+            for n, first in fitted.items()
+        },
+    }
+    keys = {name: fit_key(initializer, "x") for name, initializer in given.items()}
+    keys["data"] = fit_key(_tiny(), "y")
+    assert len(set(keys.values())) == len(keys)
+    # What changes nothing in the result.
+    assert fit_key(_coherent(1, verbose=1), "x") == keys["auto"]
+    assert fit_key(_coherent(1, coherence=Coherence(memory="folder")), "x") == keys["default"]
+    loud = Coherence(embedding=_coherent(1, verbose=1))
+    assert fit_key(_coherent(1, coherence=loud), "x") == keys["two rounds"]
+    # A default that moves makes another theta0, though no parameter was changed.
+    moved = dict(Coherence.__init__.__kwdefaults__, separation=5.0)
+    monkeypatch.setattr(Coherence.__init__, "__kwdefaults__", moved)
+    assert fit_key(_coherent(1), "x") != keys["auto"]
+    assert fit_key(_tiny(), "x") == keys["paper"]
+    monkeypatch.setattr(theta0s, "FORM", theta0s.FORM + 1)
+    assert fit_key(_tiny(), "x") != keys["paper"]
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = _learn(_tiny(epochs=1), tmp_path).path
+    path.write_bytes(b"not a pickle")
+    with pytest.raises(RuntimeError, match=rf"{path.name} cannot be read.*delete it"):
+        _learn(_tiny(epochs=1), tmp_path)
+
+
+# Theta0 along the way
+
+
+def test_portions_end_with_the_passes_too():
+    assert portion_ends([4, 10, 40], 40) == [4, 10, 40]
+    assert portion_ends([4, 90], 40) == [4, 40, 80, 90]
+
+
+@pytest.fixture
+def along(tmp_path, monkeypatch):
+    """``along(checkpoints)`` on 30 numbered rows, seven steps a pass, and the rows it used."""
+    X = np.column_stack([np.arange(30.0), np.linspace(-1, 1, 30)]).astype(np.float32)
+    portions = []
+
+    def recorded(initializer, rows):
+        portions.append(rows[:, 0].astype(int).tolist())
+        initializer.partial_fit(rows)
+        return {"seconds": float(len(rows)), "cpu_seconds": 0.0}
+
+    monkeypatch.setattr(theta0s, "_timed_fit", recorded)
+    monkeypatch.setattr(theta0s, "provenance", lambda: {"git_commit": "c"})
+
+    def along(checkpoints, folder="a"):
+        portions.clear()
+        initializer = MMDInitializer((3,), n_perturbations=2, batch_size=4, random_state=0)
+        order = {"order": lambda number: np.random.default_rng(number).permutation(30)}
+        place = {"name": "x", "folder": tmp_path / folder, "X_digest": "d"}
+        return learn_along(initializer, X, checkpoints, **order, **place), list(portions)
+
+    return along
+
+
+def test_portions_are_the_passes_cut_where_checkpoints_fall(along):
+    found, portions = along([3, 10])
+    assert [checkpoint.steps for checkpoint in found] == [3, 10]
+    assert [len(rows) for rows in portions] == [12, 16, 12]
+    first, second = (np.random.default_rng(number).permutation(30) for number in range(2))
+    assert portions[0] + portions[1] == first[:28].tolist()  # the pass leaves two rows out
+    assert portions[2] == second[:12].tolist()
+    # Costs add up along the way.
+    assert [checkpoint.record["seconds"] for checkpoint in found] == [12.0, 40.0]
+    assert [checkpoint.record["commits"] for checkpoint in found] == [["c"], ["c"]]
+
+
+def test_learning_goes_on_where_it_ended_to_the_same_theta0(along, monkeypatch):
+    along([3, 10])
+    assert along([3, 10])[1] == along([3])[1] == []
+    longer, portions = along([3, 10, 14])
+    assert [len(rows) for rows in portions] == [16]
+    whole, portions = along([3, 10, 14], "whole")
+    assert len(portions) == 4
+    for one, other in zip(longer, whole, strict=True):
+        assert one.record == other.record
+        assert _equal(load_theta0(one.path), load_theta0(other.path))
+    # Other checkpoints begin anew where none can be gone on from.
+    assert [len(rows) for rows in along([3, 5])[1]] == [12, 8]
+    # Another machine goes on and is named.
+    monkeypatch.setattr(theta0s, "hardware", lambda: {"cpu": "other", "cores": 1})
+    assert along([3, 10, 14, 20])[0][-1].record["machines"][-1]["cpu"] == "other"
+
+
+@pytest.mark.parametrize("cut", ["save_theta0", "_write", "Log.append"])
+def test_an_interruption_while_a_checkpoint_is_written_loses_one_portion(along, monkeypatch, cut):
+    place, name = (Log, "append") if cut == "Log.append" else (theta0s, cut)
+    keep, kept = getattr(place, name), []
+
+    def interrupted(*args):
+        if len(kept) == 1:
+            raise KeyboardInterrupt
+        kept.append(args)
+        keep(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            along([3, 7])
+    resumed, portions = along([3, 7])
+    assert [len(rows) for rows in portions] == [16]
+    whole, _ = along([3, 7], "whole")
+    assert _equal(load_theta0(resumed[-1].path), load_theta0(whole[-1].path))

@@ -1,0 +1,777 @@
+"""Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
+
+import copy
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from helpers import seeded
+from module_zoo import Bare, Halved, Routed, Words, digit_images, images, rows, tokens
+from protocol.networks import MODULES, ConvNet, flat_perceptron
+from sklearn_mmdinit import (
+    MLP,
+    Coherence,
+    MMDInitializer,
+    NetClassifier,
+    load_theta0,
+    mmd_init_,
+    save_theta0,
+)
+from sklearn_mmdinit._core.hooks import pretraining_mode, step_by_step, unfused
+from sklearn_mmdinit._core.trace import chain_of, trace
+from sklearn_mmdinit.diagnostics import prediction_samples
+
+TERMS = ("loss", "uniformity", "degeneracy", "detachment")
+WALKS = Coherence(n_neighbors=3, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return digit_images(160)
+
+
+@pytest.fixture(scope="module")
+def X(digits):
+    return digits[0][:64]
+
+
+def small(module=ConvNet, **params):
+    defaults = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3}
+    defaults |= {"learning_rate_init": 2e-3, "random_state": 0}
+    return MMDInitializer(module=module, **{**defaults, **params})
+
+
+def network(name, n_classes=2):
+    return seeded(lambda: MODULES[name](n_classes))
+
+
+def state_of(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def assert_same_state(module, state):
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def assert_same(first, second):
+    assert first.theta0_.arrays.keys() == second.theta0_.arrays.keys()
+    for name, array in first.theta0_.arrays.items():
+        np.testing.assert_array_equal(array, second.theta0_.arrays[name], err_msg=name)
+    assert first.theta0_.architecture == second.theta0_.architecture
+    assert first.history_ == second.history_
+
+
+# What is learned
+
+
+@pytest.mark.parametrize(
+    ("name", "n_classes"),
+    [("convnet+bn", 10), ("residual", 2), ("transformer", 5)],
+)
+def test_every_network_learns_on_digits(name, n_classes, X):
+    params = {"n_perturbations": 16, "batch_size": 32, "learning_rate_init": 4e-3}
+    init = small(network(name, n_classes), max_iter=14, **params).fit(X)
+    fresh = small(network(name, n_classes), max_iter=0, **params).fit(X)
+    assert init.score(X) > fresh.score(X) + 0.05
+    assert init.best_loss_ < init.loss_curve_[0]
+    assert init.why_functional_ == ""
+    with torch.no_grad():
+        logits = init.to_module().eval()(torch.from_numpy(X))
+    assert logits.shape == (len(X), n_classes)
+    assert torch.isfinite(logits).all()
+
+
+# Means of the terms over the first eight steps.
+FIGURES = {
+    "perceptron": (1.51842, 0.53766, 0.39339, 0.82340),
+    "convnet+bn": (1.28090, 0.48859, 0.43446, 0.61852),
+    "transformer": (1.53577, 0.47212, 0.45499, 0.88166),
+    "transformer+multihead": (1.38114, 0.36204, 0.44593, 0.84073),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_stay(name, X):
+    init = small(network(name, 3), window=8).fit(X.astype(np.float64))
+    record = init.history_[0]
+    np.testing.assert_allclose([record[term] for term in TERMS], FIGURES[name], rtol=1e-3)
+    assert ("in_proj_weight" in init.why_functional_) is (name == "transformer+multihead")
+
+
+def test_a_sequence_is_its_perceptron(X):
+    flat, common = X.reshape(len(X), -1), {"n_perturbations": 32, "max_iter": 2, "random_state": 0}
+    perceptron = MMDInitializer((32, 32), **common).fit(flat)
+    start = MMDInitializer((32, 32), **{**common, "max_iter": 0}).fit(flat).to_module()
+    sequence = flat_perceptron(2, 32)
+    with torch.no_grad():
+        for own, theirs in zip(sequence.parameters(), start.parameters(), strict=True):
+            own.copy_(theirs)
+    init = MMDInitializer(module=sequence, **common).fit(X)
+    np.testing.assert_allclose(init.loss_curve_, perceptron.loss_curve_, rtol=1e-5)
+    assert list(init.samplers_.values()) == list(perceptron.samplers_.values())
+    assert perceptron.samplers_ == dict.fromkeys(perceptron.samplers_, "direct") | {
+        "linears.0": "gram"
+    }
+    assert init.score(X) == pytest.approx(perceptron.score(flat), rel=1e-5)
+
+
+@pytest.mark.parametrize("coherence", [None, WALKS])
+def test_a_perceptron_that_is_given_as_a_module_is_the_built_in_one(coherence, tmp_path):
+    X, own = rows(40), {"n_features": 6, "hidden_layer_sizes": (5, 4), "n_classes": 3}
+    built_in = small(None, hidden_layer_sizes=(5, 4), n_classes=3, coherence=coherence).fit(X)
+    named = {f"module__{name}": value for name, value in own.items()}
+    by_class = small(MLP, coherence=coherence, **named).fit(X)
+    assert by_class.history_ == built_in.history_
+    instance = small(seeded(lambda: MLP(**own)), coherence=coherence).fit(X)
+    for init in (built_in, by_class, instance):
+        save_theta0(tmp_path / "theta0.safetensors", init)
+        loaded = load_theta0(tmp_path / "theta0.safetensors", init.to_module())
+        assert loaded.architecture == init.theta0_.architecture
+        assert [weights.shape for weights in init.coefs_] == [(6, 5), (5, 4), (4, 3)]
+
+
+@pytest.mark.parametrize("coherence", [None, WALKS])
+@pytest.mark.parametrize("make", [Halved, lambda own: nn.Sequential(nn.ReLU(own), nn.Linear(6, 3))])
+def test_what_works_in_place_on_its_input_learns_what_others_do(make, coherence):
+    X, found = rows(40), []
+    for in_place in (True, False):
+        own = X.copy()
+        init = small(seeded(lambda in_place=in_place: make(in_place)), coherence=coherence)
+        found.append(init.fit(own))
+        assert init.why_functional_ == ""
+        np.testing.assert_array_equal(own, X)
+    assert_same(*found)
+    assert found[0].score(X) == found[1].score(X)
+
+
+def test_weights_in_half_precision_are_learned_in_single():
+    X = rows(16)
+    net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)).bfloat16()
+    assert_same(small(net).fit(X), small(net).partial_fit(X).partial_fit(X))
+
+
+# Coherence and gain
+
+
+def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
+    first = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), nn.Flatten()
+    rest = nn.Linear(36, 8, bias=False), nn.LeakyReLU(), nn.Dropout(0.1), nn.Linear(8, 3)
+    module = nn.Sequential(*first, *rest)
+    plain, scaled = (small(module, gain=gain).fit(X) for gain in (1, (3.0, 5.0)))
+    assert plain.theta0_.architecture.chain == ("0.0", "2", "5")
+    with torch.no_grad():
+        logits = [init.to_module().eval()(torch.from_numpy(X)) for init in (plain, scaled)]
+    torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
+    own, before = scaled.theta0_.arrays, plain.theta0_.arrays
+    np.testing.assert_allclose(own["0.0.bias"], 3 * before["0.0.bias"], rtol=1e-6)
+    np.testing.assert_allclose(own["5.weight"], before["5.weight"] / 15, rtol=1e-6)
+    assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 before its gain"
+    coherent = small(module, coherence=Coherence(batch_size=20), max_iter=1).fit(X)
+    assert coherent.gain_[0] == coherent.gain_[1] != 1
+    with pytest.raises(ValueError, match="one for each of the 2 hidden"):
+        small(module, gain=(1.0, 2.0, 3.0)).fit(X)
+    with pytest.raises(ValueError, match="would change the function of the module"):
+        small(network("convnet+bn"), gain=2.0).fit(X)
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 4), nn.Linear(4, 2), nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.b(self.a(x).relu() + self.c)
+
+
+def between(*parts, first=None):
+    return nn.Sequential(first or nn.Linear(6, 4), *parts, nn.Linear(4, 2))
+
+
+def with_a_hook():
+    module = between(nn.ReLU())
+    module[1].register_forward_hook(lambda layer, args, output: output + 1)
+    return module
+
+
+CHAINS = {
+    "perceptron": (flat_perceptron, ("1", "3", "5")),
+    "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
+    "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
+    "tanh": (lambda: between(nn.Tanh()), ()),
+    "a parameter of another kind": (Shifted, ()),
+    "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
+    "one layer": (lambda: nn.Linear(6, 2), ()),
+    "hooks": (with_a_hook, ()),
+    "frozen": (lambda: between(first=nn.Linear(6, 4).requires_grad_(False)), ()),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_where_a_scale_is_handed_on(name):
+    make, expected = CHAINS[name]
+    module = seeded(make)
+    pretraining_mode(module)
+    before = state_of(module)
+    takes_rows = {tuple(p.shape) for p in module.parameters()} & {(4, 6), (2, 6)}
+    examples = torch.from_numpy(rows() if takes_rows else images())
+    assert chain_of(module, trace(module, examples), examples) == expected
+    assert_same_state(module, before)
+
+
+# Where modules come from
+
+
+def test_an_instance_is_the_start_and_is_never_changed(X):
+    module = network("convnet+bn", 3).eval().requires_grad_(True)
+    module.conv1.bias.requires_grad_(False)
+    module.fc1.weight.grad = torch.ones_like(module.fc1.weight)
+    before = joblib.hash([p.detach().numpy() for p in module.state_dict().values()])
+    init = small(module).fit(X)
+    assert joblib.hash([p.detach().numpy() for p in module.state_dict().values()]) == before
+    assert not any(part.training for part in module.modules())
+    assert bool((module.fc1.weight.grad == 1).all())
+    fresh = small(module, max_iter=0).fit(X).theta0_.arrays
+    for name, value in module.state_dict().items():
+        np.testing.assert_array_equal(fresh[name], value.numpy())
+    np.testing.assert_array_equal(init.theta0_.arrays["conv1.bias"], fresh["conv1.bias"])
+    started = init.to_module()
+    assert not started.training
+    assert not started.conv1.bias.requires_grad
+    assert started.fc1.weight.grad is None
+    assert not any(len(part._forward_hooks) for part in started.modules())
+    # Later changes of the instance change nothing.
+    score = init.score(X)
+    module.train().requires_grad_(False)
+    module.fc2 = nn.Linear(5, 7)
+    assert init.score(X) == score
+    assert clone(init).module is not module
+
+
+def test_a_class_is_called_with_the_random_state(X):
+    state = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first, again, other = (
+        small(module__width=4, module__n_classes=3, random_state=seed, max_iter=0).fit(X)
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.random.get_rng_state(), state[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], state[1])  # noqa: NPY002
+    assert_same(first, again)
+    weights = [init.theta0_.arrays["conv1.weight"] for init in (first, other)]
+    assert weights[0].shape == (4, 1, 3, 3)
+    assert not np.array_equal(*weights)
+    description = first.theta0_.architecture
+    assert description.module == "protocol.networks.ConvNet"
+    assert dict(description.parameters) == {"width": "4", "n_classes": "3"}
+    assert description.input_shape == (1, 8, 8)
+
+
+def test_parameters_of_the_class_are_the_estimators(X):
+    init = small(module__width=4)
+    copied = clone(init).set_params(module__width=6, module__n_classes=3, window=2)
+    assert (copied.module__width, copied.module__n_classes, copied.window) == (6, 3, 2)
+    assert init.get_params()["module__width"] == 4
+    assert "module__width=4" in repr(init)
+    assert copied.fit(X).theta0_.arrays["fc2.weight"].shape == (3, 24)
+    with pytest.raises(TypeError, match="unexpected parameter 'widht'"):
+        MMDInitializer(module=ConvNet, widht=3)
+    with pytest.raises(ValueError, match="widht"):
+        init.set_params(widht=3)
+    search = GridSearchCV(small(max_iter=1), {"module__width": [2, 3]}, cv=2, error_score="raise")
+    assert search.fit(X).best_params_["module__width"] in (2, 3)
+
+
+class Head(nn.Module):
+    """On a backbone that somebody else has made."""
+
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone, self.last = backbone, nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.backbone(x).relu())
+
+
+def test_what_a_class_is_called_with_is_copied():
+    backbone = nn.Linear(6, 8)
+    before = state_of(backbone)
+    init = small(Head, module__backbone=backbone).fit(rows(16))
+    assert_same_state(backbone, before)
+    own = init.to_module().backbone, init.to_module().backbone, backbone
+    assert len({id(part) for part in own}) == 3
+
+
+def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
+    def settings():
+        return torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
+
+    first, second = step_by_step(), unfused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not settings()[0], "the other one, of another thread perhaps, is still there"
+    second.__exit__(None, None, None)
+    assert settings() == (True, True)
+    with pytest.raises(KeyError), unfused():
+        raise KeyError
+    assert settings() == (True, True)
+
+
+def used_norm(norm):
+    module = norm(nn.Linear(6, 3))
+    module(torch.zeros(2, 6))
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
+    for make, words in (
+        (lambda: nn.Sequential(nn.Linear(6, 3, device="meta")), "'0.weight' of .* on the meta dev"),
+        (lambda: used_norm(nn.utils.weight_norm), "Linear cannot be copied.*parametrizations"),
+        (lambda: used_norm(nn.utils.spectral_norm), "Linear cannot be copied.*parametrizations"),
+        (lambda: nn.LazyLinear(3), "'weight' of the module LazyLinear has no shape yet"),
+    ):
+        for learner in (MMDInitializer(module=make()), NetClassifier(make())):
+            with pytest.raises(ValueError, match=words):
+                learner.fit(rows(20), np.arange(20) % 3)
+
+
+REFUSED = {
+    "function": ({"module": flat_perceptron}, TypeError, "instance or a class, got <function"),
+    "instance with parameters": (
+        {"module": nn.Linear(64, 2), "module__width": 3},
+        ValueError,
+        "module__width is for a class in module, got an instance of Linear",
+    ),
+    "layer alone": ({"module": None, "hidden_layer": "fc"}, ValueError, "names a layer"),
+    "class": ({"module__no_such": 3}, TypeError, "no_such"),
+    "one logit": ({"module__n_classes": 1}, ValueError, "it returned float32 of shape"),
+    "sampler": ({"module": Bare, "sampler": "direct"}, ValueError, "'direct' cannot perturb"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_sense_is_refused(name, X):
+    params, kind, words = REFUSED[name]
+    flat = X.reshape(len(X), -1) if params.get("module", ConvNet) is None else X
+    flat = rows(40) if params.get("module") is Bare else flat
+    with pytest.raises(kind, match=words):
+        MMDInitializer(**{"module": ConvNet, "max_iter": 1, **params}).fit(flat)
+
+
+def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
+    def n_classes(X, *args, **params):
+        return small(*args, max_iter=1, **params).fit(X).theta0_.architecture.n_classes
+
+    assert n_classes(X, n_classes=5) == 5
+    assert n_classes(X, module__n_classes=3) == 3
+    for args, params, found in (
+        ((ConvNet,), {"module__n_classes": 3}, 3),
+        ((ConvNet(),), {}, 2),
+    ):
+        with pytest.raises(ValueError, match=f"returns {found} logits"):
+            small(*args, n_classes=4, **params).fit(X)
+
+
+# Passes
+
+
+@pytest.mark.parametrize("name", ["convnet+bn", "transformer+multihead"])
+@pytest.mark.parametrize("params", [{}, {"coherence": Coherence(batch_size=20, n_neighbors=5)}])
+def test_fit_is_max_iter_times_partial_fit_in_other_processes(name, params, X):
+    whole = small(network(name), window=4, **params).fit(X)
+    passes = small(network(name), window=4, **params)
+    for _ in range(whole.max_iter):
+        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+    assert_same(passes, whole)
+    assert_same(passes.partial_fit(X), whole.partial_fit(X))
+    assert passes.score(X) == whole.score(X) == whole.score(X)
+    assert_same(whole.fit(X), clone(whole).fit(X))
+
+
+@pytest.mark.parametrize("coherence", [None, WALKS])
+def test_learning_has_gradients_wherever_it_is_called(X, coherence):
+    def learned():
+        return small(network("convnet"), coherence=coherence).fit(X)
+
+    plain = learned()
+    with torch.no_grad():
+        assert_same(learned(), plain)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        learned()
+    torch.set_default_dtype(torch.float64)
+    try:
+        own = small(plain.module, coherence=coherence).fit(X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_same(own, plain)
+
+
+# Inputs and outputs
+
+
+def test_examples_of_any_shape_and_type(X):
+    init = small().fit(X)
+    assert init.n_features_in_ == 64
+    with pytest.raises(ValueError, match=r"examples of shape \(64,\).*shape \(1, 8, 8\)"):
+        init.transform(X.reshape(len(X), -1))
+    with pytest.raises(ValueError, match="NaN"):
+        small().fit(np.where(X > 0.6, np.nan, X))
+    np.testing.assert_array_equal(init.transform(X), X)
+    whole = (X * 16).round().astype(np.int8)
+    assert_same(small().fit(whole), small().fit(whole.astype(np.float32)))
+    for given in (torch.from_numpy(X).requires_grad_(), torch.from_numpy(X).bfloat16()):
+        expected = given.detach().float().numpy()
+        assert_same(small().fit(given), small().fit(expected))
+
+
+def test_hidden_activations_are_the_inputs_of_the_last_linear_layer(X):
+    init = small(network("convnet+bn", 3), output="hidden").fit(X)
+    module, seen = init.to_module().eval(), []
+    module.fc2.register_forward_pre_hook(lambda layer, args: seen.append(args[0]))
+    with torch.no_grad():
+        module(torch.from_numpy(X))
+    np.testing.assert_allclose(init.transform(X), seen[0].numpy(), rtol=1e-5, atol=1e-6)
+    assert init.get_feature_names_out().tolist() == [f"mmdinitializer{i}" for i in range(32)]
+    with pytest.raises(ValueError, match="must see one row for each of 2 examples"):
+        small(network("transformer"), hidden_layer="blocks.0.up", output="hidden").fit(X)
+
+
+class Scaled(nn.Module):
+    """Logits that are no layer's output."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return 2.0 * self.head(self.body(x).relu())
+
+
+@pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
+def test_the_last_layer_is_told_by_name_where_it_cannot_be_found(params):
+    X = rows(40)
+    with pytest.raises(ValueError, match=r"last linear layer of .*Scaled is not known.*'body'"):
+        small(Scaled, **params).fit(X)
+    with pytest.raises(ValueError, match=r"one of \['body', 'head'\], got 'heat'"):
+        small(Scaled, hidden_layer="heat", **params).fit(X)
+    init = small(Scaled, hidden_layer="head", **params).fit(X)
+    assert init.set_params(output="hidden").transform(X).shape == (40, 5)
+
+
+def test_what_a_module_has_not_is_said(X):
+    init = small().fit(X)
+    for name in ("coefs_", "intercepts_"):
+        with pytest.raises(AttributeError, match=r"only a multi-layer perceptron .*ConvNet"):
+            getattr(init, name)
+    with pytest.raises(ValueError, match="to_module"):
+        init.theta0_.to_module()
+    with pytest.raises(ValueError, match="to_module"):
+        prediction_samples(init.theta0_, X)
+
+
+class Behind(nn.Module):
+    """Nothing is learned before the last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.last = nn.Linear(6, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        with torch.no_grad():
+            hidden = self.backbone(x)
+        return self.last(hidden)
+
+
+def test_layers_that_are_not_learned():
+    table = nn.Embedding(20, 4).requires_grad_(False)
+    net = nn.Sequential(table, nn.Flatten(), nn.Linear(20, 5), nn.Linear(5, 2))
+    assert small(net).fit(tokens(16)).history_[0]["detachment"] != 1.0
+    with pytest.raises(ValueError, match="no Jacobian for the detachment term"):
+        small(Behind).fit(rows(16))
+    assert small(Behind, detachment_weight=0.0).fit(rows(16)).history_[0]["detachment"] == 0.0
+
+
+# Embeddings
+
+
+def test_embeddings_get_whole_numbers():
+    ids = tokens(60, words=7)
+    init = small(Words, n_classes=3, batch_size=20).fit(ids)
+    assert init.n_features_in_ == 5
+    assert init.theta0_.architecture.last_layer == "head"
+    assert init.samplers_["table"] == "direct"
+    assert not init.theta0_.arrays["table.weight"][0].any(), "the row for padding"
+    module = seeded(Words)
+    before = state_of(module)
+    mmd_init_(module, TensorDataset(torch.from_numpy(ids)), **SMALL)
+    assert not torch.equal(module.table.weight, before["table.weight"])
+
+
+EMBEDDINGS = {
+    "embedding": lambda: [nn.Embedding(7, 3), nn.Flatten(), nn.Linear(6, 2)],
+    "max_norm": lambda: [nn.Embedding(7, 3, max_norm=9.0), nn.Flatten(), nn.Linear(6, 2)],
+    "bag": lambda: [nn.EmbeddingBag(7, 3), nn.Linear(3, 2)],
+}
+
+
+# The functional sampler has no fast form of the others.
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("layers", EMBEDDINGS)
+def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(layers):
+    net = seeded(lambda: nn.Sequential(*EMBEDDINGS[layers]()))
+    X = tokens(40, length=2)
+    wrong = X.copy()
+    wrong[-1, 0] = 7
+    init = small(net, batch_size=40, output="hidden", detachment_weight=0.0).fit(X)
+    params = SMALL | {"batch_size": 40, "detachment_weight": 0.0}
+    for call in (
+        lambda: clone(init).fit(wrong),
+        lambda: mmd_init_(copy.deepcopy(net), TensorDataset(torch.from_numpy(wrong)), **params),
+        lambda: init.partial_fit(wrong),
+        lambda: init.score(wrong),
+        lambda: init.transform(wrong),
+        lambda: prediction_samples(init, wrong, n_perturbations=2),
+    ):
+        with pytest.raises(ValueError, match=r"an index .* do not have; they have '0' 0 to 6$"):
+            call()
+
+
+def test_sparse_gradients_are_dense_while_it_learns():
+    def learned(sparse):
+        table = nn.Embedding(7, 5, sparse=sparse)
+        net = seeded(lambda: nn.Sequential(table, nn.Flatten(), nn.Linear(25, 3)))
+        nn.init.ones_(table.weight)
+        mmd_init_(net, tokens(40), **SMALL)
+        assert table.sparse == sparse
+        return net
+
+    assert_same_state(learned(False), learned(True).state_dict())
+
+
+# Files of theta0
+
+
+@pytest.fixture(scope="module")
+def init(X):
+    return small(module__width=3, module__batch_norm=True).fit(X)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "theta0.safetensors"
+
+
+def test_round_trip_is_exact(init, path):
+    save_theta0(path, init)
+    module = ConvNet(2, 3, batch_norm=True).eval()
+    loaded = load_theta0(path, module)
+    assert loaded.architecture == init.theta0_.architecture
+    assert dict(loaded.architecture.parameters) == {"width": "3", "batch_norm": "True"}
+    assert loaded.arrays.keys() == init.theta0_.arrays.keys() == module.state_dict().keys()
+    for name, array in init.theta0_.arrays.items():
+        assert (loaded.arrays[name].dtype, loaded.arrays[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(loaded.arrays[name], array)
+        np.testing.assert_array_equal(module.state_dict()[name].numpy(), array)
+        assert array.flags.c_contiguous
+    assert not module.training
+    assert loaded.arrays["norm1.running_var"].dtype == np.float32
+    assert loaded.arrays["norm1.num_batches_tracked"].dtype == np.int64
+
+
+class Other(ConvNet):
+    """Another class with the same arrays."""
+
+
+def test_another_module_is_refused_by_name_and_unchanged(init, path):
+    save_theta0(path, init)
+    for make, words in (
+        (lambda: Other(2, 3, batch_norm=True), r"ConvNet, not of \S*\.Other"),
+        (lambda: ConvNet(2, 4, batch_norm=True), r"'conv1.bias' has shape \(3,\)"),
+        (lambda: ConvNet(2, 3), "an array 'norm1.bias', which the module .* has not"),
+    ):
+        module = make()
+        before = state_of(module)
+        with pytest.raises(ValueError, match=words):
+            load_theta0(path, module)
+        assert_same_state(module, before)
+
+
+# In place
+
+SMALL = {"n_perturbations": 4, "max_iter": 2, "window": 2, "random_state": 0}
+
+
+def net():
+    return seeded(lambda: ConvNet(2, 3, batch_norm=True))
+
+
+def test_in_place_it_is_what_the_estimator_learns(X):
+    module, init = net(), MMDInitializer(module=net(), batch_size=16, **SMALL).fit(X)
+    assert mmd_init_(module, X, batch_size=16, **SMALL) == init.history_
+    assert_same_state(module, init.to_module().state_dict())
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_what_is_not_learned_is_as_before(X, double):
+    module = net().eval()
+    module = module.double() if double else module
+    module.drop.train()
+    module.conv1.weight.requires_grad_(False)
+    module.fc1.register_forward_hook(lambda *args: None)
+    module.fc1.weight.grad = torch.ones_like(module.fc1.weight)
+    modes = [part.training for part in module.modules()]
+    ids, before = [id(p) for p in module.parameters()], state_of(module)
+    mmd_init_(module, X, batch_size=16, **SMALL)
+    assert [part.training for part in module.modules()] == modes
+    assert [id(p) for p in module.parameters()] == ids
+    assert [p.requires_grad for p in module.parameters()].count(False) == 1
+    assert all(p.dtype == (torch.float64 if double else torch.float32) for p in module.parameters())
+    assert [len(p._forward_hooks) for p in module.modules()].count(1) == 1
+    assert bool((module.fc1.weight.grad == 1).all())
+    changed = {n for n, value in module.state_dict().items() if not torch.equal(value, before[n])}
+    assert "conv1.weight" not in changed
+    assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= changed
+
+
+class Precise(nn.Module):
+    """In double precision, with numbers that float32 has not."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(16777217.0, dtype=torch.float64))
+        self.layer, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+        self.double()
+        self.layer.weight.requires_grad_(False)[0, 0] = 0.1
+
+    def forward(self, x):
+        return self.head(self.layer(x).tanh())
+
+
+def test_what_is_not_learned_is_not_rounded():
+    module = seeded(Precise)
+    before = state_of(module)
+    mmd_init_(module, rows(40), **SMALL)
+    state = module.state_dict()
+    assert torch.equal(state["count"], before["count"])
+    assert torch.equal(state["layer.weight"], before["layer.weight"])
+    assert not torch.equal(state["head.weight"], before["head.weight"])
+    assert torch.equal(state["head.weight"].float().double(), state["head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("data", "params"),
+    [
+        (np.full((8, 1, 8, 8), np.nan, np.float32), {}),
+        (np.zeros((8, 1, 5, 5), np.float32), {}),
+        (np.ones((8, 1, 8, 8), np.float32), {"learning_rate_init": 1e30}),
+    ],
+)
+def test_after_an_error_the_module_is_unchanged(data, params):
+    module = net()
+    before = state_of(module)
+    with pytest.raises(ValueError, match=r"NaN|shape|finite"):
+        mmd_init_(module, data, **(SMALL | params))
+    assert_same_state(module, before)
+    assert module.training
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("coherence", [None, WALKS])
+def test_what_hands_out_examples_will_do(which, coherence, X):
+    state, params, found = torch.random.get_rng_state(), SMALL | {"coherence": coherence}, []
+    for _ in range(2):
+        data = TensorDataset(torch.from_numpy(X), torch.zeros(len(X)))
+        loader = DataLoader(torch.from_numpy(X), 16, shuffle=True)
+        module = net()
+        found.append(mmd_init_(module, [data, DataLoader(data, 16), loader][which], **params))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert found[0] == found[1], "orders follow from the seed"
+    if which < 2 and coherence is not None:
+        # All of them, in their order: the same as the array.
+        assert mmd_init_(net(), X, **params) == found[0]
+
+
+class Counted(Dataset):
+    """Examples one at a time, and how many were asked for."""
+
+    def __init__(self, X):
+        self.X, self.asked = X, []
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return torch.from_numpy(self.X[i]), 0
+
+
+class Stream(IterableDataset):
+    def __init__(self, X, once=False):
+        self.X, self.left = X, iter(torch.from_numpy(X)) if once else None
+
+    def __iter__(self):
+        yield from torch.from_numpy(self.X) if self.left is None else self.left
+
+
+def test_data_are_read_a_mini_batch_at_a_time(X):
+    data, params = Counted(X[:48]), SMALL | {"batch_size": 16, "max_iter": 1}
+    mmd_init_(net(), data, **params)
+    assert sorted(data.asked) == list(range(48)), "each once: the look at the first ones counts"
+    assert data.asked != list(range(48))
+    loader = DataLoader(torch.from_numpy(X[:48]), 20)
+    history = mmd_init_(net(), loader, **(SMALL | {"window": 1}))
+    assert len(history) == 4, "a smaller mini-batch is left out"
+    # A stream without an end in sight.
+    history = mmd_init_(net(), Stream(X[:48]), batch_size=16, **SMALL)
+    assert history[-1]["step"] == 6
+    assert mmd_init_(net(), DataLoader(Stream(X[:48]), 16), **SMALL) == history
+    whole = mmd_init_(net(), Stream(X[:48]), **params)
+    assert mmd_init_(net(), Stream(X[:48], once=True), **params) == whole
+    with pytest.raises(ValueError, match=r"handed out 0 mini-batches in pass 1, .* must begin"):
+        mmd_init_(net(), Stream(X[:48], once=True), batch_size=16, **SMALL)
+
+
+@pytest.mark.parametrize("coherence", [None, WALKS])
+def test_data_that_make_no_sense_are_named(X, coherence):
+    params = SMALL | {"coherence": coherence}
+    for nothing in (TensorDataset(torch.zeros(0, 1, 8, 8)), Stream(X[:0])):
+        with pytest.raises(ValueError, match=f"{type(nothing).__name__} hands out no examples"):
+            mmd_init_(net(), nothing, **params)
+    other = [*torch.from_numpy(X[:32]), *torch.zeros(16, 1, 6, 6)]
+    with pytest.raises(ValueError, match=r"shape \(1, 6, 6\).* \(1, 8, 8\) before"):
+        mmd_init_(net(), DataLoader(other, 16), **params)
+    for value in (np.nan, 1e39):
+        wrong = X.astype(np.float64)
+        wrong[40, 0, 2, 2] = value
+        words = r"NaN or infinity, .* in mini-batch 2" if coherence is None else "NaN|infinity"
+        with pytest.raises(ValueError, match=words):
+            mmd_init_(net(), DataLoader(torch.from_numpy(wrong), 16), **params)
+    with pytest.raises(ValueError, match="batch_size is the DataLoader's own"):
+        mmd_init_(net(), DataLoader(torch.from_numpy(X), 2), batch_size=2)
+    with pytest.raises(TypeError, match=r"must hand out tensors.*got dict"):
+        mmd_init_(net(), DataLoader([{"x": torch.ones(6)}] * 4, 2), **params)
+
+
+def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):
+    ring = csr_array(np.roll(np.eye(len(X)), 1, axis=1))
+    params, data = SMALL | {"coherence": Coherence(graph=ring, batch_size=16)}, torch.from_numpy(X)
+    found = [mmd_init_(net(), each, **params) for each in (X, DataLoader(data, 16))]
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match="sampler may have another"):
+        mmd_init_(net(), DataLoader(data, 16, shuffle=True), **params)
+
+
+def test_in_place_what_makes_no_sense_is_refused():
+    with pytest.raises(TypeError, match=r"an instance of nn.Module, got <class"):
+        mmd_init_(ConvNet, rows())
+    with pytest.raises(ValueError, match=r"'body\.router'"):
+        mmd_init_(Routed(), rows())

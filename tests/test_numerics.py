@@ -1,0 +1,371 @@
+"""Random streams, threads, functions in parts, buffers, float32, and failures taken back."""
+
+import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy import stats
+
+from helpers import LARGE, SMALL, as_a_team_of, threads
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from sklearn_mmdinit._core.estimators import all_or_nothing
+from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions, seeded_generators
+from sklearn_mmdinit._core.random import StepRandom, permutation
+from sklearn_mmdinit._core.threads import Buffers, in_parts, share, team, worthwhile_threads
+
+# Draws of pre-training are functions of seed and step
+
+# One draw of each kind, in an order that a step could have.
+DRAWS = {
+    "a few normals": lambda random: random.normal(5, 3),
+    "many normals": lambda random: random.normal(300, 300),
+    "simplex": lambda random: random.simplex(7, 4),
+    "labels": lambda random: random.labels(50, 3),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_draw_is_a_function_of_seed_and_step(draw):
+    before = torch.random.get_rng_state()
+    first = draw(StepRandom(4).at(9))
+    moved = StepRandom(4)
+    for step in (0, 9, 10):  # whatever was drawn before
+        for other in DRAWS.values():
+            other(moved.at(step))
+    assert torch.equal(draw(moved.at(9)), first)
+    assert not torch.equal(draw(moved), first), "the next draw of a step is another one"
+    assert not torch.equal(draw(StepRandom(4).at(10)), first)
+    assert not torch.equal(draw(StepRandom(5).at(9)), first)
+    assert torch.equal(torch.random.get_rng_state(), before), "no trace in the global generator"
+
+
+def test_steps_and_places_of_draws():
+    assert torch.equal(StepRandom(4).normal(6), StepRandom(4).at(0).normal(6))
+    draws = {tuple(StepRandom(0).at(step).normal(4).tolist()) for step in (0, 1, 1 << 31, 1 << 32)}
+    assert len(draws) == 4, "steps beyond 32 bits are steps of their own"
+    out = torch.empty(5, 3)
+    assert StepRandom(4).at(2).normal(out=out) is out
+    assert torch.equal(out, StepRandom(4).at(2).normal(5, 3))
+
+
+def test_the_parts_of_a_step_are_functions_of_seed_step_and_number():
+    random = StepRandom(4).at(2)
+    assert random.split(1) == [random]
+    parts = [part.normal(50) for part in random.split(4)]
+    whole = random.normal(50)
+    assert len({tuple(draw.tolist()) for draw in [whole, *parts]}) == 5
+    again = StepRandom(4).at(7)
+    again.split(5)[1].normal(9)  # whatever was drawn before
+    for i, part in reversed(list(enumerate(again.at(2).split(4)))):
+        assert torch.equal(part.normal(50), parts[i])
+    assert not torch.equal(again.at(3).split(4)[0].normal(50), parts[0])
+    assert torch.equal(again.at(2).normal(50), whole)
+
+
+# Their laws: the seeds are fixed, so that a test that passes once passes always.
+
+
+def test_normals_are_standard_and_independent():
+    random, n = StepRandom(0), 100_000
+    draws = [random.at(step).normal(n) for step in range(2)]
+    draws += [part.normal(n) for part in random.split(3)]
+    arrays = [draw.double().numpy() for draw in draws]
+    for draw in arrays:
+        assert stats.kstest(draw, "norm").pvalue > 1e-3
+        assert abs(np.corrcoef(draw[:-1], draw[1:])[0, 1]) < 4 / np.sqrt(n)
+    # Steps and the parts of one do not know of each other.
+    assert np.abs(np.corrcoef(arrays) - np.eye(len(arrays))).max() < 4 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("d", [2, 3, 10])
+def test_simplex_draws_are_uniform(d):
+    n = 50_000
+    U = StepRandom(1).simplex(n, d).double().numpy()
+    assert U.min() >= 0
+    np.testing.assert_allclose(U.sum(axis=1), 1, atol=1e-6)
+    # Dirichlet(1, ..., 1): mean 1/d, covariance (I/d - 1/d^2) / (d + 1), Beta(1, d-1) marginals.
+    np.testing.assert_allclose(U.mean(axis=0), 1 / d, atol=5 / (d * np.sqrt(n)))
+    covariance = (np.eye(d) / d - 1 / d**2) / (d + 1)
+    np.testing.assert_allclose(np.cov(U.T), covariance, atol=5 / (d * np.sqrt(n)) / d)
+    for column in U.T:
+        assert stats.kstest(column, stats.beta(1, d - 1).cdf).pvalue > 1e-3
+
+
+def test_labels_and_permutations_are_uniform():
+    labels = StepRandom(2).labels(20_000, 5)
+    assert stats.chisquare(np.bincount(labels.numpy(), minlength=5)).pvalue > 1e-3
+    orders = [permutation(3, epoch, 40) for epoch in range(5)]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(40))
+    assert len({tuple(order) for order in orders}) == 5
+    np.testing.assert_array_equal(permutation(3, 2, 40), orders[2])
+    firsts = np.bincount([permutation(0, epoch, 6)[0] for epoch in range(1200)], minlength=6)
+    assert stats.chisquare(firsts).pvalue > 1e-3
+
+
+def test_global_generators_that_are_seeded_for_a_while_keep_no_trace():
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    draws = []
+    for _ in range(2):
+        with seeded_generators(7):
+            draws.append(torch.rand(2))
+    with pytest.raises(ZeroDivisionError), seeded_generators(7):
+        raise ZeroDivisionError
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(*draws)
+    assert torch.equal(draws[0], torch.rand(2, generator=torch.Generator().manual_seed(7)))
+
+
+# Threads
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 8])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_each_item_once_by_as_many_threads(n_threads, n):
+    with as_a_team_of(n_threads):
+        stretches = share(n, lambda start, stop: (list(range(start, stop)), threading.get_ident()))
+    assert [item for items, _ in stretches for item in items] == list(range(n))
+    assert len(stretches) == min(n, n_threads)
+    sizes = [len(items) for items, _ in stretches]
+    assert max(sizes) - min(sizes) <= 1
+    assert stretches[0][1] == threading.get_ident(), "the caller works too"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_error_is_heard_after_all_have_ended(place):
+    ended = []
+
+    def work(start, stop):
+        if start == place:
+            raise ValueError("of this stretch")
+        ended.append(start)
+
+    with as_a_team_of(3):
+        with pytest.raises(ValueError, match="of this stretch"):
+            share(3, work)
+        assert sorted([*ended, place]) == [0, 1, 2]
+        assert len(share(3, lambda start, stop: None)) == 3, "and the team goes on"
+
+
+def test_settings_of_the_caller_are_left_alone():
+    def settings(start, stop):
+        return torch.get_num_threads(), torch.is_grad_enabled()
+
+    with threads(3):
+        assert len(share(3, settings)) == 1, "outside a team the caller does it all"
+        with team(LARGE, "cpu"):
+            assert set(share(3, settings)) == {(1, False)}
+            assert (torch.get_num_threads(), torch.is_grad_enabled()) == (1, True)
+        with pytest.raises(KeyError), team(LARGE, "cpu"):
+            raise KeyError
+        assert torch.get_num_threads() == 3
+        assert len(share(3, settings)) == 1, "the team has ended"
+        # Each thread would put its work into a queue of its own there.
+        with team(LARGE, "cuda"):
+            assert len(share(5, settings)) == 1
+            assert torch.get_num_threads() == 3
+
+
+def test_small_products_are_not_worth_a_second_thread():
+    with threads(2):
+        for n_multiplications, expected in ((SMALL, 1), (LARGE, 2)):
+            with worthwhile_threads(n_multiplications):
+                assert torch.get_num_threads() == expected
+            with team(n_multiplications, "cpu"):
+                assert len(share(5, lambda start, stop: None)) == expected
+
+
+def test_a_thread_of_the_users_own_is_no_part_of_the_team():
+    with as_a_team_of(2), ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: len(share(2, lambda a, b: None))).result() == 1
+
+
+# A function in parts is the function of the whole, gradients too
+
+WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
+
+
+def leaves_of(n, frozen=None):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(3, dtype=torch.float64, generator=generator) for _ in range(n)]
+    return [t.requires_grad_(i != frozen) for i, t in enumerate(tensors)]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+@pytest.mark.parametrize("n_kept", [None, 0, 1, 4])
+@pytest.mark.parametrize("frozen", [None, 0, 1])
+def test_gradients_are_those_of_the_whole(n_threads, n_kept, frozen):
+    a, b, c, unused = tensors = leaves_of(4, frozen)
+    wanted = [tensor for tensor in tensors[:3] if tensor.requires_grad]
+    slopes, calls, opened = torch.arange(1.0, 5.0, dtype=torch.float64), [], []
+
+    @contextmanager
+    def around():
+        opened.append(True)
+        yield
+        opened.append(False)
+
+    def part(i):
+        calls.append(i)
+        return (WEIGHTS[i] * a.exp() + b * c * i).sum().view(1)
+
+    with as_a_team_of(n_threads):
+        result = in_parts(part, 4, tensors, n_kept, around=around)
+        assert (sorted(calls), opened) == ([0, 1, 2, 3], [True, False])
+        own = torch.autograd.grad(result, [*wanted, unused], slopes, allow_unused=True)
+    again = [] if n_kept is None else list(range(n_kept, 4))
+    assert sorted(calls[4:]) == again
+    assert opened == [True, False] * (2 if again else 1)
+    assert own[-1] is None
+    whole = torch.cat([part(i) for i in range(4)])
+    assert torch.equal(result, whole)
+    torch.testing.assert_close(own[:-1], torch.autograd.grad(whole, wanted, slopes))
+
+
+@pytest.mark.parametrize("n_kept", [None, 0, 2])
+def test_what_parts_have_in_common_is_differentiated_once(n_kept):
+    a, b = leaves_of(2)
+    backward = []
+    common = a.exp()
+    common.register_hook(lambda slopes: backward.append(slopes))
+    leaf = common.detach().requires_grad_()
+    result = in_parts(
+        lambda i: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b, common], n_kept, [leaf]
+    )
+    own = torch.autograd.grad(result.square().sum(), [a, b])
+    whole = torch.stack([(a.exp() * b * WEIGHTS[i]).sum() for i in range(4)])
+    torch.testing.assert_close(result, whole)
+    torch.testing.assert_close(own, torch.autograd.grad(whole.square().sum(), [a, b]))
+    assert len(backward) == 1
+
+
+def test_a_tensor_changed_in_between_is_noticed():
+    (a,) = leaves_of(1)
+    result = in_parts(lambda i: (a * i)[:1], 4, [a], 0)
+    with torch.no_grad():
+        a.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.backward(result.sum())
+    with torch.no_grad():
+        assert not in_parts(lambda i: (a * i)[:1], 4, [a], 0).requires_grad
+
+
+# Buffers
+
+
+def test_a_buffer_is_that_of_its_place_shape_and_dtype():
+    buffers, like = Buffers(), torch.zeros(1)
+    first = buffers.take("normals", (2, 3), like)
+    assert first.shape == (2, 3)
+    assert buffers.take("normals", (2, 3), like).data_ptr() == first.data_ptr()
+    others = [
+        buffers.take("weights", (2, 3), like),
+        buffers.take("normals", (3, 2), like),
+        buffers.take("normals", (2, 3), like.double()),
+        Buffers().take("normals", (2, 3), like),
+    ]
+    assert len({first.data_ptr(), *(other.data_ptr() for other in others)}) == 5
+    assert others[2].dtype == torch.float64
+
+
+def test_a_buffer_is_not_tied_to_the_graph_of_its_step():
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, buffers):
+            return torch.mul(x, 2.0, out=buffers.take("output", (2,), x))
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 2.0 * gradient, None
+
+    buffers, x = Buffers(), torch.ones(2, requires_grad=True)
+    output = Writes.apply(x, buffers)
+    output.sum().backward()
+    assert torch.equal(x.grad, torch.full((2,), 2.0))
+    assert buffers.take("output", (2,), x).data_ptr() == output.data_ptr()
+    assert buffers.take("output", (2,), x).grad_fn is None
+
+
+# Numbers that float32 has no room for, and rows a portion at a time
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_what_fits_is_rounded_and_what_does_not_is_named(kind):
+    X = np.array([[0.1, -LARGEST], [0.0, LARGEST]])
+    out = as_float32(kind(X))
+    assert out.dtype == np.float32
+    dense = out.toarray() if sp.issparse(out) else out
+    np.testing.assert_array_equal(dense, X.astype(np.float32))
+    for value in (1e39, -1e300, LARGEST * (1 + 1e-6)):
+        X[1, 1] = value
+        with pytest.raises(ValueError, match=f"X holds {value!r}".replace("+", r"\+")):
+            check_float32(kind(X))
+    check_float32(np.empty((0, 3)))
+    check_float32(np.array([[np.inf, 1.0]]))
+    np.testing.assert_array_equal(as_float32(np.array([[True, False]])), [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("estimator", [MLPClassifier((3,)), MMDInitializer((3,), output="hidden")])
+def test_every_method_names_what_does_not_fit(estimator):
+    X, y = np.random.default_rng(0).normal(size=(12, 4)), np.arange(12) % 2
+    bad = np.where(np.arange(48).reshape(12, 4) == 30, -3e200, X)
+    estimator.set_params(max_iter=1).fit(X, y)
+    for method in ("fit", "partial_fit", "score", "predict", "transform"):
+        # No warning comes before it: those are errors here.
+        if function := getattr(estimator, method, None):
+            with pytest.raises(ValueError, match=r"X holds -3e\+200, a value"):
+                function(bad, *[y] * (method in ("fit", "partial_fit", "score")))
+
+
+@pytest.mark.parametrize("n", [1, 1024, 2500])
+def test_portions_give_what_all_rows_at_once_give(n):
+    X, weights, seen = np.random.default_rng(0).normal(size=(n, 2, 3)), torch.ones(2, 3), []
+    weights = weights.double().requires_grad_()
+
+    def function(rows):
+        seen.append(len(rows))
+        return (torch.from_numpy(rows) * weights).sum(1)
+
+    np.testing.assert_array_equal(in_portions(function, X), X.sum(1))
+    assert max(seen) <= 1024
+    assert sum(seen) == n
+
+
+# A method that fails leaves its estimator as it was
+
+
+class Counter:
+    def __init__(self):
+        self.kept = [1]
+
+    @all_or_nothing
+    def fit(self, error=None, *, new=2):
+        """Says what it does."""
+        self.kept, self.new_ = [new], new
+        if error is not None:
+            raise error
+        return self
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
+def test_what_fails_or_is_interrupted_is_taken_back(error):
+    counter = Counter()
+    kept = counter.kept
+    with pytest.raises(type(error)):
+        counter.fit(error)
+    assert vars(counter) == {"kept": [1]}
+    assert counter.kept is kept
+    counter.fit(new=3)
+    with pytest.raises(type(error)):
+        counter.fit(error, new=4)
+    assert vars(counter) == {"kept": [3], "new_": 3}
+    assert list(inspect.signature(Counter.fit).parameters) == ["self", "error", "new"]
