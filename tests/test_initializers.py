@@ -620,14 +620,6 @@ def test_bad_data_is_refused(kind, bad, error, message, X):
 
 
 @KINDS
-def test_the_number_of_features_must_stay(kind, X):
-    init = tiny(kind).fit(X)
-    for method in (init.partial_fit, init.transform, init.score):
-        with pytest.raises(ValueError, match=f"X has 5 features, but {kind.__name__} is expecting"):
-            method(X[:, :5])
-
-
-@KINDS
 def test_nothing_works_before_fit(kind, X):
     init = tiny(kind, output="hidden", learning_rate_init=1e30)
     for attempt in range(2):
