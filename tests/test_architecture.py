@@ -31,20 +31,17 @@ def layers_of(text):
     raise ValueError("no fenced block whose lines begin with a file or folder")
 
 
-def imported(source, package):
-    """Absolute names that a file imports anywhere, with the parts of the package it lies in."""
-    for node in ast.walk(ast.parse(source)):
+def imported_by(path, source=None):
+    """Absolute names that a file imports, wherever in it."""
+    package, names = path.relative_to(ROOT).parent.parts, set()
+    for node in ast.walk(ast.parse(path.read_text() if source is None else source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             stem = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{stem}.{alias.name}" for alias in node.names)
-
-
-def imported_by(path, source=None):
-    package = path.relative_to(ROOT).parent.parts
-    return set(imported(path.read_text() if source is None else source, package))
+            names |= {f"{stem}.{alias.name}" for alias in node.names}
+    return names
 
 
 def file_of(name):

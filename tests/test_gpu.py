@@ -12,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 from nets import Conv, digit_images
 from sklearn_mmdinit import (
     Coherence,
-    MLPClassifier,
     MMDInitializer,
     NetClassifier,
     RandomLabelInitializer,
@@ -41,12 +40,6 @@ def tiny(kind=MMDInitializer, **params):
     if kind is MMDInitializer:
         defaults |= {"n_perturbations": 24}
     return kind(**{**defaults, **params})
-
-
-def assert_close_theta0(a, b, **tolerance):
-    assert a.theta0_.architecture == b.theta0_.architecture
-    for name, array in a.theta0_.arrays.items():
-        np.testing.assert_allclose(array, b.theta0_.arrays[name], err_msg=name, **tolerance)
 
 
 def test_draws_are_functions_of_seed_and_step():
@@ -100,12 +93,6 @@ def test_nothing_waits_for_the_device_inside_a_step(params, X):
 
 
 @KINDS
-def test_both_devices_start_from_the_same_weights(kind, X):
-    own, theirs = (tiny(kind, max_iter=0, device=device).fit(X) for device in ("cuda", "cpu"))
-    assert_close_theta0(own, theirs, rtol=0)
-
-
-@KINDS
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_fit_is_max_iter_times_partial_fit(kind, batch_norm, X):
     # Sums on the device may be added up in any order.
@@ -113,7 +100,8 @@ def test_fit_is_max_iter_times_partial_fit(kind, batch_norm, X):
     whole, passes = tiny(kind, **params).fit(X), tiny(kind, **params)
     for _ in range(whole.max_iter):
         passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_close_theta0(passes, whole, atol=1e-5)
+    for name, array in whole.theta0_.arrays.items():
+        np.testing.assert_allclose(passes.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
     np.testing.assert_allclose(passes.loss_curve_, whole.loss_curve_, rtol=1e-3)
 
 
@@ -142,13 +130,3 @@ def test_a_module_learns_there_and_is_fine_tuned():
     clf = NetClassifier(warm_start_from=init, device="cuda", random_state=0, max_iter=30)
     assert clf.fit(images, y).score(images, y) > 0.8
     assert next(clf.module_.parameters()).device.type == "cuda"
-
-
-@KINDS
-def test_a_classifier_starts_there_and_learns(kind, X):
-    y = load_digits().target[:256] % 2
-    init = tiny(kind).fit(X)
-    clf = MLPClassifier(warm_start_from=init, device="cuda", random_state=0, max_iter=0).fit(X, y)
-    assert_close_theta0(clf, init, rtol=0)
-    assert clf.set_params(max_iter=20).fit(X, y).score(X, y) > 0.9
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict(X), clf.predict(X))

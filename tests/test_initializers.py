@@ -221,20 +221,13 @@ def test_theta0_is_where_the_best_window_ends(kind, batch_norm, X):
         best = ends[np.argmin(init.loss_curve_)]
         assert_same_arrays(init.theta0_, best)
     assert best is not ends[-1]
+    assert (
+        init.best_loss_
+        == min(init.loss_curve_)
+        == init.history_[np.argmin(init.loss_curve_)]["loss"]
+    )
     whole = tiny(kind, learning_rate_init=0.05, batch_norm=batch_norm, max_iter=len(ends))
     assert_same_arrays(whole.fit(X).theta0_, best)
-
-
-def test_coefs_and_intercepts_are_copies_in_scikit_learns_orientation(X):
-    init = tiny().fit(X)
-    assert [W.shape for W in init.coefs_] == [(64, 12), (12, 8), (8, 2)]
-    for i, (W, b) in enumerate(zip(init.coefs_, init.intercepts_, strict=True)):
-        np.testing.assert_array_equal(W.T, init.theta0_.arrays[f"linears.{i}.weight"])
-        np.testing.assert_array_equal(b, init.theta0_.arrays[f"linears.{i}.bias"])
-    score = init.score(X)
-    for array in init.coefs_ + init.intercepts_:
-        array[:] = 7.0
-    assert init.score(X) == score
 
 
 def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
@@ -257,18 +250,9 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(weights, X):
     for record in init.history_:
         expected = sum(w * record[name] for w, name in zip(weights, names, strict=True))
         assert record["loss"] == pytest.approx(expected, rel=1e-5)
+        assert tuple(record) == ("step", "loss", *names)
         assert record["degeneracy"] > 0, "terms of weight 0 are recorded all the same"
         assert record["detachment"] > 0
-
-
-@KINDS
-def test_curve_and_best_loss_are_those_of_the_history(kind, X):
-    init = tiny(kind, window=2).fit(X)
-    paper = ("uniformity", "degeneracy", "detachment") if kind is MMDInitializer else ()
-    assert all(tuple(record) == ("step", "loss", *paper) for record in init.history_)
-    assert init.loss_curve_ == [record["loss"] for record in init.history_]
-    assert init.best_loss_ == min(init.loss_curve_)
-    assert init.n_iter_ == init.max_iter
 
 
 @KINDS
@@ -425,12 +409,6 @@ def test_score_is_a_function_of_whole_mini_batches_and_changes_nothing(kind, bat
 # divergence
 
 
-@KINDS
-def test_a_loss_that_is_never_finite_is_an_error(kind, X):
-    with pytest.raises(ValueError, match=r"not finite.*learning_rate_init than 1e\+30"):
-        tiny(kind, learning_rate_init=1e30).fit(X)
-
-
 def test_a_loss_that_diverges_later_leaves_the_best_window(X, watch):
     healthy, stopped = tiny(window=4).fit(X), tiny(window=4, max_iter=2).fit(X)
     watch(lambda call, rows, terms: terms * (np.nan if call > 8 else 1.0))
@@ -566,13 +544,6 @@ def test_data_frames(X):
     assert isinstance(out, pl.DataFrame)
 
 
-@KINDS
-def test_a_clone_is_not_fitted(kind, X):
-    init = tiny(kind).fit(X)
-    assert clone(init).get_params() == init.get_params()
-    assert vars(clone(init)).keys() == init.get_params().keys()
-
-
 # data of any kind
 
 
@@ -585,13 +556,6 @@ def test_a_memory_map_is_as_good_as_an_array(kind, X, tmp_path):
     assert_same_fit(tiny(kind).fit(mapped), fitted)
     assert fitted.score(mapped) == fitted.score(X)
     np.testing.assert_array_equal(fitted.transform(mapped), X)
-
-
-def test_precision_and_order_in_memory_do_not_matter(X):
-    fitted, whole = tiny().fit(X.astype(np.float32)), X.astype(np.float32)
-    for same in (X, np.asfortranarray(X), whole.tolist(), np.repeat(X, 2, 1)[:, ::2]):
-        assert_same_fit(tiny().fit(same), fitted)
-    assert_same_fit(tiny().fit(torch.from_numpy(X).requires_grad_()), fitted)
 
 
 @KINDS
@@ -656,14 +620,6 @@ def test_bad_data_is_refused(kind, bad, error, message, X):
 
 
 @KINDS
-def test_the_number_of_features_must_stay(kind, X):
-    init = tiny(kind).fit(X)
-    for method in (init.partial_fit, init.transform, init.score):
-        with pytest.raises(ValueError, match=f"X has 5 features, but {kind.__name__} is expecting"):
-            method(X[:, :5])
-
-
-@KINDS
 def test_nothing_works_before_fit(kind, X):
     init = tiny(kind, output="hidden", learning_rate_init=1e30)
     for attempt in range(2):
@@ -700,25 +656,17 @@ def test_settings_of_pytorch_s_make_no_difference(setting, X):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"batch_norm": True},
-        {"activation": "tanh", "sampler": "direct"},
-        {"coherence": Coherence(batch_size=20, n_neighbors=5)},
-    ],
-    ids=str,
-)
-def test_what_is_learned_with_is_given_back(params, X):
-    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, **params)
+def test_what_is_learned_with_is_given_back(X):
+    coherence = Coherence(batch_size=20, n_neighbors=5)
+    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, batch_norm=True, coherence=coherence)
 
     def live_numbers():
         init.fit(X).partial_fit(X).score(X)
         gc.collect()
         return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
 
-    live_numbers()
-    assert live_numbers() - live_numbers() < 200, "one step's activations are 8 times 16 times 52"
+    _, second, third = (live_numbers() for _ in range(3))
+    assert third - second < 200, "one step's activations are 8 times 16 times 52"
 
 
 NAN, INF = float("nan"), float("inf")

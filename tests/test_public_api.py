@@ -76,10 +76,13 @@ def signature_parameters(thing):
 def disagreements(thing):
     """What a docstring says of the parameters that the signature does not, in words."""
     documented, actual = documented_parameters(thing.__doc__), signature_parameters(thing)
-    if list(documented) != list(actual):
+    # What a method hands on may be one entry, "n_shown, ax", without types and defaults.
+    handed_on = [name for name, kind in documented.items() if not kind]
+    own = [name for name in actual if name not in handed_on]
+    if [name for name in documented if documented[name]] != own or {*handed_on} - {*actual}:
         yield f"documented {list(documented)}, signature {list(actual)}"
         return
-    for name, parameter in actual.items():
+    for name, parameter in ((name, actual[name]) for name in own):
         stated = re.search(r"\bdefault=(.+)$", documented[name])
         # An expression, such as 1/6 or math.sqrt(0.5).
         value = eval(stated[1], {"math": math}) if stated else inspect.Parameter.empty
@@ -160,11 +163,6 @@ def test_names_of_all_import(name):
         assert not own.startswith("_")
         assert getattr(module, own) is not None
     assert importlib.import_module(f"sklearn_mmdinit.{name}".rstrip(".")) is module
-
-
-def test_there_is_something_public():
-    assert {"Architecture", "MLP", "theory.perturbation_std", "losses.degeneracy"} <= set(OBJECTS)
-    assert "display.LossCurveDisplay.from_estimator" in METHODS
 
 
 @pytest.mark.parametrize("name", OBJECTS)

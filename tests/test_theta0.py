@@ -90,15 +90,6 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
         theta0.to_module()
 
 
-@pytest.mark.parametrize("kind", [list, lambda rows: np.array(rows, dtype=np.int64)])
-def test_what_is_learned_is_kept_in_float32(kind):
-    # Where a file or a user brings whole numbers for them.
-    arrays = {"linears.0.weight": kind([[1.0, 2], [3, 4]]), "linears.0.bias": kind([0.0, 1])}
-    theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
-    assert {array.dtype for array in theta0.arrays.values()} == {np.dtype(np.float32)}
-    np.testing.assert_array_equal(theta0.coefs[0], [[1, 3], [2, 4]])
-
-
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
@@ -114,6 +105,13 @@ def test_what_does_not_fit_is_no_theta0(arrays, match):
     own = {"linears.0.weight": np.eye(2), "linears.0.bias": np.zeros(2)}
     with pytest.raises(ValueError, match=match):
         Theta0(Architecture.of_perceptron(2, (), 2), own | arrays)
+
+
+def test_whole_numbers_are_kept_in_float32():
+    arrays = {"linears.0.weight": [[1, 2], [3, 4]], "linears.0.bias": np.arange(2)}
+    theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
+    assert {array.dtype for array in theta0.arrays.values()} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(theta0.coefs[0], [[1, 3], [2, 4]])
 
 
 def test_descriptions_go_through_json():
@@ -181,19 +179,11 @@ def _dump_and_load(X, folder):
     return joblib.load(folder / "X.joblib")
 
 
-def _memory(X, folder):
-    cached = joblib.Memory(folder, verbose=0).cache(lambda: X)
-    cached()
-    return cached()
-
-
 COPIES = {
     "pickle": lambda X, _: pickle.loads(pickle.dumps(X)),
-    "pickle 5": lambda X, _: pickle.loads(pickle.dumps(X, protocol=5)),
     "copy": lambda X, _: copy.copy(X),
     "deepcopy": lambda X, _: copy.deepcopy(X),
     "joblib.dump": _dump_and_load,
-    "joblib.Memory": _memory,
 }
 
 
@@ -274,13 +264,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
         assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
 
 
-def test_others_may_read_the_file_as_the_umask_says(theta0, path):
-    plain = path.with_name("plain")
-    plain.touch()
-    save_theta0(path, theta0)
-    assert path.stat().st_mode == plain.stat().st_mode
-
-
 def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
     for name in ("theta0", "theta0.npz"):
         for use in (lambda p: save_theta0(p, theta0), load_theta0):
@@ -297,13 +280,10 @@ def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
         load_theta0(path)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda b: b[:0], lambda b: b[:4], lambda b: b[:60], lambda b: b[:-1], lambda b: b"no\n" * 99],
-)
-def test_a_damaged_file_is_a_value_error(make, theta0, path):
+@pytest.mark.parametrize("keep", [0, 4, 60, -1])
+def test_a_damaged_file_is_a_value_error(keep, theta0, path):
     save_theta0(path, theta0)
-    path.write_bytes(make(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         load_theta0(path)
 
@@ -340,7 +320,6 @@ MUTATIONS = {
     "no metadata": (lambda arrays, text: (arrays, None), "does not say which network"),
     "no json": (lambda arrays, text: (arrays, "x"), "not the description of a module"),
     "no digest": (lambda a, t: (a, _without(t, "digest")), "not the description of a module"),
-    "a list": (lambda a, t: (a, "[]"), "not the description of a module"),
     "code": (
         lambda a, t: (a, t.replace('"(5, 4)"', '"print(3)"')),
         "not the description of a module",
@@ -362,15 +341,6 @@ def test_what_a_file_must_hold(mutate, match, theta0, path):
     arrays, text = mutate(load_file(path), metadata_of(path)[key])
     save_file(arrays, path, metadata=None if text is None else {key: text})
     with pytest.raises(ValueError, match=match):
-        load_theta0(path)
-
-
-@pytest.mark.parametrize("gain", ["[2.0]", "3", '["a", "b"]', "{", "null"])
-def test_a_gain_that_is_none_is_refused(gain, theta0, path):
-    save_theta0(path, theta0)
-    metadata = metadata_of(path) | {"sklearn_mmdinit.gain": gain}
-    save_file(load_file(path), path, metadata=metadata)
-    with pytest.raises(ValueError, match="is not a file of theta0"):
         load_theta0(path)
 
 
