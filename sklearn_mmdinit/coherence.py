@@ -30,14 +30,7 @@ from ._core.graph import (
 from ._core.numbers import check_float32
 from ._core.random import rows_generator
 
-__all__ = [
-    "Coherence",
-    "Walks",
-    "brings_edges",
-    "check_coherence",
-    "coherence_of",
-    "fit_embedding",
-]
+__all__ = ["Coherence"]
 
 # Steps of walks are taken one after another, and walks as long as that end anywhere.
 _LONGEST = 10_000.0

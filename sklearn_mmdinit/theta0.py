@@ -27,19 +27,7 @@ from torch import nn
 from ._core.mlp import MLP
 from ._core.numbers import seeded_generators
 
-__all__ = [
-    "Architecture",
-    "Theta0",
-    "arrays_of",
-    "check_folder_of",
-    "digest_of",
-    "load_theta0",
-    "qualified_name",
-    "save_theta0",
-    "start_",
-    "uncompiled",
-    "write_whole",
-]
+__all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.

@@ -14,16 +14,6 @@ from .graph import Walk
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
 
-__all__ = [
-    "Augmentation",
-    "Batches",
-    "LoaderBatches",
-    "RowBatches",
-    "WalkEnds",
-    "augmented",
-    "examples_of",
-]
-
 Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
 
 # Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.

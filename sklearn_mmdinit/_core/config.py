@@ -9,8 +9,6 @@ from typing import Any
 
 from .estimators import is_auto
 
-__all__ = ["CoherenceConfig", "Config", "resolve"]
-
 # Of "auto": the paper's values, and those measured with coherence by benchmarks/coherence.py, on
 # other tasks than those that are reported.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}

@@ -16,17 +16,6 @@ from sklearn.utils.validation import validate_data
 
 from .numbers import array_of
 
-__all__ = [
-    "DocumentedEstimator",
-    "all_or_nothing",
-    "check_choice",
-    "check_finite",
-    "check_positive",
-    "check_widths",
-    "examples_checked",
-    "is_auto",
-]
-
 PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")

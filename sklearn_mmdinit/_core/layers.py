@@ -16,20 +16,6 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-__all__ = [
-    "EMBEDDINGS",
-    "LAYER_TYPES",
-    "LayerType",
-    "Std",
-    "bias_std",
-    "check_rules",
-    "is_perturbed",
-    "layer_type_of",
-    "parameter_stds",
-    "register_layer",
-    "weight_std",
-]
-
 # Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
 Std = float | torch.Tensor
 Stds = Callable[[Any, float], Mapping[str, Std]]

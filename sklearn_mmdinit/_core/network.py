@@ -30,8 +30,6 @@ from .mlp import MLP
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
-__all__ = ["Network", "NoJacobianError"]
-
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 128
 # Added to squared norms under a root, whose slope at 0 is infinite.

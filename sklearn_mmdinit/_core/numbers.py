@@ -9,17 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = [
-    "array_of",
-    "as_float32",
-    "check_float32",
-    "in_portions",
-    "learned_is_finite",
-    "seeded_generators",
-    "torch_device",
-    "with_gradients",
-]
-
 _ROWS_AT_A_TIME = 1024
 
 

@@ -10,8 +10,6 @@ from .network import Network, NoJacobianError
 from .perturbation import perturbed_logits
 from .random import StepRandom
 
-__all__ = ["loss_terms"]
-
 
 def loss_terms(
     network: Network, X: torch.Tensor, random: StepRandom, config: Config

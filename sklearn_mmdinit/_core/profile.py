@@ -26,8 +26,6 @@ from .trace import (
     trace,
 )
 
-__all__ = ["Profile", "look_at"]
-
 # Examples that a module is looked at with, and one fewer; batch normalisation needs two.
 _N_EXAMPLES = 4
 

@@ -15,16 +15,6 @@ from torch.nn.parameter import is_lazy
 
 from .numbers import seeded_generators
 
-__all__ = [
-    "PREFIX",
-    "Keywords",
-    "Source",
-    "check_source",
-    "keywords_of",
-    "keywords_of_initializer",
-    "with_n_classes",
-]
-
 # As skorch has it.
 PREFIX = "module__"
 

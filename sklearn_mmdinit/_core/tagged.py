@@ -13,8 +13,6 @@ import numpy as np
 
 from ..theta0 import Theta0
 
-__all__ = ["Theta0Array", "tag", "tag_is_lost", "theta0_of"]
-
 
 class Theta0Array(np.ndarray):
     """An ndarray with an attribute ``theta0``, a Theta0 or None where it was lost."""

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Buffers", "in_parts", "share", "team", "worthwhile_threads"]
-
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
 

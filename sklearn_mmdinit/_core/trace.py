@@ -27,20 +27,6 @@ from .hooks import (
 from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
 from .source import Source
 
-__all__ = [
-    "Call",
-    "Trace",
-    "as_examples",
-    "chain_of",
-    "describe",
-    "describe_with_logits",
-    "layout_of",
-    "put_in_layout_",
-    "sees",
-    "takes_integers",
-    "trace",
-]
-
 # What hands a tensor's values to Python, such as for a choice between two ways.
 _READS = {
     torch.Tensor.__bool__,

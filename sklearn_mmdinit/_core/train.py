@@ -21,8 +21,6 @@ from .objective import loss_terms
 from .profile import Profile
 from .random import StepRandom
 
-__all__ = ["State", "take_step", "train"]
-
 
 @dataclass
 class State:

@@ -13,20 +13,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = [
-    "Labelled",
-    "check_classes",
-    "check_parameters",
-    "in_the_loss",
-    "indices_of",
-    "is_labelled",
-    "learn_classes",
-    "named",
-    "split_rows",
-    "warn_if_all_are_labelled",
-    "weighted",
-]
-
 
 @contextmanager
 def named(argument: str) -> Iterator[None]:

@@ -28,17 +28,6 @@ from .._core.threads import worthwhile_threads
 from ..theta0 import uncompiled
 from .batches import Orders, Rows, batches, inputs_and_weights
 
-__all__ = [
-    "OWNED",
-    "Net",
-    "Training",
-    "check_callbacks",
-    "find_optimizer",
-    "has_batch_norm",
-    "is_skorch_param",
-    "net_options",
-]
-
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

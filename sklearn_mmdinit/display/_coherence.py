@@ -17,8 +17,6 @@ from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
 from ._curves import axes_or_new, pyplot
 
-__all__ = ["CoherenceDisplay"]
-
 Array = np.ndarray[Any, Any]
 
 # Groups that the order of a heat map is made of, at most.

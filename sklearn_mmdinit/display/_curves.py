@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["LossCurveDisplay", "TaskAccuracyDisplay"]
-
 
 def pyplot() -> Any:
     """Matplotlib's pyplot; an ImportError that says how to install it."""

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from .._core.estimators import check_choice
 from ._curves import pyplot
 
-__all__ = ["PredictionDensityDisplay"]
-
 Array = np.ndarray[Any, Any]
 
 # What a density runs over: the axis of the predictions that is spread over panels, and its name.

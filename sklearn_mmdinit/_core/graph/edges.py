@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_memory
 
 from .search import nearest_neighbors
 
-__all__ = ["check_graph", "neighbor_graph", "on_read_only", "seed_"]
-
 # Neighbours of both ends of edges that are in memory at a time, about 25 MB of them.
 _NEIGHBORS_AT_A_TIME = 1_000_000
 

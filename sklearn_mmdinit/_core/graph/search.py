@@ -13,8 +13,6 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from tqdm import tqdm
 
-__all__ = ["approximate", "check_search", "count_distinct", "exact", "nearest_neighbors"]
-
 N_COMPONENTS = 50
 
 # Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to

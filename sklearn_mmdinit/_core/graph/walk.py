@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-__all__ = ["Walk"]
-
 
 @dataclass(frozen=True, eq=False)
 class Walk:

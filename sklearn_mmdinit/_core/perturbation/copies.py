@@ -28,15 +28,6 @@ from ..threads import Buffers
 from ..trace import Trace, sees
 from .gram import gram_around, gram_is_cheaper, gram_linear, gram_noise
 
-__all__ = [
-    "Draw",
-    "PerturbedLayer",
-    "copies_drawn",
-    "draws_by_gram",
-    "gram_stds",
-    "perturbed_layers",
-]
-
 
 @dataclass(frozen=True)
 class PerturbedLayer:

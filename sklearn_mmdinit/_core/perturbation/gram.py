@@ -25,17 +25,6 @@ import torch
 
 from ..random import StepRandom
 
-__all__ = [
-    "Empty",
-    "gram_around",
-    "gram_is_cheaper",
-    "gram_linear",
-    "gram_noise",
-    "inverse_factor",
-    "noise_factor",
-    "semidefinite_cholesky",
-]
-
 # What gram does besides the draw, in draws of a normal: the products of two (B, n) matrices,
 # a unit of n, and the factor of a (B, B) matrix, an entry. Measured on an x86-64 core.
 _PRODUCT, _FACTOR = 0.014, 10.0

@@ -19,8 +19,6 @@ from ..threads import in_parts
 from .copies import Draw, copies_drawn, draws_by_gram, gram_stds, perturbed_layers
 from .gram import noise_factor
 
-__all__ = ["SAMPLERS", "chosen_samplers", "perturbed_logits", "reason_for_functional"]
-
 SAMPLERS = ("auto", "direct", "gram", "functional")
 
 # Numbers of the widest layer's activations in a part that a thread works on alone: with what the
