@@ -676,8 +676,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     def module_(self) -> nn.Module:
         """The network."""
         check_is_fitted(self, "net_")
-        module: nn.Module = self.net_.module_
-        return module
+        return self.net_.module_
 
     @property
     def history_(self) -> Any:

@@ -169,8 +169,7 @@ def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> b
             "x.shape[0] in its place"
         )
     program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
-    data: bytes = program.model_proto.SerializeToString()
-    return data
+    return program.model_proto.SerializeToString()
 
 
 @contextmanager

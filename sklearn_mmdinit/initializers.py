@@ -221,8 +221,7 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
             prefix = type(self).__name__.lower()
             width = self._profile.hidden_width(self.theta0_)
             return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
-        names: np.ndarray = super().get_feature_names_out(input_features)
-        return names
+        return super().get_feature_names_out(input_features)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.

@@ -337,8 +337,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Docum
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
         numbers = [np.float32, np.float64]  # others become the first
-        checked: np.ndarray = validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
-        return checked
+        return validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
 
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:

@@ -87,5 +87,4 @@ class MLP(nn.Module):
             if self.norms:
                 X = self.norms[layer](X)
             X = activation(X)
-        logits: torch.Tensor = self.linears[-1](X)
-        return logits
+        return self.linears[-1](X)

@@ -104,8 +104,7 @@ class Profile:
 
     def hidden_width(self, theta0: Theta0) -> int:
         """How many there are."""
-        width: int = theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
-        return width
+        return theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
 
 
 @with_gradients()

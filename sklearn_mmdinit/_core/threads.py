@@ -161,8 +161,7 @@ def in_parts(
     if torch.is_grad_enabled() and pairs:
         kept = n_parts if n_kept is None else n_kept
         learned, own = zip(*pairs, strict=True)
-        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, *learned)
-        return result
+        return _InParts.apply(part, n_parts, kept, own, *learned)
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:
         return [part(i) for i in range(start, stop)]

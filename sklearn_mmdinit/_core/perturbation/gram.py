@@ -122,8 +122,7 @@ def gram_around(
 
     `mean` (R, n_out) are the outputs at theta0, L (R, R) is of :func:`noise_factor`.
     """
-    out: torch.Tensor = _GramAround.apply(mean, L, n_copies, random, empty)
-    return out
+    return _GramAround.apply(mean, L, n_copies, random, empty)
 
 
 def gram_linear(
@@ -138,8 +137,7 @@ def gram_linear(
 
     The noise is added where the outputs are: one memory for both, in a core's cache.
     """
-    out: torch.Tensor = _GramLinear.apply(H, weight, bias, stds, random, empty)
-    return out
+    return _GramLinear.apply(H, weight, bias, stds, random, empty)
 
 
 class _GramAround(torch.autograd.Function):

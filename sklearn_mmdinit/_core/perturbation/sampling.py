@@ -142,8 +142,7 @@ def _functional_logits(
 
     def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        logits: torch.Tensor = functional_call(module, perturbed, (X.clone(),))
-        return logits
+        return functional_call(module, perturbed, (X.clone(),))
 
     with unfused(), untracked(module):
         return vmap(one)(eps)
