@@ -38,24 +38,12 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class WalkEnds:
-    """Walks from each row of a mini-batch, whose ends go with it.
+    """Walks from each row of a mini-batch, whose ends go with it."""
 
-    Parameters
-    ----------
-    walk : Walk
-        On the graph of the rows.
-    mean_length : float
-        Mean number of edges.
-    seed : int
-        Of the draws.
-    augmentation : callable, default=None
-        Changes the rows at both ends.
-    """
-
-    walk: Walk
-    mean_length: float
-    seed: int
-    augmentation: Augmentation | None = None
+    walk: Walk  # on the graph of the rows
+    mean_length: float  # mean number of edges
+    seed: int  # of the draws
+    augmentation: Augmentation | None = None  # changes the rows at both ends
 
     def gathered(self, X: np.ndarray, starts: np.ndarray, step: int) -> np.ndarray:
         """Rows (2 n, ...) of X: the starts (n,) of walks, and then their ends."""
@@ -68,27 +56,13 @@ class WalkEnds:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of rows of an array, each row once a pass; a memory map is read as it goes.
+    """Mini-batches of rows of an array, each row once a pass; a memory map is read as it goes."""
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, ...)
-        The rows.
-    size : int
-        Rows of the order of a pass that a step takes.
-    seed : int
-        Of the orders.
-    examples : callable
-        Makes tensors of rows.
-    walk_ends : WalkEnds, default=None
-        What doubles each mini-batch.
-    """
-
-    X: np.ndarray
-    size: int
-    seed: int
-    examples: Callable[[np.ndarray], torch.Tensor]
-    walk_ends: WalkEnds | None = None
+    X: np.ndarray  # the rows
+    size: int  # rows of the order of a pass that a step takes
+    seed: int  # of the orders
+    examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
+    walk_ends: WalkEnds | None = None  # what doubles each mini-batch
 
     @property
     def steps_a_pass(self) -> int:
@@ -140,24 +114,12 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class LoaderBatches:
-    """The mini-batches of a DataLoader, one at a time; those smaller than the first are left out.
+    """The mini-batches of a DataLoader, one at a time; those smaller than the first are left out."""
 
-    Parameters
-    ----------
-    loader : DataLoader
-        Iterated once a pass.
-    opened : iterable
-        What its first iteration hands out, which was begun before.
-    size : int
-        Examples of its first mini-batch.
-    examples : callable
-        Makes tensors of rows.
-    """
-
-    loader: DataLoader[Any]
-    opened: Iterable[Any]
-    size: int
-    examples: Callable[[np.ndarray], torch.Tensor]
+    loader: DataLoader[Any]  # iterated once a pass
+    opened: Iterable[Any]  # what its first iteration hands out, which was begun before
+    size: int  # examples of its first mini-batch
+    examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
 
     @property
     def steps_a_pass(self) -> int | None:

@@ -66,34 +66,22 @@ def _noise_by_vmap(
 
 @dataclass(frozen=True)
 class LayerType:
-    """How layers of a type are perturbed.
+    """How layers of a type are perturbed."""
 
-    Parameters
-    ----------
-    stds : callable
-        Takes a layer and the paper's s; returns the standard deviation of each parameter's
-        perturbation by name. A parameter that is not named stays; a type of which all stay is
-        a normalisation.
-    noise : callable, default=_noise_by_vmap
-        Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name;
-        returns what they add to the outputs, (K, B, ...).
-    patches : callable, default=None
-        Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products
-        with the weights are the outputs at P positions. None: there is no form by gram.
-    channels : int, default=-1
-        Axis of the outputs that counts units.
-    serves : callable, default=None
-        Whether a layer with the options that it has is linear in its parameters; None: always.
-    by_user : bool, default=False
-        Whether a user has made it known, whose rule may be wrong.
-    """
-
+    # Takes a layer and the paper's s; returns the standard deviation of each parameter's
+    # perturbation by name. A parameter that is not named stays; a type of which all stay is a
+    # normalisation.
     stds: Stds
+    # Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name; returns
+    # what they add to the outputs, (K, B, ...).
     noise: Noise = _noise_by_vmap
+    # Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products with
+    # the weights are the outputs at P positions. None: there is no form by gram.
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
-    channels: int = -1
+    channels: int = -1  # axis of the outputs that counts units
+    # Whether a layer with the options that it has is linear in its parameters; None: always.
     serves: Callable[[Any], bool] | None = None
-    by_user: bool = False
+    by_user: bool = False  # whether a user has made it known, whose rule may be wrong
 
 
 def _linear_stds(layer: nn.Linear, scale: float) -> dict[str, Std]:

@@ -32,33 +32,15 @@ _N_EXAMPLES = 4
 
 @dataclass(frozen=True)
 class Profile:
-    """What one look at a module has shown: from here networks are made of a theta0 and back.
+    """What one look at a module has shown: from here networks are made of a theta0 and back."""
 
-    Parameters
-    ----------
-    source : Source
-        Where fresh copies of the module come from.
-    architecture : Architecture
-        Its description.
-    trace : Trace
-        What one pass of it has shown.
-    why_functional : str
-        As of :class:`Network`.
-    integers : bool
-        Whether it takes whole numbers as such.
-    layout : torch.memory_format
-        Order of images in memory.
-    known : frozenset of str
-        Names of the layers whose types were known.
-    """
-
-    source: Source
-    architecture: Architecture
-    trace: Trace
-    why_functional: str = ""
-    integers: bool = False
-    layout: torch.memory_format = torch.contiguous_format
-    known: frozenset[str] = frozenset()
+    source: Source  # where fresh copies of the module come from
+    architecture: Architecture  # its description
+    trace: Trace  # what one pass of it has shown
+    why_functional: str = ""  # as of :class:`Network`
+    integers: bool = False  # whether it takes whole numbers as such
+    layout: torch.memory_format = torch.contiguous_format  # order of images in memory
+    known: frozenset[str] = frozenset()  # names of the layers whose types were known
 
     def fresh(self) -> Theta0:
         """The weights that the module comes with."""

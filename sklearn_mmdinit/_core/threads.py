@@ -76,18 +76,9 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
     here they meet once for a whole sequence of operations, and what one operation leaves in
     a core's cache is there for the next.
 
-    Parameters
-    ----------
-    n : int
-        Number of items.
-    work : callable
-        Called with the bounds (start, stop) of a stretch of ``range(n)``, without gradients;
-        must write nothing that another stretch reads or writes.
-
-    Returns
-    -------
-    list
-        What the calls returned, in the order of the stretches: at most one a thread.
+    `work` is called with the bounds (start, stop) of a stretch, without gradients, and must write
+    nothing that another stretch reads or writes. What the calls return comes in the order of the
+    stretches, at most one a thread.
     """
     n_threads = min(getattr(_team, "size", 1), n)
     if n_threads == 1:

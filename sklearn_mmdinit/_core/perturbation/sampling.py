@@ -48,27 +48,10 @@ def perturbed_logits(
     random: StepRandom,
     sampler: str = "auto",
 ) -> torch.Tensor:
-    """Logits of K networks around theta0 on one mini-batch.
+    """Logits (K, B, d) of K networks around theta0 on one mini-batch X (B, ...).
 
-    Parameters
-    ----------
-    network : Network
-        The module at theta0.
-    X : Tensor of shape (B, ...)
-        The mini-batch.
-    n_copies : int
-        K.
-    scale : float
-        The paper's s.
-    random : StepRandom
-        Source of the draws of this step.
-    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
-        How perturbations are drawn; where "auto" has a choice, by what costs less.
-
-    Returns
-    -------
-    Tensor of shape (K, B, d)
-        Differentiable by the network's parameters.
+    Differentiable by the network's parameters. Where "auto" has a choice between samplers, it goes
+    by what costs less.
     """
     functional = sampler == "functional" or bool(network.why_functional)
     plan = n_copies, len(X), sampler, X.device
@@ -206,10 +189,7 @@ def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, st
 def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> str:
     """Why perturbed copies cannot be one pass of the module; empty where they can.
 
-    Raises
-    ------
-    ValueError
-        If no sampler can perturb the module, or the one that was asked for cannot.
+    A ValueError if no sampler can perturb the module, or the one that was asked for cannot.
     """
     name = network.architecture.module
     if not parameter_stds(network.module, 1.0):
