@@ -114,7 +114,7 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class LoaderBatches:
-    """The mini-batches of a DataLoader, one at a time; those smaller than the first are left out."""
+    """The mini-batches of a DataLoader, one at a time; smaller ones than the first left out."""
 
     loader: DataLoader[Any]  # iterated once a pass
     opened: Iterable[Any]  # what its first iteration hands out, which was begun before

@@ -24,8 +24,8 @@ _LEFT = 0.02
 class CoherenceConfig:
     """The fourth term."""
 
-    weight: float  # the weight :math:`\mu` of the term
-    separation: float  # the weight of unrelated pairs in it
+    weight: float  # mu
+    separation: float  # rho, the weight of unrelated pairs
     walk_length: float  # mean number of edges of a walk
     n_walks: int  # walks a step
 

@@ -123,27 +123,13 @@ def in_parts(
     n_kept: int | None = None,
     leaves: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
-    """The parts of a result one after the other, computed by the team where there is one.
+    """Rows of parts, one after the other, computed by the team where there is one.
 
-    Parameters
-    ----------
-    part : callable
-        From the number of a part to its rows. It draws the same each time that it is called.
-    n_parts : int
-        Number of parts.
-    tensors : sequence of Tensor
-        All that the result can be differentiated by: leaves, such as parameters, which parts read
-        as they are; and then what parts have in common and is computed before them.
-    n_kept : int, default=None
-        The graphs of so many parts are kept for their gradient, the others are computed once more;
-        None: all are kept.
-    leaves : sequence of Tensor, default=()
-        What parts read in place of the last `tensors`, of the same values.
-
-    Returns
-    -------
-    Tensor
-        Differentiable by `tensors`.
+    `part` makes its rows from its number, and draws the same each time that it is called. The
+    result is differentiable by `tensors`: leaves, such as parameters, which parts read as they are,
+    and then what parts have in common and is computed before them, in whose place they read
+    `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for their
+    gradient; the others are computed once more.
     """
     if n_parts == 1:
         return part(0)
