@@ -195,8 +195,7 @@ def check_coherence(coherence: Coherence) -> None:
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         raise TypeError(
-            "augmentation must be None or a function of rows and a random generator, got "
-            f"{augmentation!r}"
+            f"augmentation must be None or a function of rows and a generator, got {augmentation!r}"
         )
     if coherence.embedding is not None:
         _check_embedding(coherence)
@@ -218,13 +217,11 @@ def _check_embedding(coherence: Coherence) -> None:
     output = getattr(last, "output", None)
     if isinstance(output, str) and output == "passthrough":
         raise ValueError(
-            f"embedding={type(last).__name__}(output='passthrough') hands rows on as they "
-            "are; use output='hidden'"
+            f"embedding={type(last).__name__}(output='passthrough') is none; use output='hidden'"
         )
     if brings_edges(coherence):
         raise ValueError(
-            "embedding is where neighbours are searched, and with a matrix as the graph none "
-            "are; use one of the two"
+            "embedding is where neighbours are searched, which a matrix as the graph leaves out"
         )
 
 
@@ -277,7 +274,15 @@ class Walks:
         walk = self._kept.get(key) if key else None
         if walk is None:
             try:
-                walk = _walk_on(coherence, rows, verbose)
+                edges = neighbor_graph(
+                    rows,
+                    n_neighbors=coherence.n_neighbors,
+                    shared_neighbor_power=coherence.shared_neighbor_power,
+                    graph=coherence.graph,
+                    memory=coherence.memory,
+                    verbose=verbose,
+                )
+                walk = Walk.on(edges)
             except ValueError as error:
                 if embedding is None:
                     raise
@@ -301,19 +306,6 @@ def _key(coherence: Coherence, rows: np.ndarray) -> str | None:
     except (pickle.PicklingError, AttributeError, TypeError):
         return None  # a transformer with a function of its own
     return key
-
-
-def _walk_on(coherence: Coherence, rows: np.ndarray, verbose: int) -> Walk:
-    """Walks on the graph of rows (n, p)."""
-    edges = neighbor_graph(
-        rows,
-        n_neighbors=coherence.n_neighbors,
-        shared_neighbor_power=coherence.shared_neighbor_power,
-        graph=coherence.graph,
-        memory=coherence.memory,
-        verbose=verbose,
-    )
-    return Walk.on(edges)
 
 
 def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:

@@ -155,8 +155,7 @@ def _check_batch(batch: np.ndarray, shape: tuple[int, ...], number: int) -> None
     """Raise unless a mini-batch is finite and its examples have this shape."""
     if batch.shape[1:] != shape:
         raise ValueError(
-            f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch {number} "
-            f"(the first is 0), and of shape {shape} before"
+            f"the DataLoader hands out examples of shape {batch.shape[1:]}, and of {shape} before"
         )
     if batch.dtype.kind == "f" and not np.isfinite(batch).all():
         raise ValueError(
@@ -171,7 +170,6 @@ def examples_of(item: Any) -> np.ndarray:
         item = item[0]
     if not isinstance(item, torch.Tensor):
         raise TypeError(
-            "a DataLoader must hand out tensors, or tuples that begin with one, got "
-            f"{type(item).__name__}"
+            f"a DataLoader must hand out tensors, or tuples of them, got {type(item).__name__}"
         )
     return np.asarray(array_of(item.float() if item.is_floating_point() else item))

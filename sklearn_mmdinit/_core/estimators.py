@@ -75,6 +75,13 @@ def check_choice(name: str, value: Any, valid: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
 
 
+def check_bool(name: str, value: Any) -> bool:
+    """The value; a ValueError unless it is True or False, NumPy's among them."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
     """Raise unless these parameters are integers of at least 1, or of at least another number."""
     for name in names:

@@ -134,8 +134,7 @@ def embeddings_named(module: nn.Module) -> Iterator[None]:
             raise
         known = ", ".join(f"{name!r} 0 to {size - 1}" for name, size in sizes.items())
         raise ValueError(
-            "X holds or leads to an index that the module's embeddings do not have; they have "
-            f"{known}"
+            f"X leads to an index that the module's embeddings do not have; they have {known}"
         ) from error
 
 

@@ -22,8 +22,7 @@ def torch_device(device: Any) -> torch.device:
         return torch.device(device)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
-            "device must be 'auto' or a device that PyTorch has here ('cpu', 'cuda', ...), "
-            f"got {device!r}"
+            f"device must be 'auto' or a device that PyTorch has here, got {device!r}"
         ) from error
 
 

@@ -84,10 +84,6 @@ class Profile:
         network.module.eval()
         return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
 
-    def hidden_width(self, theta0: Theta0) -> int:
-        """How many there are."""
-        return theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
-
 
 @with_gradients()
 def look_at(

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import chain, pairwise
 from typing import Any, TypeVar
@@ -19,18 +19,13 @@ _SMALL_PRODUCT = 1 << 25
 T = TypeVar("T")
 
 
-@contextmanager
-def worthwhile_threads(n_multiplications: int) -> Iterator[None]:
+def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]:
     """One thread where the largest product is too small to share, as many as before elsewhere.
 
     At sizes near the limit a second thread gains a few per cent on an idle machine, and on a
     busy one it costs many times the whole work, spent waiting at the end of every product.
     """
-    if n_multiplications > _SMALL_PRODUCT:
-        yield
-        return
-    with _one_thread():
-        yield
+    return nullcontext() if n_multiplications > _SMALL_PRODUCT else _one_thread()
 
 
 @contextmanager

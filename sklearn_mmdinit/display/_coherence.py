@@ -17,8 +17,6 @@ from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
 from ._curves import axes_or_new, pyplot
 
-Array = np.ndarray[Any, Any]
-
 # Groups that the order of a heat map is made of, at most.
 _MOST_GROUPS = 10
 
@@ -90,14 +88,6 @@ class CoherenceDisplay:
         Returns
         -------
         CoherenceDisplay
-
-        Raises
-        ------
-        ValueError
-            If X does not fit theta0, rows of X are no images of that shape, or a number is not
-            valid.
-        TypeError
-            If X is sparse, or a number is none.
         """
         check_scalar(n_anchors, "n_anchors", Integral, min_val=1)
         kernel = coherence_kernel(estimator, X)  # of a DataFrame, by the names of its columns
@@ -106,7 +96,7 @@ class CoherenceDisplay:
         anchors = random.choice(len(kernel), size=min(n_anchors, len(kernel)), replace=False)
         return cls(kernel, images, anchors.tolist()).plot(ax=ax, n_shown=n_shown)
 
-    def order(self) -> Array:
+    def order(self) -> np.ndarray:
         """The inputs in groups that the leading eigenvectors of C tell apart.
 
         They are as many as come before the largest drop of the eigenvalues; a pivoted QR
@@ -144,12 +134,6 @@ class CoherenceDisplay:
         Returns
         -------
         CoherenceDisplay
-
-        Raises
-        ------
-        ValueError
-            If the kernel, the images or the anchors do not fit together, or there are images of
-            fewer than three inputs.
         """
         check_scalar(n_shown, "n_shown", Integral, min_val=1)
         C = _checked(self.kernel)
@@ -165,12 +149,11 @@ class CoherenceDisplay:
         self.ax_.set(xlabel="inputs, in groups", ylabel="inputs, in groups", title="Coherence")
         return self
 
-    def _plot_images(self, C: Array, images: Array, ax: Any, n_shown: int) -> None:
+    def _plot_images(self, C: np.ndarray, images: np.ndarray, ax: Any, n_shown: int) -> None:
         """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
         if images.ndim != 3 or len(images) != len(C):
             raise ValueError(
-                f"images must have shape (n, height, width) with the kernel's n = {len(C)}, "
-                f"got {images.shape}"
+                f"images must have shape ({len(C)}, height, width), got {images.shape}"
             )
         anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
         whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
@@ -204,7 +187,7 @@ class CoherenceDisplay:
         self.ax_, self.figure_ = ax, ax.figure
 
 
-def _checked(kernel: ArrayLike) -> Array:
+def _checked(kernel: ArrayLike) -> np.ndarray:
     """A kernel (n, n) in float64; a ValueError unless it is symmetric and finite."""
     C = np.asarray(kernel, dtype=np.float64)
     if C.ndim != 2 or C.shape[0] != C.shape[1] or len(C) < 2:
@@ -214,7 +197,7 @@ def _checked(kernel: ArrayLike) -> Array:
     return C
 
 
-def _as_images(rows: Array, image_shape: Any) -> Array:
+def _as_images(rows: np.ndarray, image_shape: Any) -> np.ndarray:
     """Rows (n, ...) as images (n, height, width); axes of length 1 do not matter."""
     sides = np.atleast_1d(image_shape).tolist()
     valid = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)

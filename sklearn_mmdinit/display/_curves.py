@@ -18,8 +18,7 @@ def pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
-            "drawing needs matplotlib, which the extra `plot` installs: "
-            "pip install 'sklearn-mmdinit[plot]'"
+            "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
         ) from error
     return plt
 
@@ -84,15 +83,6 @@ class LossCurveDisplay:
         Returns
         -------
         LossCurveDisplay
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            If the estimator is not fitted.
-        TypeError
-            If its history is none of a pre-training, as a classifier's is not.
-        ValueError
-            If a term is not in the history, or the history is empty.
         """
         check_is_fitted(estimator, "history_")
         history = estimator.history_
@@ -198,12 +188,6 @@ class TaskAccuracyDisplay:
         Returns
         -------
         TaskAccuracyDisplay
-
-        Raises
-        ------
-        ValueError
-            If there are no scores, a shape does not fit, a score is not finite, or `confidence`
-            is not between 0 and 1.
         """
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1")

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from .._core.estimators import check_choice
 from ._curves import pyplot
 
-Array = np.ndarray[Any, Any]
-
 # What a density runs over: the axis of the predictions that is spread over panels, and its name.
 _PANEL_AXES = {"perturbations": (1, "input"), "inputs": (0, "perturbed network")}
 
@@ -92,12 +90,6 @@ class PredictionDensityDisplay:
         Returns
         -------
         PredictionDensityDisplay
-
-        Raises
-        ------
-        ValueError
-            If `over` or `class_index` is unknown, a shape does not fit, or a value is not a
-            probability.
         """
         check_choice("over", over, _PANEL_AXES)
         arrays = {"before": _probabilities("before", before)}
@@ -120,7 +112,7 @@ class PredictionDensityDisplay:
         names = [f"{noun} {panel}" for panel in range(n_panels)]
         return cls(samples, names, n_classes, class_index).plot(ax=ax, bins=bins, **line_kw)
 
-    def uniform_density(self, probability: ArrayLike) -> Array:
+    def uniform_density(self, probability: ArrayLike) -> np.ndarray:
         """Density of one class's probability under the uniform distribution on the simplex.
 
         Parameters
@@ -151,11 +143,6 @@ class PredictionDensityDisplay:
         Returns
         -------
         PredictionDensityDisplay
-
-        Raises
-        ------
-        ValueError
-            If the number of axes is not that of the panels.
         """
         plt = pyplot()
         n_panels = len(self.panel_names)
@@ -189,7 +176,7 @@ class PredictionDensityDisplay:
         return self
 
 
-def _probabilities(name: str, values: ArrayLike) -> Array:
+def _probabilities(name: str, values: ArrayLike) -> np.ndarray:
     """Predictions (n_perturbations, n_inputs, n_classes), checked, at most 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 3 or array.shape[2] < 2:

@@ -173,15 +173,9 @@ def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, st
     for call in network.trace.calls:
         if call.layer in layers:
             layer, perturbed = layers[call.layer]
-            reused = call.layer in network.trace.reused
-            gram = draws_by_gram(
-                layer,
-                perturbed.kind,
-                sampler,
-                n_rows * call.n_positions,
-                reused=reused,
-                first=call.first,
-            )
+            n, reused = n_rows * call.n_positions, call.layer in network.trace.reused
+            kind, first = perturbed.kind, call.first
+            gram = draws_by_gram(layer, kind, sampler, n, reused=reused, first=first)
             found[call.layer] = "gram" if gram else "direct"
     return found
 
