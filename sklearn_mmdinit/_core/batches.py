@@ -139,7 +139,16 @@ class LoaderBatches:
             if len(batch) < self.size:
                 continue
             shape = batch.shape[1:] if shape is None else shape
-            _check_batch(batch, shape, number)
+            if batch.shape[1:] != shape:
+                raise ValueError(
+                    f"the DataLoader hands out examples of shape {batch.shape[1:]}, and of {shape} "
+                    "before"
+                )
+            if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+                raise ValueError(
+                    "the DataLoader hands out NaN or infinity, or a value too large for float32, "
+                    f"in mini-batch {number} (the first is 0)"
+                )
             yield first, self.examples(batch)[None]
             first += 1
         if first == 0:
@@ -149,19 +158,6 @@ class LoaderBatches:
                 "each time it is iterated, as an IterableDataset does whose __iter__ returns a new "
                 "iterator"
             )
-
-
-def _check_batch(batch: np.ndarray, shape: tuple[int, ...], number: int) -> None:
-    """Raise unless a mini-batch is finite and its examples have this shape."""
-    if batch.shape[1:] != shape:
-        raise ValueError(
-            f"the DataLoader hands out examples of shape {batch.shape[1:]}, and of {shape} before"
-        )
-    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-        raise ValueError(
-            "the DataLoader hands out NaN or infinity, or a value too large for float32, in "
-            f"mini-batch {number} (the first is 0)"
-        )
 
 
 def examples_of(item: Any) -> np.ndarray:

@@ -164,7 +164,8 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
     if len(H) == 1 and layer.groups == 1:
         # All copies have their inputs in common: no groups, only more kernels.
         inputs, groups = H[0], 1
-        if _is_channels_last(layer):
+        own = layer.weight
+        if own.ndim == 4 and own[0, 0].numel() > 1 and own.stride(1) == 1:  # channels last
             kernels = kernels.to(memory_format=torch.channels_last)
     else:
         # (K B, c, ...) to (B, K c, ...): the channels of all copies of an input side by side.
@@ -183,11 +184,6 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
         groups=groups,
     )
     return out.unflatten(1, (K, layer.out_channels)).transpose(0, 1)
-
-
-def _is_channels_last(layer: Conv) -> bool:
-    weight = layer.weight
-    return weight.ndim == 4 and weight[0, 0].numel() > 1 and weight.stride(1) == 1
 
 
 def _conv_patches(layer: Conv, H: torch.Tensor) -> torch.Tensor:

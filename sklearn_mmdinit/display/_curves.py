@@ -31,9 +31,7 @@ def axes_or_new(ax: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class LossCurveDisplay:
-    """Every term of the loss by pre-training step.
-
-    Create it with :meth:`from_estimator`.
+    """Every term of the loss by pre-training step, made by :meth:`from_estimator`.
 
     Parameters
     ----------

@@ -219,7 +219,9 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
     many drawn at random.
     """
     n, p = X.shape
-    rows = _drawn_rows(n, max(_MOST_ENTRIES // p, 10 * n_components))
+    rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)
+    if n > most:  # in order: a memory map is read from its beginning to its end
+        rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
     for block in _blocks(rows):
         taken = X[block]
@@ -251,13 +253,6 @@ def _factor(largest: float) -> float:
     ordinary = largest == 0.0 or _SMALLEST <= exponent <= _LARGEST
     # Beyond 1000 it would be infinity itself.
     return 1.0 if ordinary else math.ldexp(1.0, min(-exponent, 1000))
-
-
-def _drawn_rows(n: int, most: int) -> np.ndarray:
-    if n <= most:
-        return np.arange(n)
-    # In order: a memory map is read from its beginning to its end.
-    return np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
 
 
 def _blocks(rows: np.ndarray) -> Iterator[slice | np.ndarray]:
