@@ -217,11 +217,13 @@ def _check_embedding(coherence: Coherence) -> None:
     output = getattr(last, "output", None)
     if isinstance(output, str) and output == "passthrough":
         raise ValueError(
-            f"embedding={type(last).__name__}(output='passthrough') is none; use output='hidden'"
+            f"embedding={type(last).__name__}(output='passthrough') hands rows on as they "
+            "are; use output='hidden'"
         )
     if brings_edges(coherence):
         raise ValueError(
-            "embedding is where neighbours are searched, which a matrix as the graph leaves out"
+            "embedding is where neighbours are searched, and with a matrix as the graph none "
+            "are; use one of the two"
         )
 
 

@@ -141,8 +141,8 @@ class LoaderBatches:
             shape = batch.shape[1:] if shape is None else shape
             if batch.shape[1:] != shape:
                 raise ValueError(
-                    f"the DataLoader hands out examples of shape {batch.shape[1:]}, and of {shape} "
-                    "before"
+                    f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch "
+                    f"{number} (the first is 0), and of shape {shape} before"
                 )
             if batch.dtype.kind == "f" and not np.isfinite(batch).all():
                 raise ValueError(

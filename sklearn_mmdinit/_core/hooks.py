@@ -134,7 +134,8 @@ def embeddings_named(module: nn.Module) -> Iterator[None]:
             raise
         known = ", ".join(f"{name!r} 0 to {size - 1}" for name, size in sizes.items())
         raise ValueError(
-            f"X leads to an index that the module's embeddings do not have; they have {known}"
+            "X holds or leads to an index that the module's embeddings do not have; they have "
+            f"{known}"
         ) from error
 
 

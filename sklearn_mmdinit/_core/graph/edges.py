@@ -98,7 +98,8 @@ def _checked(graph: Any, n: int) -> csr_array:
     if wrong.size:
         i, j = edges.row[wrong[0]], edges.col[wrong[0]]
         raise ValueError(
-            f"graph's weights must be non-negative and finite: ({i}, {j}) is {edges.data[wrong[0]]}"
+            "graph's weights must be non-negative and finite: entry "
+            f"({i}, {j}) is {edges.data[wrong[0]]}, and {wrong.size - 1} more are wrong."
         )
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():

@@ -79,7 +79,8 @@ def check_search(n_rows: int, n_neighbors: int) -> None:
         raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_rows <= n_neighbors:
         raise ValueError(
-            f"{n_rows} rows are too few for n_neighbors={n_neighbors}: give more or lower it"
+            f"{n_rows} rows are too few for n_neighbors={n_neighbors}, which takes "
+            f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
         )
 
 
