@@ -22,6 +22,7 @@ from torch.optim import SGD
 from ._core.estimators import (
     DocumentedEstimator,
     all_or_nothing,
+    check_bool,
     check_finite,
     check_positive,
     check_widths,
@@ -209,9 +210,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     """
 
     module: Any = None
-    classes_: np.ndarray
     input_shape_: tuple[int, ...]
-    best_validation_loss_: float | None
 
     def __init__(
         self,
@@ -247,16 +246,9 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     def _is_keyword(self, name: str) -> bool:
         return name.startswith(PREFIX) or is_skorch_param(name)
 
-    def _set_keywords(self, keywords: dict[str, Any]) -> None:
-        self._refuse(name for name in keywords if not self._is_keyword(name))
-        for name, value in keywords.items():
-            setattr(self, name, value)
-
-    def _refuse(self, names: Any) -> None:
-        """Raise a TypeError that names the first name, and what stands in its place here."""
-        for name in names:
-            hint = f"; it follows from {OWNED[name]!r}" if name in OWNED else ""
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
+    def _refusal(self, name: str) -> TypeError:
+        hint = f"; it follows from {OWNED[name]!r}" if name in OWNED else ""
+        return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of the initializer, the module and skorch among them.
@@ -273,7 +265,8 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         self : estimator
             This one.
         """
-        self._refuse(params.keys() & OWNED.keys())
+        for name in params.keys() & OWNED.keys():
+            raise self._refusal(name)
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
@@ -562,8 +555,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         self._check_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(
-                f"class_weight={self.class_weight!r} is not for partial_fit, which does not know "
-                "how many rows each class will have; pass a dict of weights"
+                f"class_weight={self.class_weight!r} is not for partial_fit; pass a dict of weights"
             )
         X, y = self._validated(X, y, reset=first)
         _check_partial_fit_first_call(self, classes)
@@ -676,8 +668,7 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
     def module_(self) -> nn.Module:
         """The network."""
         check_is_fitted(self, "net_")
-        module: nn.Module = self.net_.module_
-        return module
+        return self.net_.module_
 
     @property
     def history_(self) -> Any:
@@ -697,12 +688,6 @@ class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
         if self.best_validation_loss_ is None:
             return None
         return [epoch["valid_loss"] for epoch in history]
-
-
-def _checked_bool(batch_norm: Any) -> bool:
-    if isinstance(batch_norm, bool | np.bool_):
-        return bool(batch_norm)
-    raise ValueError(f"batch_norm must be True, False or None, got {batch_norm!r}")
 
 
 class MLPClassifier(NetClassifier):
@@ -873,7 +858,7 @@ class MLPClassifier(NetClassifier):
         plain: dict[str, Callable[[Any], Any]] = {
             "hidden_layer_sizes": check_widths,
             "activation": str,
-            "batch_norm": _checked_bool,
+            "batch_norm": partial(check_bool, "batch_norm"),
         }
         own = vars(self)
         given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
@@ -882,8 +867,7 @@ class MLPClassifier(NetClassifier):
             if name in theirs and theirs[name] != value:
                 who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 raise ValueError(
-                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}; "
-                    "the two must be the same"
+                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}"
                 )
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
 

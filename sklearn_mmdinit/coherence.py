@@ -30,14 +30,7 @@ from ._core.graph import (
 from ._core.numbers import check_float32
 from ._core.random import rows_generator
 
-__all__ = [
-    "Coherence",
-    "Walks",
-    "brings_edges",
-    "check_coherence",
-    "coherence_of",
-    "fit_embedding",
-]
+__all__ = ["Coherence"]
 
 # Steps of walks are taken one after another, and walks as long as that end anywhere.
 _LONGEST = 10_000.0
@@ -202,8 +195,7 @@ def check_coherence(coherence: Coherence) -> None:
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
         raise TypeError(
-            "augmentation must be None or a function of rows and a random generator, got "
-            f"{augmentation!r}"
+            f"augmentation must be None or a function of rows and a generator, got {augmentation!r}"
         )
     if coherence.embedding is not None:
         _check_embedding(coherence)
@@ -284,7 +276,15 @@ class Walks:
         walk = self._kept.get(key) if key else None
         if walk is None:
             try:
-                walk = _walk_on(coherence, rows, verbose)
+                edges = neighbor_graph(
+                    rows,
+                    n_neighbors=coherence.n_neighbors,
+                    shared_neighbor_power=coherence.shared_neighbor_power,
+                    graph=coherence.graph,
+                    memory=coherence.memory,
+                    verbose=verbose,
+                )
+                walk = Walk.on(edges)
             except ValueError as error:
                 if embedding is None:
                     raise
@@ -308,19 +308,6 @@ def _key(coherence: Coherence, rows: np.ndarray) -> str | None:
     except (pickle.PicklingError, AttributeError, TypeError):
         return None  # a transformer with a function of its own
     return key
-
-
-def _walk_on(coherence: Coherence, rows: np.ndarray, verbose: int) -> Walk:
-    """Walks on the graph of rows (n, p)."""
-    edges = neighbor_graph(
-        rows,
-        n_neighbors=coherence.n_neighbors,
-        shared_neighbor_power=coherence.shared_neighbor_power,
-        graph=coherence.graph,
-        memory=coherence.memory,
-        verbose=verbose,
-    )
-    return Walk.on(edges)
 
 
 def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:

@@ -165,12 +165,10 @@ def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> b
     if isinstance(program.model.graph.inputs[0].shape[0], int):
         # The exporter falls back on a program for just these rows.
         raise ValueError(
-            "the module fixes the number of rows of the ONNX program, as len(x) does; write "
-            "x.shape[0] in its place"
+            "the module fixes the number of rows, as len(x) does; write x.shape[0] in its place"
         )
     program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
-    data: bytes = program.model_proto.SerializeToString()
-    return data
+    return program.model_proto.SerializeToString()
 
 
 @contextmanager

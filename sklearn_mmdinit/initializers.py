@@ -24,6 +24,7 @@ from ._core.config import Config, resolve
 from ._core.estimators import (
     DocumentedEstimator,
     all_or_nothing,
+    check_bool,
     check_choice,
     check_finite,
     check_positive,
@@ -88,10 +89,7 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
     gain: Any = 1.0
     sampler: str = "auto"
 
-    theta0_: Theta0
-    _profile: Profile
     _state: State
-    _walks: Walks
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -219,10 +217,9 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
         if self.output == "hidden":
             check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
-            width = self._profile.hidden_width(self.theta0_)
-            return np.asarray([f"{prefix}{i}" for i in range(width)], dtype=object)
-        names: np.ndarray = super().get_feature_names_out(input_features)
-        return names
+            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
+            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
+        return super().get_feature_names_out(input_features)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
@@ -424,8 +421,7 @@ def _check_common(estimator: Any) -> None:
     check_positive(estimator, "n_classes", least=2)
     check_choice("activation", estimator.activation, ACTIVATIONS)
     check_choice("init", estimator.init, INITS)
-    if not isinstance(estimator.batch_norm, bool | np.bool_):
-        raise ValueError(f"batch_norm must be True or False, got {estimator.batch_norm!r}")
+    check_bool("batch_norm", estimator.batch_norm)
     check_positive(estimator, "batch_size", "window")
     if estimator.batch_norm and estimator.batch_size < 2:
         raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
@@ -752,8 +748,7 @@ class MMDInitializer(Keywords, _Initializer):
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
                 raise ValueError(
-                    f"{name}={value!r} describes a perceptron, but there is a module, which has "
-                    "layers and weights of its own; leave it out"
+                    f"{name}={value!r} describes a perceptron, but there is a module; leave it out"
                 )
 
     def _config(self, n_rows: int, n_classes: int) -> Config:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,10 +37,8 @@ __all__ = [
     "relu_jacobian_row_norms",
 ]
 
-Array = np.ndarray[Any, Any]
 
-
-def _finite(name: str, values: ArrayLike) -> Array:
+def _finite(name: str, values: ArrayLike) -> np.ndarray:
     """The values as float64; ValueError where one is NaN or infinite."""
     array = np.asarray(values, dtype=np.float64)
     if not np.isfinite(array).all():
@@ -50,7 +48,7 @@ def _finite(name: str, values: ArrayLike) -> Array:
 
 def perturbation_std(
     architecture: Architecture, perturbation_scale: float = math.sqrt(0.5)
-) -> Array:
+) -> np.ndarray:
     r"""Standard deviation of the perturbation of every weight and bias.
 
     A weight of a layer with :math:`n_{in}` inputs and :math:`n_{out}` outputs is perturbed with
@@ -101,7 +99,7 @@ def perturbation_std(
 
 def perturbation_norm_tail_bound(
     radius: ArrayLike, std: ArrayLike, *, form: str = "theorem"
-) -> Array:
+) -> np.ndarray:
     r"""Theorem 1: upper bound of the probability that a perturbation leaves a ball.
 
     For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_1^2, \dots, \sigma_m^2))` and
@@ -189,7 +187,7 @@ def perturbation_norm_tail_bound(
     return np.exp(-exponent / 8.0)
 
 
-def mean_vertex_distances(probabilities: ArrayLike) -> Array:
+def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     r"""Mean distance of predictions to each vertex of the simplex.
 
     The quantity of Theorem 2: :math:`E_x \|v^{(i)} - f(x)\|` for each class i, from the
@@ -219,8 +217,7 @@ def mean_vertex_distances(probabilities: ArrayLike) -> Array:
     rows = _finite("probabilities", probabilities)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
         raise ValueError(
-            "probabilities must have shape (n, d) with n >= 1 inputs and d >= 2 classes, "
-            f"got {rows.shape}"
+            f"probabilities must have shape (n, d) with n >= 1 and d >= 2, got {rows.shape}"
         )
     sums = rows.sum(axis=1)
     # In float32 they sum to 1 within a few units of the last place per class.
@@ -234,7 +231,7 @@ def mean_vertex_distances(probabilities: ArrayLike) -> Array:
     return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
 
 
-def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> Array:
+def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> np.ndarray:
     r"""Theorem 2: lower bound of the share of inputs that a network gives to a class.
 
     .. math:: P_x(f(x) \in A_i) \ge 1 - \sqrt{d} \; E_x \|v^{(i)} - f(x)\|,
@@ -273,13 +270,12 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> A
     # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
         raise ValueError(
-            "mean_distance must lie in [0, sqrt(2)], "
-            f"got values from {distance.min()} to {distance.max()}"
+            f"mean_distance must lie in [0, sqrt(2)], got {distance.min()} to {distance.max()}"
         )
     return np.maximum(1.0 - math.sqrt(n_classes) * distance, 0.0)
 
 
-def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> Array:
+def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np.ndarray:
     r"""Norm of each row of the Jacobian of one layer, :math:`x \mapsto W \mathrm{ReLU}(x) + b`.
 
     The right-hand side of the equation in Theorem 3,

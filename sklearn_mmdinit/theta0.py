@@ -27,19 +27,7 @@ from torch import nn
 from ._core.mlp import MLP
 from ._core.numbers import seeded_generators
 
-__all__ = [
-    "Architecture",
-    "Theta0",
-    "arrays_of",
-    "check_folder_of",
-    "digest_of",
-    "load_theta0",
-    "qualified_name",
-    "save_theta0",
-    "start_",
-    "uncompiled",
-    "write_whole",
-]
+__all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.
@@ -315,8 +303,7 @@ class Theta0:
             return self
         if len(factors) != n_hidden:
             raise ValueError(
-                f"gain={tuple(factors)} must have {n_hidden} factors, one for each hidden layer "
-                f"that hands a scale on in {self.architecture.module}"
+                f"gain={tuple(factors)} must have {n_hidden} factors, one for each hidden layer"
             )
         before = self.gain or (1.0,) * n_hidden
         gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
@@ -343,8 +330,7 @@ class Theta0:
             }
         if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
             raise ValueError(
-                f"gain={tuple(factors)} makes weights too large for float32, in {wrong[0]!r}; use "
-                "factors nearer to 1"
+                f"gain={tuple(factors)} makes weights too large for float32, in {wrong[0]!r}"
             )
         return scaled
 
@@ -539,8 +525,9 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
             architecture = Architecture.from_json(metadata[_KEY])
         elif _PERCEPTRON_KEY in metadata:
             architecture = _of_older_file(metadata[_PERCEPTRON_KEY])
-            counters = _perceptron_shapes_of(architecture).keys() - arrays.keys()
-            arrays |= {n: np.zeros((), np.int64) for n in counters if n.endswith(_COUNTER)}
+            own = architecture.keywords
+            for layer in range(len(own["hidden_layer_sizes"]) if own["batch_norm"] else 0):
+                arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         else:
             raise ValueError(
                 f"it does not say which network its arrays belong to: the metadata has no {_KEY!r} "
@@ -553,13 +540,6 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     if module is not None:
         start_(module, theta0)
     return theta0
-
-
-def _perceptron_shapes_of(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    own = architecture.keywords
-    return _perceptron_shapes(
-        own["n_features"], own["hidden_layer_sizes"], own["n_classes"], own["batch_norm"]
-    )
 
 
 def _of_older_file(text: str) -> Architecture:

@@ -18,7 +18,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._core.estimators import DocumentedEstimator, check_finite, check_positive
+from ._core.estimators import DocumentedEstimator, check_bool, check_finite, check_positive
 
 __all__ = ["OrientedGradients", "RandomAffine"]
 
@@ -133,10 +133,7 @@ class RandomAffine(DocumentedEstimator):
         """
         self._check_params()
         if not isinstance(rng, np.random.Generator):
-            raise TypeError(
-                "rng must be a numpy.random.Generator, such as np.random.default_rng(0), got "
-                f"{rng!r}"
-            )
+            raise TypeError(f"rng must be a numpy.random.Generator, got {rng!r}")
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
@@ -176,8 +173,7 @@ class RandomAffine(DocumentedEstimator):
         check_scalar(self.shift, "shift", Real, max_val=1e6)
         check_scalar(self.scale, "scale", Real, max_val=10)
         check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
-        if not isinstance(self.mirror, bool | np.bool_):
-            raise ValueError(f"mirror must be True or False, got {self.mirror!r}")
+        check_bool("mirror", self.mirror)
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentedEstimator):
@@ -337,8 +333,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Docum
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
         numbers = [np.float32, np.float64]  # others become the first
-        checked: np.ndarray = validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
-        return checked
+        return validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
 
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:

@@ -26,7 +26,7 @@ from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
 from .theta0 import Theta0, arrays_of, load_theta0, start_, uncompiled
 
-__all__ = ["Start", "WarmStart", "is_fitted_initializer", "resolve", "with_params"]
+__all__ = ["WarmStart"]
 
 _GIVEN = "a Theta0 or the path of a .safetensors file"
 _VALID = (

@@ -14,16 +14,6 @@ from .graph import Walk
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
 
-__all__ = [
-    "Augmentation",
-    "Batches",
-    "LoaderBatches",
-    "RowBatches",
-    "WalkEnds",
-    "augmented",
-    "examples_of",
-]
-
 Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
 
 # Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
@@ -48,24 +38,12 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class WalkEnds:
-    """Walks from each row of a mini-batch, whose ends go with it.
+    """Walks from each row of a mini-batch, whose ends go with it."""
 
-    Parameters
-    ----------
-    walk : Walk
-        On the graph of the rows.
-    mean_length : float
-        Mean number of edges.
-    seed : int
-        Of the draws.
-    augmentation : callable, default=None
-        Changes the rows at both ends.
-    """
-
-    walk: Walk
-    mean_length: float
-    seed: int
-    augmentation: Augmentation | None = None
+    walk: Walk  # on the graph of the rows
+    mean_length: float  # mean number of edges
+    seed: int  # of the draws
+    augmentation: Augmentation | None = None  # changes the rows at both ends
 
     def gathered(self, X: np.ndarray, starts: np.ndarray, step: int) -> np.ndarray:
         """Rows (2 n, ...) of X: the starts (n,) of walks, and then their ends."""
@@ -78,27 +56,13 @@ class WalkEnds:
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Mini-batches of rows of an array, each row once a pass; a memory map is read as it goes.
+    """Mini-batches of rows of an array, each row once a pass; a memory map is read as it goes."""
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, ...)
-        The rows.
-    size : int
-        Rows of the order of a pass that a step takes.
-    seed : int
-        Of the orders.
-    examples : callable
-        Makes tensors of rows.
-    walk_ends : WalkEnds, default=None
-        What doubles each mini-batch.
-    """
-
-    X: np.ndarray
-    size: int
-    seed: int
-    examples: Callable[[np.ndarray], torch.Tensor]
-    walk_ends: WalkEnds | None = None
+    X: np.ndarray  # the rows
+    size: int  # rows of the order of a pass that a step takes
+    seed: int  # of the orders
+    examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
+    walk_ends: WalkEnds | None = None  # what doubles each mini-batch
 
     @property
     def steps_a_pass(self) -> int:
@@ -150,24 +114,12 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class LoaderBatches:
-    """The mini-batches of a DataLoader, one at a time; those smaller than the first are left out.
+    """The mini-batches of a DataLoader, one at a time; smaller ones than the first left out."""
 
-    Parameters
-    ----------
-    loader : DataLoader
-        Iterated once a pass.
-    opened : iterable
-        What its first iteration hands out, which was begun before.
-    size : int
-        Examples of its first mini-batch.
-    examples : callable
-        Makes tensors of rows.
-    """
-
-    loader: DataLoader[Any]
-    opened: Iterable[Any]
-    size: int
-    examples: Callable[[np.ndarray], torch.Tensor]
+    loader: DataLoader[Any]  # iterated once a pass
+    opened: Iterable[Any]  # what its first iteration hands out, which was begun before
+    size: int  # examples of its first mini-batch
+    examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
 
     @property
     def steps_a_pass(self) -> int | None:
@@ -187,7 +139,16 @@ class LoaderBatches:
             if len(batch) < self.size:
                 continue
             shape = batch.shape[1:] if shape is None else shape
-            _check_batch(batch, shape, number)
+            if batch.shape[1:] != shape:
+                raise ValueError(
+                    f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch "
+                    f"{number} (the first is 0), and of shape {shape} before"
+                )
+            if batch.dtype.kind == "f" and not np.isfinite(batch).all():
+                raise ValueError(
+                    "the DataLoader hands out NaN or infinity, or a value too large for float32, "
+                    f"in mini-batch {number} (the first is 0)"
+                )
             yield first, self.examples(batch)[None]
             first += 1
         if first == 0:
@@ -199,27 +160,12 @@ class LoaderBatches:
             )
 
 
-def _check_batch(batch: np.ndarray, shape: tuple[int, ...], number: int) -> None:
-    """Raise unless a mini-batch is finite and its examples have this shape."""
-    if batch.shape[1:] != shape:
-        raise ValueError(
-            f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch {number} "
-            f"(the first is 0), and of shape {shape} before"
-        )
-    if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-        raise ValueError(
-            "the DataLoader hands out NaN or infinity, or a value too large for float32, in "
-            f"mini-batch {number} (the first is 0)"
-        )
-
-
 def examples_of(item: Any) -> np.ndarray:
     """The examples in what a DataLoader hands out: itself, or the first part of a tuple."""
     if isinstance(item, tuple | list) and item:
         item = item[0]
     if not isinstance(item, torch.Tensor):
         raise TypeError(
-            "a DataLoader must hand out tensors, or tuples that begin with one, got "
-            f"{type(item).__name__}"
+            f"a DataLoader must hand out tensors, or tuples of them, got {type(item).__name__}"
         )
     return np.asarray(array_of(item.float() if item.is_floating_point() else item))

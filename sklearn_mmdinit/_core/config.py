@@ -9,8 +9,6 @@ from typing import Any
 
 from .estimators import is_auto
 
-__all__ = ["CoherenceConfig", "Config", "resolve"]
-
 # Of "auto": the paper's values, and those measured with coherence by benchmarks/coherence.py, on
 # other tasks than those that are reported.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
@@ -24,78 +22,37 @@ _LEFT = 0.02
 
 @dataclass(frozen=True)
 class CoherenceConfig:
-    r"""The fourth term.
+    """The fourth term."""
 
-    Parameters
-    ----------
-    weight : float
-        The weight :math:`\mu` of the term.
-    separation : float
-        The weight of unrelated pairs in it.
-    walk_length : float
-        Mean number of edges of a walk.
-    n_walks : int
-        Walks a step.
-    """
-
-    weight: float
-    separation: float
-    walk_length: float
-    n_walks: int
+    weight: float  # mu
+    separation: float  # rho, the weight of unrelated pairs
+    walk_length: float  # mean number of edges of a walk
+    n_walks: int  # walks a step
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a pre-training is to know beside its rows and its network.
+    """All that a pre-training is to know beside its rows and its network."""
 
-    Parameters
-    ----------
-    n_classes : int
-        The paper's d.
-    learning_rate_init : float
-        Of Adam; the first one where it falls.
-    batch_size : int
-        Rows a step that go through the paper's terms, or see random labels.
-    max_iter : int
-        Passes over the rows.
-    window : int
-        Steps whose mean loss is looked at together.
-    falling_rate : bool, default=False
-        Whether the learning rate falls along a half cosine.
-    keep_last : bool, default=False
-        Whether theta0 is the parameters at the end, and not those of the best window.
-    random_labels : bool, default=False
-        Whether the loss is the cross entropy with random labels, and nothing below matters.
-    n_perturbations : int, default=2
-        The paper's K, and its M.
-    perturbation_scale : float, default=0
-        The paper's s.
-    sampler : str, default="auto"
-        How perturbed networks are drawn.
-    uniformity_weight, degeneracy_weight, detachment_weight : float, default=0
-        1, lambda and xi in the paper.
-    closed_form : bool, default=False
-        Whether expectations over the uniform law are exact, and not over samples.
-    coherence : CoherenceConfig, default=None
-        The fourth term.
-    """
-
-    n_classes: int
-    learning_rate_init: float
-    batch_size: int
-    max_iter: int
-    window: int
-    falling_rate: bool = False
+    n_classes: int  # the paper's d
+    learning_rate_init: float  # of Adam; the first one where it falls
+    batch_size: int  # rows a step that go through the paper's terms, or see random labels
+    max_iter: int  # passes over the rows
+    window: int  # steps whose mean loss is looked at together
+    falling_rate: bool = False  # whether the learning rate falls along a half cosine
+    # Whether theta0 is the parameters at the end, and not those of the best window.
     keep_last: bool = False
+    # Whether the loss is the cross entropy with random labels, and nothing below matters.
     random_labels: bool = False
-    n_perturbations: int = 2
-    perturbation_scale: float = 0.0
-    sampler: str = "auto"
-    uniformity_weight: float = 0.0
+    n_perturbations: int = 2  # the paper's K, and its M
+    perturbation_scale: float = 0.0  # the paper's s
+    sampler: str = "auto"  # how perturbed networks are drawn
+    uniformity_weight: float = 0.0  # 1, lambda and xi in the paper
     degeneracy_weight: float = 0.0
     detachment_weight: float = 0.0
+    # Whether expectations over the uniform law are exact, and not over samples.
     closed_form: bool = False
-    coherence: CoherenceConfig | None = None
+    coherence: CoherenceConfig | None = None  # the fourth term
 
     @property
     def has_paper_terms(self) -> bool:
@@ -130,19 +87,7 @@ class Config:
 
 
 def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classes: int) -> Config:
-    """What the parameters of an MMDInitializer stand for.
-
-    Parameters
-    ----------
-    parameters : mapping of str to object
-        The initializer's own, valid.
-    coherence : Coherence or None
-        What its parameter ``coherence`` stands for.
-    n_rows : int
-        Rows that are learned from.
-    n_classes : int
-        Logits of the network.
-    """
+    """What the valid parameters of an MMDInitializer stand for, `coherence` resolved already."""
     defaults: dict[str, Any] = dict(_PAPER)
     term, size = None, min(int(parameters["batch_size"]), n_rows)
     if coherence is not None:

@@ -16,17 +16,6 @@ from sklearn.utils.validation import validate_data
 
 from .numbers import array_of
 
-__all__ = [
-    "DocumentedEstimator",
-    "all_or_nothing",
-    "check_choice",
-    "check_finite",
-    "check_positive",
-    "check_widths",
-    "examples_checked",
-    "is_auto",
-]
-
 PACKAGE = __name__.partition(".")[0]
 
 P = ParamSpec("P")
@@ -84,6 +73,13 @@ def check_choice(name: str, value: Any, valid: Collection[str]) -> None:
     """Raise a ValueError unless the value is one of the valid strings."""
     if not isinstance(value, str) or value not in valid:
         raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """The value; a ValueError unless it is True or False, NumPy's among them."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_positive(estimator: Any, *names: str, least: int = 1) -> None:

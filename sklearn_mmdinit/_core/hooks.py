@@ -15,24 +15,6 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from .layers import EMBEDDINGS, layer_type_of
 
-__all__ = [
-    "Statistics",
-    "aside",
-    "batch_norms",
-    "embeddings_named",
-    "layer_named",
-    "names_of",
-    "normalised",
-    "own_output",
-    "pretraining_mode",
-    "replaced",
-    "statistics_of",
-    "step_by_step",
-    "unfused",
-    "untracked",
-    "with_dense_gradients_",
-]
-
 # Takes a layer and its input, returns an output in place of the layer's own.
 Forward = Callable[[Any, Any], Any]
 

@@ -16,20 +16,6 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-__all__ = [
-    "EMBEDDINGS",
-    "LAYER_TYPES",
-    "LayerType",
-    "Std",
-    "bias_std",
-    "check_rules",
-    "is_perturbed",
-    "layer_type_of",
-    "parameter_stds",
-    "register_layer",
-    "weight_std",
-]
-
 # Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
 Std = float | torch.Tensor
 Stds = Callable[[Any, float], Mapping[str, Std]]
@@ -80,34 +66,22 @@ def _noise_by_vmap(
 
 @dataclass(frozen=True)
 class LayerType:
-    """How layers of a type are perturbed.
+    """How layers of a type are perturbed."""
 
-    Parameters
-    ----------
-    stds : callable
-        Takes a layer and the paper's s; returns the standard deviation of each parameter's
-        perturbation by name. A parameter that is not named stays; a type of which all stay is
-        a normalisation.
-    noise : callable, default=_noise_by_vmap
-        Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name;
-        returns what they add to the outputs, (K, B, ...).
-    patches : callable, default=None
-        Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products
-        with the weights are the outputs at P positions. None: there is no form by gram.
-    channels : int, default=-1
-        Axis of the outputs that counts units.
-    serves : callable, default=None
-        Whether a layer with the options that it has is linear in its parameters; None: always.
-    by_user : bool, default=False
-        Whether a user has made it known, whose rule may be wrong.
-    """
-
+    # Takes a layer and the paper's s; returns the standard deviation of each parameter's
+    # perturbation by name. A parameter that is not named stays; a type of which all stay is a
+    # normalisation.
     stds: Stds
+    # Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name; returns
+    # what they add to the outputs, (K, B, ...).
     noise: Noise = _noise_by_vmap
+    # Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products with
+    # the weights are the outputs at P positions. None: there is no form by gram.
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
-    channels: int = -1
+    channels: int = -1  # axis of the outputs that counts units
+    # Whether a layer with the options that it has is linear in its parameters; None: always.
     serves: Callable[[Any], bool] | None = None
-    by_user: bool = False
+    by_user: bool = False  # whether a user has made it known, whose rule may be wrong
 
 
 def _linear_stds(layer: nn.Linear, scale: float) -> dict[str, Std]:
@@ -190,7 +164,8 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
     if len(H) == 1 and layer.groups == 1:
         # All copies have their inputs in common: no groups, only more kernels.
         inputs, groups = H[0], 1
-        if _is_channels_last(layer):
+        own = layer.weight
+        if own.ndim == 4 and own[0, 0].numel() > 1 and own.stride(1) == 1:  # channels last
             kernels = kernels.to(memory_format=torch.channels_last)
     else:
         # (K B, c, ...) to (B, K c, ...): the channels of all copies of an input side by side.
@@ -209,11 +184,6 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
         groups=groups,
     )
     return out.unflatten(1, (K, layer.out_channels)).transpose(0, 1)
-
-
-def _is_channels_last(layer: Conv) -> bool:
-    weight = layer.weight
-    return weight.ndim == 4 and weight[0, 0].numel() > 1 and weight.stride(1) == 1
 
 
 def _conv_patches(layer: Conv, H: torch.Tensor) -> torch.Tensor:

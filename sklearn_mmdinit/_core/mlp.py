@@ -9,8 +9,6 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-__all__ = ["ACTIVATIONS", "INITS", "MLP"]
-
 # In place where the gradient follows from the output alone.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": partial(nn.ReLU, inplace=True),
@@ -102,5 +100,4 @@ class MLP(nn.Module):
             if self.norms:
                 X = self.norms[layer](X)
             X = activation(X)
-        logits: torch.Tensor = self.linears[-1](X)
-        return logits
+        return self.linears[-1](X)

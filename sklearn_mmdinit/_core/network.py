@@ -31,8 +31,6 @@ from .mlp import MLP
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
-__all__ = ["Network", "NoJacobianError"]
-
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 128
 # Added to squared norms under a root, whose slope at 0 is infinite.
@@ -45,23 +43,12 @@ class NoJacobianError(ValueError):
 
 @dataclass(frozen=True)
 class Network:
-    """A module on a device, in the mode of pre-training, and what is known of it.
+    """A module on a device, in the mode of pre-training, and what is known of it."""
 
-    Parameters
-    ----------
-    module : nn.Module
-        With theta0 as its parameters.
-    architecture : Architecture
-        Its description.
-    trace : Trace
-        What one pass of it has shown.
-    why_functional : str, default=""
-        Why its perturbed copies have parameters of their own each; empty: they need not.
-    """
-
-    module: nn.Module
-    architecture: Architecture
-    trace: Trace
+    module: nn.Module  # with theta0 as its parameters
+    architecture: Architecture  # its description
+    trace: Trace  # what one pass of it has shown
+    # Why its perturbed copies have parameters of their own each; empty: they need not.
     why_functional: str = ""
     buffers: Buffers = field(default_factory=Buffers)
     plans: dict[Hashable, Any] = field(default_factory=dict)  # how many copies to draw at a time

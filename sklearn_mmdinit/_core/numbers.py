@@ -9,17 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = [
-    "array_of",
-    "as_float32",
-    "check_float32",
-    "in_portions",
-    "learned_is_finite",
-    "seeded_generators",
-    "torch_device",
-    "with_gradients",
-]
-
 _ROWS_AT_A_TIME = 1024
 
 
@@ -33,8 +22,7 @@ def torch_device(device: Any) -> torch.device:
         return torch.device(device)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
-            "device must be 'auto' or a device that PyTorch has here ('cpu', 'cuda', ...), "
-            f"got {device!r}"
+            f"device must be 'auto' or a device that PyTorch has here, got {device!r}"
         ) from error
 
 

@@ -10,28 +10,13 @@ from .network import Network, NoJacobianError
 from .perturbation import perturbed_logits
 from .random import StepRandom
 
-__all__ = ["loss_terms"]
-
 
 def loss_terms(
     network: Network, X: torch.Tensor, random: StepRandom, config: Config
 ) -> torch.Tensor:
-    """The terms that ``config.term_names`` names; the first one is the loss.
+    """The terms (n_terms,) that ``config.term_names`` names; the first one is the loss.
 
-    Parameters
-    ----------
-    network : Network
-        The module at theta0.
-    X : Tensor of shape (B, ...)
-        The mini-batch; with coherence the starts of walks and then their ends.
-    random : StepRandom
-        Source of the draws of this step.
-    config : Config
-        Weights of the terms, and how networks are drawn.
-
-    Returns
-    -------
-    Tensor of shape (n_terms,)
+    X (B, ...) is a mini-batch; with coherence the starts of walks and then their ends.
     """
     if config.random_labels:
         labels = random.labels(len(X), config.n_classes)

@@ -26,41 +26,21 @@ from .trace import (
     trace,
 )
 
-__all__ = ["Profile", "look_at"]
-
 # Examples that a module is looked at with, and one fewer; batch normalisation needs two.
 _N_EXAMPLES = 4
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What one look at a module has shown: from here networks are made of a theta0 and back.
+    """What one look at a module has shown: from here networks are made of a theta0 and back."""
 
-    Parameters
-    ----------
-    source : Source
-        Where fresh copies of the module come from.
-    architecture : Architecture
-        Its description.
-    trace : Trace
-        What one pass of it has shown.
-    why_functional : str
-        As of :class:`Network`.
-    integers : bool
-        Whether it takes whole numbers as such.
-    layout : torch.memory_format
-        Order of images in memory.
-    known : frozenset of str
-        Names of the layers whose types were known.
-    """
-
-    source: Source
-    architecture: Architecture
-    trace: Trace
-    why_functional: str = ""
-    integers: bool = False
-    layout: torch.memory_format = torch.contiguous_format
-    known: frozenset[str] = frozenset()
+    source: Source  # where fresh copies of the module come from
+    architecture: Architecture  # its description
+    trace: Trace  # what one pass of it has shown
+    why_functional: str = ""  # as of :class:`Network`
+    integers: bool = False  # whether it takes whole numbers as such
+    layout: torch.memory_format = torch.contiguous_format  # order of images in memory
+    known: frozenset[str] = frozenset()  # names of the layers whose types were known
 
     def fresh(self) -> Theta0:
         """The weights that the module comes with."""
@@ -103,11 +83,6 @@ class Profile:
         network = self.network(theta0, device)
         network.module.eval()
         return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
-
-    def hidden_width(self, theta0: Theta0) -> int:
-        """How many there are."""
-        width: int = theta0.arrays[f"{self.architecture.last_layer}.weight"].shape[1]
-        return width
 
 
 @with_gradients()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["StepRandom", "permutation", "rows_generator", "walk_generator", "weights_seed"]
-
 # Names of the independent streams of one seed.
 _STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION = 0, 1, 2, 3, 4
 

@@ -15,16 +15,6 @@ from torch.nn.parameter import is_lazy
 
 from .numbers import seeded_generators
 
-__all__ = [
-    "PREFIX",
-    "Keywords",
-    "Source",
-    "check_source",
-    "keywords_of",
-    "keywords_of_initializer",
-    "with_n_classes",
-]
-
 # As skorch has it.
 PREFIX = "module__"
 
@@ -143,14 +133,18 @@ class Keywords:
         """Whether a parameter that the signature does not have is one all the same."""
         return name.startswith(PREFIX)
 
+    def _refusal(self, name: str) -> TypeError:
+        """The error for a name that is no parameter."""
+        return TypeError(
+            f"{type(self).__name__} got an unexpected parameter {name!r}; those of the class in "
+            f"module begin with {PREFIX!r}"
+        )
+
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         """Keep what ``__init__`` was given beyond its signature."""
         for name in keywords:
             if not self._is_keyword(name):
-                raise TypeError(
-                    f"{type(self).__name__} got an unexpected parameter {name!r}; those of the "
-                    f"class in module begin with {PREFIX!r}"
-                )
+                raise self._refusal(name)
         vars(self).update(keywords)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

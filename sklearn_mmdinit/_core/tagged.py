@@ -13,8 +13,6 @@ import numpy as np
 
 from ..theta0 import Theta0
 
-__all__ = ["Theta0Array", "tag", "tag_is_lost", "theta0_of"]
-
 
 class Theta0Array(np.ndarray):
     """An ndarray with an attribute ``theta0``, a Theta0 or None where it was lost."""
@@ -51,22 +49,8 @@ class Theta0Array(np.ndarray):
 
 
 def tag(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
-    """A view of X that carries theta0.
+    """A view of X, of the same memory, that carries theta0.
 
-    Parameters
-    ----------
-    X : ndarray
-        Any array; the view shares its memory.
-    theta0 : Theta0 or None
-        What the view is to carry.
-
-    Returns
-    -------
-    Theta0Array
-        The view.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from sklearn_mmdinit import Architecture, Theta0
     >>> arrays = {"linears.0.weight": np.ones((2, 2)), "linears.0.bias": np.zeros(2)}

@@ -13,26 +13,19 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Buffers", "in_parts", "share", "team", "worthwhile_threads"]
-
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
 
 T = TypeVar("T")
 
 
-@contextmanager
-def worthwhile_threads(n_multiplications: int) -> Iterator[None]:
+def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]:
     """One thread where the largest product is too small to share, as many as before elsewhere.
 
     At sizes near the limit a second thread gains a few per cent on an idle machine, and on a
     busy one it costs many times the whole work, spent waiting at the end of every product.
     """
-    if n_multiplications > _SMALL_PRODUCT:
-        yield
-        return
-    with _one_thread():
-        yield
+    return nullcontext() if n_multiplications > _SMALL_PRODUCT else _one_thread()
 
 
 @contextmanager
@@ -78,18 +71,9 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
     here they meet once for a whole sequence of operations, and what one operation leaves in
     a core's cache is there for the next.
 
-    Parameters
-    ----------
-    n : int
-        Number of items.
-    work : callable
-        Called with the bounds (start, stop) of a stretch of ``range(n)``, without gradients;
-        must write nothing that another stretch reads or writes.
-
-    Returns
-    -------
-    list
-        What the calls returned, in the order of the stretches: at most one a thread.
+    `work` is called with the bounds (start, stop) of a stretch, without gradients, and must write
+    nothing that another stretch reads or writes. What the calls return comes in the order of the
+    stretches, at most one a thread.
     """
     n_threads = min(getattr(_team, "size", 1), n)
     if n_threads == 1:
@@ -135,30 +119,14 @@ def in_parts(
     leaves: Sequence[torch.Tensor] = (),
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> torch.Tensor:
-    """The parts of a result one after the other, computed by the team where there is one.
+    """Rows of parts, one after the other, computed by the team where there is one.
 
-    Parameters
-    ----------
-    part : callable
-        From the number of a part to its rows. It draws the same each time that it is called.
-    n_parts : int
-        Number of parts.
-    tensors : sequence of Tensor
-        All that the result can be differentiated by: leaves, such as parameters, which parts read
-        as they are; and then what parts have in common and is computed before them.
-    n_kept : int, default=None
-        The graphs of so many parts are kept for their gradient, the others are computed once more;
-        None: all are kept.
-    leaves : sequence of Tensor, default=()
-        What parts read in place of the last `tensors`, of the same values.
-    around : callable, default=nullcontext
-        Makes what parts are computed within, whichever thread computes them: once for all of them,
-        and once more for those that are computed again.
-
-    Returns
-    -------
-    Tensor
-        Differentiable by `tensors`.
+    `part` makes its rows from its number, and draws the same each time that it is called. The
+    result is differentiable by `tensors`: leaves, such as parameters, which parts read as they are,
+    and then what parts have in common and is computed before them, in whose place they read
+    `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for their
+    gradient; the others are computed once more. `around` makes what parts are computed within: once
+    for all of them, and once more for those that are computed again.
     """
     if n_parts == 1:
         with around():
@@ -168,8 +136,7 @@ def in_parts(
     if torch.is_grad_enabled() and pairs:
         kept = n_parts if n_kept is None else n_kept
         learned, own = zip(*pairs, strict=True)
-        result: torch.Tensor = _InParts.apply(part, n_parts, kept, own, around, *learned)
-        return result
+        return _InParts.apply(part, n_parts, kept, own, around, *learned)
 
     def stretch(start: int, stop: int) -> list[torch.Tensor]:
         return [part(i) for i in range(start, stop)]

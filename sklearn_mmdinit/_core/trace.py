@@ -28,20 +28,6 @@ from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
 from .mlp import MLP
 from .source import Source
 
-__all__ = [
-    "Call",
-    "Trace",
-    "as_examples",
-    "chain_of",
-    "describe",
-    "describe_with_logits",
-    "layout_of",
-    "put_in_layout_",
-    "sees",
-    "takes_integers",
-    "trace",
-]
-
 # What hands a tensor's values to Python, such as for a choice between two ways.
 _READS = {
     torch.Tensor.__bool__,
@@ -61,62 +47,32 @@ _FACTORS = (2.0**12, 2.0**-12)
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer whose parameters are perturbed.
+    """One call of a layer whose parameters are perturbed."""
 
-    Parameters
-    ----------
-    layer : str
-        Its name in the module.
-    n_positions : int
-        Rows that the weights are multiplied by for one example: 1, its tokens or its pixels.
-    first : bool
-        Whether it sees the examples themselves.
-    axis : int
-        Axis of the output that counts examples; -1 where none does, as for what is the same for
-        all examples.
-    """
-
-    layer: str
+    layer: str  # its name in the module
+    # Rows that the weights are multiplied by for one example: 1, its tokens or its pixels.
     n_positions: int
-    first: bool
+    first: bool  # whether it sees the examples themselves
+    # Axis of the output that counts examples; -1 where none does, as for what is the same for all
+    # examples.
     axis: int = -1
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What one pass of a module has shown.
+    """What one pass of a module has shown."""
 
-    Parameters
-    ----------
-    n_classes : int
-        Logits of an example.
-    calls : tuple of Call
-        In their order.
-    last : int
-        Which of the calls gave the logits; -1 where none did.
-    reused : frozenset of str
-        Layers of several calls, or whose parameters another layer has too.
-    away : tuple of str
-        Parameters that act on the logits on other ways than through known layers.
-    reads : tuple of str
-        Layers, in words, that look at values of a tensor.
-    n_numbers : int
-        Numbers that the pass computes for one example.
-    writes : bool
-        Whether the module works in place on its input.
-    remembers : bool
-        Whether a pass leaves anything in the module, or draws random numbers: then no two passes
-        may run at once.
-    """
-
-    n_classes: int
-    calls: tuple[Call, ...]
-    last: int
-    reused: frozenset[str]
+    n_classes: int  # logits of an example
+    calls: tuple[Call, ...]  # in their order
+    last: int  # which of the calls gave the logits; -1 where none did
+    reused: frozenset[str]  # layers of several calls, or whose parameters another layer has too
+    # Parameters that act on the logits on other ways than through known layers.
     away: tuple[str, ...]
-    reads: tuple[str, ...]
-    n_numbers: int
-    writes: bool
+    reads: tuple[str, ...]  # layers, in words, that look at values of a tensor
+    n_numbers: int  # numbers that the pass computes for one example
+    writes: bool  # whether the module works in place on its input
+    # Whether a pass leaves anything in the module, or draws random numbers: then no two passes may
+    # run at once.
     remembers: bool
 
 

@@ -21,8 +21,6 @@ from .objective import loss_terms
 from .profile import Profile
 from .random import StepRandom
 
-__all__ = ["State", "take_step", "train"]
-
 
 @dataclass
 class State:
@@ -67,35 +65,10 @@ def train(
     device: str | torch.device,
     verbose: int = 0,
 ) -> State:
-    """Train for a number of passes, in place.
+    """Train for a number of passes, in place: with what was before one training, to the last bit.
 
-    Parameters
-    ----------
-    profile : Profile
-        How a network is made of ``state.current``.
-    batches : Batches
-        Where rows come from.
-    config : Config
-        What is minimised, and how fast.
-    state : State
-        Where to go on from.
-    n_passes : int
-        Passes to add.
-    device : str or torch.device
-        Where to compute.
-    verbose : int, default=0
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    State
-        `state`: what was trained before and now is one training, to the last bit.
-
-    Raises
-    ------
-    ValueError
-        If the loss or the weights are not finite before the first window ends; later, the best
-        window is taken with a ConvergenceWarning.
+    A ValueError if the loss or the weights are not finite before the first window ends; later, the
+    best window is taken with a ConvergenceWarning.
     """
     network = profile.network(state.current, device)
     optimizer = _adam(network, config, state)

@@ -11,8 +11,6 @@ import torch
 from scipy.sparse import issparse
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["Orders", "Rows", "batches", "inputs_and_weights"]
-
 # What stands in place of X where rows have weights.
 _INPUTS, _WEIGHTS = "X", "sample_weight"
 

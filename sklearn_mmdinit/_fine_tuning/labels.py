@@ -13,20 +13,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = [
-    "Labelled",
-    "check_classes",
-    "check_parameters",
-    "in_the_loss",
-    "indices_of",
-    "is_labelled",
-    "learn_classes",
-    "named",
-    "split_rows",
-    "warn_if_all_are_labelled",
-    "weighted",
-]
-
 
 @contextmanager
 def named(argument: str) -> Iterator[None]:
@@ -54,8 +40,7 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     for label, weight in class_weight.items():
         if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
             raise ValueError(
-                "class_weight must hold finite numbers >= 0, got "
-                f"{weight!r} for the class {label!r}"
+                f"class_weight must hold finite numbers >= 0, got {weight!r} for {label!r}"
             )
 
 
@@ -156,10 +141,7 @@ def class_weights(
     unknown = [label for label in class_weight if label not in labels]
     # Of a class that a fold lacks, a weight does no harm; a misspelt one would.
     if unknown and (missing := [label for label in labels if label not in class_weight]):
-        raise ValueError(
-            f"class_weight names {unknown}, which y does not have, and not {missing}; "
-            f"y has {labels}"
-        )
+        raise ValueError(f"class_weight names {unknown} and not {missing}, but y has {labels}")
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
 
 
@@ -247,10 +229,7 @@ def _first_split(splitter: Any, X: Any, y: np.ndarray, name: str) -> tuple[np.nd
         raise ValueError(f"{name} gives no split")
     train, valid = map(np.asarray, split)
     if len(train) == 0 or len(valid) == 0:
-        raise ValueError(
-            f"{name} gives {len(train)} training and {len(valid)} validation rows; both need at "
-            "least one"
-        )
+        raise ValueError(f"{name} gives {len(train)} training and {len(valid)} validation rows")
     if (last := max(train.max(), valid.max())) >= len(y):
         raise ValueError(
             f"{name} names row {last}, but only {len(y)} rows have a label and a weight above 0; "

@@ -28,17 +28,6 @@ from .._core.threads import worthwhile_threads
 from ..theta0 import uncompiled
 from .batches import Orders, Rows, batches, inputs_and_weights
 
-__all__ = [
-    "OWNED",
-    "Net",
-    "Training",
-    "check_callbacks",
-    "find_optimizer",
-    "has_batch_norm",
-    "is_skorch_param",
-    "net_options",
-]
-
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -279,7 +268,7 @@ class Training:
         self._batch_norm = has_batch_norm(module)
         is_mlp = isinstance(module, MLP)
         # Multiplications of the largest product of a perceptron; of others they are not known.
-        largest = max(parameter.numel() for parameter in module.parameters()) if is_mlp else 0
+        largest = max(p.numel() for p in module.parameters()) if is_mlp else math.inf
         self._n_multiplications = net.batch_size * largest
         self._seed = seed
         self._draws = foreign or not is_mlp
@@ -298,7 +287,8 @@ class Training:
                 f"{len(rows)} training rows and batch_size={net.batch_size}"
             )
         net.max_epochs = n_epochs
-        with with_gradients(), self._private_draws(torch.device(net.device)), self._threads():
+        draws = self._private_draws(torch.device(net.device))
+        with with_gradients(), draws, worthwhile_threads(self._n_multiplications):
             undone: AbstractContextManager[None] = nullcontext()
             if net.initialized_:
                 undone = self._undone_on_failure()
@@ -316,10 +306,6 @@ class Training:
                         "the weights are no longer finite after training; lower "
                         f"learning_rate_init={net.lr!r} or standardise X"
                     )
-
-    def _threads(self) -> AbstractContextManager[None]:
-        known = self._n_multiplications
-        return worthwhile_threads(known) if known else nullcontext()
 
     @contextmanager
     def _private_draws(self, device: torch.device) -> Iterator[None]:

@@ -4,9 +4,8 @@ A display keeps its data; its ``plot`` draws them and sets ``ax_`` and ``figure_
 imported when a plot is drawn and not before.
 """
 
-from ._coherence import CoherenceDisplay
 from ._curves import LossCurveDisplay, TaskAccuracyDisplay
-from ._prediction_density import PredictionDensityDisplay
+from ._predictions import CoherenceDisplay, PredictionDensityDisplay
 
 __all__ = [
     "CoherenceDisplay",

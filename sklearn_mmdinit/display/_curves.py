@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["LossCurveDisplay", "TaskAccuracyDisplay"]
-
 
 def pyplot() -> Any:
     """Matplotlib's pyplot; an ImportError that says how to install it."""
@@ -20,8 +18,7 @@ def pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
-            "drawing needs matplotlib, which the extra `plot` installs: "
-            "pip install 'sklearn-mmdinit[plot]'"
+            "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
         ) from error
     return plt
 
@@ -34,9 +31,7 @@ def axes_or_new(ax: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class LossCurveDisplay:
-    """Every term of the loss by pre-training step.
-
-    Create it with :meth:`from_estimator`.
+    """Every term of the loss by pre-training step, made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -87,15 +82,6 @@ class LossCurveDisplay:
         Returns
         -------
         LossCurveDisplay
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            If the estimator is not fitted.
-        TypeError
-            If its history is none of a pre-training, as a classifier's is not.
-        ValueError
-            If a term is not in the history, or the history is empty.
         """
         check_is_fitted(estimator, "history_")
         history = estimator.history_
@@ -202,12 +188,6 @@ class TaskAccuracyDisplay:
         Returns
         -------
         TaskAccuracyDisplay
-
-        Raises
-        ------
-        ValueError
-            If there are no scores, a shape does not fit, a score is not finite, or `confidence`
-            is not between 0 and 1.
         """
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1")

@@ -153,8 +153,7 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
 
 def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     """MMD (B,) of predictions (B, K, d) and references (M, d) with bandwidths gamma (B,)."""
-    values: torch.Tensor = _DenseMMD.apply(P, U, gamma)
-    return values
+    return _DenseMMD.apply(P, U, gamma)
 
 
 class _DenseMMD(torch.autograd.Function):
@@ -339,8 +338,7 @@ def interval_mmd(
     p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, *, closed_form: bool = False
 ) -> torch.Tensor:
     """MMD (B,) for two classes, from the probabilities p (B, K) and u (M,) of the first one."""
-    values: torch.Tensor = _IntervalMMD.apply(p, u, gamma, closed_form)
-    return values
+    return _IntervalMMD.apply(p, u, gamma, closed_form)
 
 
 def interval_serves(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:

@@ -13,8 +13,6 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from tqdm import tqdm
 
-__all__ = ["approximate", "check_search", "count_distinct", "exact", "nearest_neighbors"]
-
 N_COMPONENTS = 50
 
 # Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to
@@ -45,35 +43,15 @@ def nearest_neighbors(
 ) -> np.ndarray:
     """Euclidean nearest neighbours of each row among the others, in 50 principal components.
 
-    Equal rows are searched once and stand in a ring, each the nearest neighbour of another; the
-    rest of their neighbours are rows different from them. Without it, rows of which there are more
-    copies than neighbours would be an island that no walk leaves or reaches. Rows that differ in X
-    but not in the components are not looked for.
+    Row numbers (n, n_neighbors), the nearest first, for finite rows X (n, p), a memory map among
+    others. Equal rows are searched once and stand in a ring, each the nearest neighbour of another;
+    the rest of their neighbours are rows different from them. Without it, rows of which there are
+    more copies than neighbours would be an island that no walk leaves or reaches. Rows that differ
+    in X but not in the components are not looked for.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Rows, a memory map among others. Finite: that is for the caller to check.
-    n_neighbors : int
-        How many neighbours each row gets, at least 1.
-    algorithm : {"auto", "exact", "approximate"}, default="auto"
-        "exact" measures all distances. "approximate" is pynndescent, which finds more than 99 %
-        of the neighbours among images of digits. "auto" is exact below 100,000 different rows
-        and approximate from there on; exact with a warning where pynndescent is not installed.
-    verbose : int, default=0
-        Above 0 the exact search shows a progress bar.
-
-    Returns
-    -------
-    ndarray of shape (n, n_neighbors), int32
-        Row numbers, the nearest first, without the row itself and without repetition.
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows, or too few that differ from each other.
-    ImportError
-        If `algorithm` is "approximate" and pynndescent is not installed.
+    The algorithm "exact" measures all distances; "approximate" is pynndescent, which finds more
+    than 99 % of the neighbours among images of digits; "auto" is exact below 100,000 different
+    rows, and with a warning where pynndescent is not installed.
     """
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
@@ -242,7 +220,9 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
     many drawn at random.
     """
     n, p = X.shape
-    rows = _drawn_rows(n, max(_MOST_ENTRIES // p, 10 * n_components))
+    rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)
+    if n > most:  # in order: a memory map is read from its beginning to its end
+        rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
     for block in _blocks(rows):
         taken = X[block]
@@ -274,13 +254,6 @@ def _factor(largest: float) -> float:
     ordinary = largest == 0.0 or _SMALLEST <= exponent <= _LARGEST
     # Beyond 1000 it would be infinity itself.
     return 1.0 if ordinary else math.ldexp(1.0, min(-exponent, 1000))
-
-
-def _drawn_rows(n: int, most: int) -> np.ndarray:
-    if n <= most:
-        return np.arange(n)
-    # In order: a memory map is read from its beginning to its end.
-    return np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
 
 
 def _blocks(rows: np.ndarray) -> Iterator[slice | np.ndarray]:

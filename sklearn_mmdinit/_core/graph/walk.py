@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-__all__ = ["Walk"]
-
 
 @dataclass(frozen=True, eq=False)
 class Walk:
@@ -21,21 +19,13 @@ class Walk:
 
     All walks of a call move together: a step of W walks is one binary search for W numbers among
     the E edges.
-
-    Parameters
-    ----------
-    targets : ndarray of shape (E,), int
-        The row that each edge leads to, edges of a row next to each other.
-    cumulative : ndarray of shape (E,), float64
-        The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long
-        as the edge is probable, so that i plus a uniform number falls into the edge to take.
-    last : ndarray of shape (n,), int64
-        The last edge of each row.
     """
 
-    targets: np.ndarray
+    targets: np.ndarray  # the row that each edge leads to, edges of a row next to each other
+    # The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long as the
+    # edge is probable, so that i plus a uniform number falls into the edge to take.
     cumulative: np.ndarray
-    last: np.ndarray
+    last: np.ndarray  # the last edge of each row
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
@@ -63,11 +53,6 @@ class Walk:
 
         Their lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
         q = 1 - 1 / mean_length; a mean length of 1 is exactly one step.
-
-        Raises
-        ------
-        ValueError
-            If `mean_length` is below 1 or not finite, or a start is no row of the graph.
         """
         if not (math.isfinite(mean_length) and mean_length >= 1):
             raise ValueError(f"mean_length must be a finite number, at least 1: got {mean_length}.")

@@ -28,15 +28,6 @@ from ..threads import Buffers
 from ..trace import Trace, sees
 from .gram import gram_around, gram_is_cheaper, gram_linear, gram_noise
 
-__all__ = [
-    "Draw",
-    "PerturbedLayer",
-    "copies_drawn",
-    "draws_by_gram",
-    "gram_stds",
-    "perturbed_layers",
-]
-
 
 @dataclass(frozen=True)
 class PerturbedLayer:
@@ -80,30 +71,15 @@ def draws_by_gram(
 
 @dataclass
 class Draw:
-    """What one pass of some copies draws with.
+    """What one pass of some copies draws with."""
 
-    Parameters
-    ----------
-    rows : Tensor of shape (K B, ...)
-        The mini-batch, once for each copy.
-    n_copies : int
-        K.
-    random : StepRandom
-        Source of the draws.
-    part : int, default=0
-        Which part of all copies this is: parts have no memory in common.
-    mask : Tensor of shape (K,), default=None
-        Factors of the copies' perturbations.
-    common : mapping of str to (Tensor, Tensor), default={}
-        Of linear layers that see the examples themselves and are drawn by gram, by name: what
-        all copies of all parts have in common, outputs at theta0 and the factor of the noise.
-    """
-
-    rows: torch.Tensor
-    n_copies: int
-    random: StepRandom
-    part: int = 0
-    mask: torch.Tensor | None = None
+    rows: torch.Tensor  # the mini-batch, once for each copy
+    n_copies: int  # K
+    random: StepRandom  # source of the draws
+    part: int = 0  # which part of all copies this is: parts have no memory in common
+    mask: torch.Tensor | None = None  # factors of the copies' perturbations
+    # Of linear layers that see the examples themselves and are drawn by gram, by name: what all
+    # copies of all parts have in common, outputs at theta0 and the factor of the noise.
     common: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     eps: dict[int, torch.Tensor] = field(default_factory=dict)
     by_gram: set[str] = field(default_factory=set)

@@ -25,17 +25,6 @@ import torch
 
 from ..random import StepRandom
 
-__all__ = [
-    "Empty",
-    "gram_around",
-    "gram_is_cheaper",
-    "gram_linear",
-    "gram_noise",
-    "inverse_factor",
-    "noise_factor",
-    "semidefinite_cholesky",
-]
-
 # What gram does besides the draw, in draws of a normal: the products of two (B, n) matrices,
 # a unit of n, and the factor of a (B, B) matrix, an entry. Measured on an x86-64 core.
 _PRODUCT, _FACTOR = 0.014, 10.0
@@ -133,8 +122,7 @@ def gram_around(
 
     `mean` (R, n_out) are the outputs at theta0, L (R, R) is of :func:`noise_factor`.
     """
-    out: torch.Tensor = _GramAround.apply(mean, L, n_copies, random, empty)
-    return out
+    return _GramAround.apply(mean, L, n_copies, random, empty)
 
 
 def gram_linear(
@@ -149,8 +137,7 @@ def gram_linear(
 
     The noise is added where the outputs are: one memory for both, in a core's cache.
     """
-    out: torch.Tensor = _GramLinear.apply(H, weight, bias, stds, random, empty)
-    return out
+    return _GramLinear.apply(H, weight, bias, stds, random, empty)
 
 
 class _GramAround(torch.autograd.Function):

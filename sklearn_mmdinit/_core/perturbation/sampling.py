@@ -20,8 +20,6 @@ from ..threads import in_parts
 from .copies import Draw, copies_drawn, draws_by_gram, gram_stds, perturbed_layers
 from .gram import noise_factor
 
-__all__ = ["SAMPLERS", "chosen_samplers", "perturbed_logits", "reason_for_functional"]
-
 SAMPLERS = ("auto", "direct", "gram", "functional")
 
 # Numbers of the widest layer's activations in a part that a thread works on alone: with what the
@@ -51,27 +49,10 @@ def perturbed_logits(
     random: StepRandom,
     sampler: str = "auto",
 ) -> torch.Tensor:
-    """Logits of K networks around theta0 on one mini-batch.
+    """Logits (K, B, d) of K networks around theta0 on one mini-batch X (B, ...).
 
-    Parameters
-    ----------
-    network : Network
-        The module at theta0.
-    X : Tensor of shape (B, ...)
-        The mini-batch.
-    n_copies : int
-        K.
-    scale : float
-        The paper's s.
-    random : StepRandom
-        Source of the draws of this step.
-    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
-        How perturbations are drawn; where "auto" has a choice, by what costs less.
-
-    Returns
-    -------
-    Tensor of shape (K, B, d)
-        Differentiable by the network's parameters.
+    Differentiable by the network's parameters. Where "auto" has a choice between samplers, it goes
+    by what costs less.
     """
     functional = sampler == "functional" or bool(network.why_functional)
     plan = n_copies, len(X), sampler, X.device
@@ -152,8 +133,7 @@ def _functional_logits(
 
     def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        logits: torch.Tensor = functional_call(module, perturbed, (X.clone(),))
-        return logits
+        return functional_call(module, perturbed, (X.clone(),))
 
     with unfused(), untracked(module):
         return vmap(one)(eps)
@@ -201,15 +181,9 @@ def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, st
     for call in network.trace.calls:
         if call.layer in layers:
             layer, perturbed = layers[call.layer]
-            reused = call.layer in network.trace.reused
-            gram = draws_by_gram(
-                layer,
-                perturbed.kind,
-                sampler,
-                n_rows * call.n_positions,
-                reused=reused,
-                first=call.first,
-            )
+            n, reused = n_rows * call.n_positions, call.layer in network.trace.reused
+            kind, first = perturbed.kind, call.first
+            gram = draws_by_gram(layer, kind, sampler, n, reused=reused, first=first)
             found[call.layer] = "gram" if gram else "direct"
     return found
 
@@ -217,10 +191,7 @@ def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, st
 def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> str:
     """Why perturbed copies cannot be one pass of the module; empty where they can.
 
-    Raises
-    ------
-    ValueError
-        If no sampler can perturb the module, or the one that was asked for cannot.
+    A ValueError if no sampler can perturb the module, or the one that was asked for cannot.
     """
     name = network.architecture.module
     if not parameter_stds(network.module, 1.0):
