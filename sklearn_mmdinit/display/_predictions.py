@@ -285,7 +285,9 @@ class PredictionDensityDisplay:
             The first so many panels are drawn.
         class_index : int, default=0
             The class whose probability is drawn.
-        bins, ax, **line_kw
+        bins : int, default=40
+        ax : matplotlib Axes, default=None
+        **line_kw : dict
             As :meth:`plot` takes them.
 
         Returns
