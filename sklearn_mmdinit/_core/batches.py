@@ -166,6 +166,7 @@ def examples_of(item: Any) -> np.ndarray:
         item = item[0]
     if not isinstance(item, torch.Tensor):
         raise TypeError(
-            f"a DataLoader must hand out tensors, or tuples of them, got {type(item).__name__}"
+            "a DataLoader must hand out tensors, or tuples that begin with one, got "
+            f"{type(item).__name__}"
         )
     return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -40,7 +40,8 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     for label, weight in class_weight.items():
         if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
             raise ValueError(
-                f"class_weight must hold finite numbers >= 0, got {weight!r} for {label!r}"
+                "class_weight must hold finite numbers >= 0, got "
+                f"{weight!r} for the class {label!r}"
             )
 
 
