@@ -55,9 +55,13 @@ class Network:
 
     @property
     def in_threads(self) -> bool:
-        """Whether several threads may pass through it at once, each with copies of its own."""
+        """Whether threads share copies of it, each passing through alone: where that is faster.
+
+        Convolutions are large enough for PyTorch's own threads.
+        """
         hooked = any(p._forward_hooks or p._forward_pre_hooks for p in self.module.modules())
-        return not (self.trace.remembers or self.why_functional or hooked)
+        dense = all(call.n_positions == 1 for call in self.trace.calls)
+        return dense and not (self.trace.remembers or self.why_functional or hooked)
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
@@ -77,8 +81,7 @@ class Network:
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""
         with embeddings_named(self.module):
-            logits: torch.Tensor = self.module(X.clone())  # it may work in place on its input
-        return logits
+            return self.module(X.clone() if self.trace.writes else X)
 
     @property
     def n_last_biases(self) -> float:

@@ -90,7 +90,9 @@ def test_a_sequential_is_trained_as_the_perceptron_is(name, sparse, flat):
     net.fit(X, y, **arguments)
     expected = sequential_at(Theta0(mlp.theta0_.architecture, arrays_of(mlp.module_)))
     for layer, value in state_of(net).items():
-        np.testing.assert_allclose(value, expected.state_dict()[layer], atol=1e-6, rtol=0)
+        # Normalisation takes a bias out: its gradient is rounding, which Adam makes steps of.
+        if not (batch_norm and layer.startswith("linears") and layer.endswith("bias")):
+            np.testing.assert_allclose(value, expected.state_dict()[layer], atol=1e-6, rtol=0)
     np.testing.assert_allclose(net.loss_curve_, mlp.loss_curve_, atol=1e-6)
     np.testing.assert_allclose(net.predict_proba(X), mlp.predict_proba(X), atol=1e-6)
     assert net.validation_loss_curve_ == pytest.approx(mlp.validation_loss_curve_, abs=1e-6)
