@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
@@ -79,7 +80,7 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, DocumentedEstimato
 
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
 # is, and only that of _HiddenFeatures looks at set_output.
-class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Lifecycle of an initializer; a subclass says which parameters it has, and its config."""
 
     # What only some initializers have.
@@ -97,13 +98,13 @@ class _Initializer(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore
         tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
         return tags
 
+    @abstractmethod
     def _check_params(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _config(self, n_rows: int, n_classes: int) -> Config:
         """What the parameters stand for, for so many rows and classes."""
-        raise NotImplementedError
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
