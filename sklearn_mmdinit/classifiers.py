@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, check_scalar, column_or_1d
 from sklearn.utils.multiclass import _check_partial_fit_first_call
@@ -20,7 +20,6 @@ from torch import nn
 from torch.optim import SGD
 
 from ._core.estimators import (
-    DocumentedEstimator,
     all_or_nothing,
     check_bool,
     check_finite,
@@ -85,7 +84,7 @@ def _described(source: Source, module: nn.Module, X: Any) -> Architecture:
     return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
 
 
-class NetClassifier(Keywords, ClassifierMixin, DocumentedEstimator):
+class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
     Trains all parameters that require a gradient by cross entropy, from the weights that the

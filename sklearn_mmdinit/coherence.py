@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import joblib
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_memory
 
 from ._core.batches import augmented
-from ._core.estimators import DocumentedEstimator, check_finite, check_positive, is_auto
+from ._core.estimators import check_finite, check_positive, is_auto
 from ._core.graph import (
     Walk,
     check_graph,
@@ -36,7 +36,7 @@ __all__ = ["Coherence"]
 _LONGEST = 10_000.0
 
 
-class Coherence(DocumentedEstimator):
+class Coherence(BaseEstimator):
     r"""The fourth term of :class:`MMDInitializer`: near theta0 are functions smooth on the data.
 
     The paper asks that any prediction be near theta0 for every single input. This term asks

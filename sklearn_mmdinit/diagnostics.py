@@ -20,7 +20,7 @@ from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from ._core.hooks import own_output, replaced
+from ._core.hooks import batch_norms, own_output, replaced
 from ._core.network import Network
 from ._core.numbers import array_of, check_float32
 from ._core.perturbation import perturbed_logits
@@ -64,10 +64,9 @@ def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
     X = np.asarray(check_array(array_of(X), dtype=numbers, allow_nd=True))
     check_float32(X)
     if X.shape[1:] != architecture.input_shape:
-        shapes = (
-            "-".join(map(str, shape)) or "()" for shape in (X.shape[1:], architecture.input_shape)
+        raise ValueError(
+            f"X has examples of shape {X.shape[1:]}, theta0 expects {architecture.input_shape}"
         )
-        raise ValueError("X has {} features an example, theta0 expects {}".format(*shapes))
     return X
 
 
@@ -218,9 +217,7 @@ def dead_neuron_ratio(
             "fully dead neurons are counted in layers of nn.ReLU, and there is none in "
             f"{profile.architecture.module} with {dict(profile.architecture.parameters)}"
         )
-    if min(batch_size, len(X)) < 2 and any(
-        isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.module.modules()
-    ):
+    if min(batch_size, len(X)) < 2 and batch_norms(network.module):
         raise ValueError(
             "batch normalisation needs at least 2 rows a mini-batch, got "
             f"batch_size={batch_size} and {len(X)} rows"

@@ -22,8 +22,8 @@ from .theta0 import Theta0, check_folder_of, write_whole
 
 __all__ = ["sklearn_mlp", "write_onnx"]
 
-# Activation here -> scikit-learn's name of it.
-_ACTIVATIONS = {"relu": "relu", "tanh": "tanh"}
+# Of those here, what scikit-learn has, under the same names.
+_ACTIVATIONS = ("relu", "tanh")
 
 # What batch normalisation adds to variances: PyTorch's default, which an MLP has.
 _EPS = 1e-5
@@ -73,12 +73,9 @@ def sklearn_mlp(
     if keywords["activation"] not in _ACTIVATIONS:
         raise ValueError(
             f"scikit-learn's MLPClassifier has no activation={keywords['activation']!r}; it can "
-            f"have {sorted(_ACTIVATIONS)}"
+            f"have {list(_ACTIVATIONS)}"
         )
-    own = {
-        "hidden_layer_sizes": keywords["hidden_layer_sizes"],
-        "activation": _ACTIVATIONS[keywords["activation"]],
-    }
+    own = {name: keywords[name] for name in ("hidden_layer_sizes", "activation")}
     if taken := sorted(params.keys() & own.keys()):
         raise ValueError(
             f"{taken[0]}={params[taken[0]]!r} cannot be chosen: it is {own[taken[0]]!r}"

@@ -106,9 +106,7 @@ def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:
     if isinstance(dataset, IterableDataset):
         return DataLoader(dataset, batch_size)
     n_rows = len(dataset)  # type: ignore[arg-type]
-    if n_rows == 0:
-        raise _nothing_in(dataset)
-    return DataLoader(dataset, min(batch_size, n_rows), shuffle=True)
+    return DataLoader(dataset, max(min(batch_size, n_rows), 1), shuffle=n_rows > 0)
 
 
 def _nothing_in(data: Any) -> ValueError:

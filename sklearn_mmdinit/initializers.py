@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
@@ -23,7 +23,6 @@ from torch.utils.data import DataLoader
 from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
 from ._core.config import Config, resolve
 from ._core.estimators import (
-    DocumentedEstimator,
     all_or_nothing,
     check_bool,
     check_choice,
@@ -68,7 +67,7 @@ _GAIN_ROWS = 2048
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, DocumentedEstimator):
+class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """The feature map: scikit-learn puts what it returns into the container of set_output."""
 
     def transform(self, X: Any) -> np.ndarray:

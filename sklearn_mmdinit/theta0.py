@@ -172,6 +172,14 @@ class Architecture:
         """The architecture that a JSON object describes; a ValueError where it does not."""
         try:
             fields: dict[str, Any] = json.loads(text)
+            if "module" not in fields:  # from before perceptrons were modules like any other
+                return cls.of_perceptron(
+                    int(fields["n_features"]),
+                    tuple(int(width) for width in fields["hidden_layer_sizes"]),
+                    int(fields["n_classes"]),
+                    str(fields["activation"]),
+                    bool(fields["batch_norm"]),
+                )
             found = cls(
                 module=str(fields["module"]),
                 parameters=tuple((str(name), str(value)) for name, value in fields["parameters"]),
@@ -521,18 +529,17 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         # The last three: an element type that NumPy does not have.
         raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
     try:
-        if _KEY in metadata:
-            architecture = Architecture.from_json(metadata[_KEY])
-        elif _PERCEPTRON_KEY in metadata:
-            architecture = _of_older_file(metadata[_PERCEPTRON_KEY])
-            own = architecture.keywords
-            for layer in range(len(own["hidden_layer_sizes"]) if own["batch_norm"] else 0):
-                arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
-        else:
+        text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
+        if text is None:
             raise ValueError(
                 f"it does not say which network its arrays belong to: the metadata has no {_KEY!r} "
                 f"but {sorted(metadata)}; write such files with save_theta0"
             )
+        architecture = Architecture.from_json(text)
+        if _KEY not in metadata:
+            own = architecture.keywords
+            for layer in range(len(own["hidden_layer_sizes"]) if own["batch_norm"] else 0):
+                arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
     except (TypeError, ValueError) as error:
@@ -540,18 +547,3 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     if module is not None:
         start_(module, theta0)
     return theta0
-
-
-def _of_older_file(text: str) -> Architecture:
-    """The architecture in a file from before perceptrons were modules like any other."""
-    try:
-        fields: dict[str, Any] = json.loads(text)
-        return Architecture.of_perceptron(
-            int(fields["n_features"]),
-            tuple(int(width) for width in fields["hidden_layer_sizes"]),
-            int(fields["n_classes"]),
-            str(fields["activation"]),
-            bool(fields["batch_norm"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not the description of an architecture: {text!r}") from error

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._core.estimators import DocumentedEstimator, check_bool, check_finite, check_positive
+from ._core.estimators import check_bool, check_finite, check_positive
 
 __all__ = ["OrientedGradients", "RandomAffine"]
 
@@ -51,7 +51,7 @@ def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     return found
 
 
-class RandomAffine(DocumentedEstimator):
+class RandomAffine(BaseEstimator):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
     Each image is changed in its own way: every amount is uniform between its limits in both
@@ -176,7 +176,7 @@ class RandomAffine(DocumentedEstimator):
         check_bool("mirror", self.mirror)
 
 
-class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentedEstimator):
+class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
 
     Two images of the same thing differ less in where their edges point than in their pixels.

@@ -202,7 +202,7 @@ def test_what_is_not_valid_is_refused(function, X, random_network):
         with pytest.raises(ValueError, match="expected a Theta0 or a fitted estimator"):
             function(source, X)
     for bad, message in [
-        (X[:, :2], "X has 2 features an example, theta0 expects 3"),
+        (X[:, :2], r"X has examples of shape \(2,\), theta0 expects \(3,\)"),
         (X[0], "Expected 2D array"),
         (np.full((4, 3), np.nan), "contains NaN"),
         (X * 1e60, "too large for float32"),
@@ -248,5 +248,5 @@ def test_diagnostics_of_a_module():
         dead_neuron_ratio(init, X)
     with pytest.raises(ValueError, match=r"to_module\(\) of its initializer"):
         prediction_samples(init.theta0_, X)
-    with pytest.raises(ValueError, match="64 features an example, theta0 expects 1-8-8"):
+    with pytest.raises(ValueError, match=r"shape \(64,\), theta0 expects \(1, 8, 8\)"):
         prediction_samples(init, X.reshape(len(X), -1))

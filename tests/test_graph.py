@@ -242,20 +242,24 @@ def test_many_features_are_decomposed_at_random(monkeypatch):
 # Nearest neighbours, approximately
 
 
+def approximate(X, n_neighbors):
+    return search.approximate(search.principal_components(X), n_neighbors)
+
+
 def test_approximate_finds_nearly_all_and_repeats_itself(tmp_path, monkeypatch):
     # What numba compiles runs for a second here: it is not optimised, which takes a third less,
     # and kept in a folder of its own, for others that use this environment would get it too.
     monkeypatch.setenv("NUMBA_OPT", "0")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     X = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
-    found, again = (nearest_neighbors(X, 10, algorithm="approximate") for _ in range(2))
+    found, again = (approximate(X, 10) for _ in range(2))
     assert_proper(found, 2_000, 10)
     np.testing.assert_array_equal(found, again)
     exact = nearest_neighbors(X, 10)
     recall = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
     assert recall > 0.98
     # So few that all others are neighbours: nothing approximate is left.
-    few = nearest_neighbors(X[:6], 5, algorithm="approximate")
+    few = approximate(X[:6], 5)
     np.testing.assert_array_equal(few, by_hand(X[:6], 5))
 
 
@@ -273,8 +277,8 @@ def test_auto_goes_by_the_number_of_different_rows_and_completes_what_is_found(m
     stand_in = types.SimpleNamespace(NNDescent=TooFew, __spec__=ModuleSpec("pynndescent", None))
     monkeypatch.setitem(sys.modules, "pynndescent", stand_in)
     monkeypatch.setattr(search, "EXACT_BELOW", 80)
-    searched, approximate = [], search.approximate
-    monkeypatch.setattr(search, "approximate", lambda *a: searched.append(1) or approximate(*a))
+    searched, own = [], search.approximate
+    monkeypatch.setattr(search, "approximate", lambda *a: searched.append(1) or own(*a))
     X = some_rows(0, n=n)
     np.testing.assert_array_equal(nearest_neighbors(X, 3), by_hand(X, 3))
     nearest_neighbors(np.repeat(X, 2, axis=0), 3)
@@ -289,7 +293,7 @@ def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
         found = nearest_neighbors(X, 3)
     np.testing.assert_array_equal(found, by_hand(X, 3))
     with pytest.raises(ImportError, match=r"pip install 'sklearn_mmdinit\[neighbors\]'"):
-        nearest_neighbors(X, 3, algorithm="approximate")
+        approximate(X, 3)
 
 
 # Edges
@@ -430,18 +434,17 @@ def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("graph", "error", "message"),
     [
-        (csr_array(np.ones((60, 3))), ValueError, r"square matrix: got shape \(60, 3\)"),
-        (np.ones(60), ValueError, r"square matrix: got shape \(60,\)"),
-        (csr_array(np.ones((3, 3))), ValueError, "graph has 3 rows and X has 60"),
+        (csr_array(np.ones((60, 3))), ValueError, r"shape \(60, 60\), .* got \(60, 3\)"),
+        (np.ones(60), ValueError, r"shape \(60, 60\), .* got \(60,\)"),
+        (csr_array(np.ones((3, 3))), ValueError, r"shape \(60, 60\), .* got \(3, 3\)"),
         (csr_array((60, 60)), ValueError, "graph has no edge"),
         (csr_array(np.eye(60)), ValueError, "graph has no edge"),
-        (csr_array(np.eye(60, k=1) * 1j), ValueError, "must be real: got complex128"),
-        (np.full((60, 60), "1"), ValueError, "must be real: got <U1"),
-        (np.full((60, 60), "a", dtype=object), ValueError, "must be numbers: could not convert"),
-        (-np.eye(60, k=3), ValueError, r"\(0, 3\) is -1.0, and 56 more"),
-        (np.eye(60, k=-3) * np.nan, ValueError, r"\(0, 0\) is nan"),
-        ("knn", TypeError, r"KNeighborsTransformer\(\): got str"),
-        (KNeighborsTransformer, TypeError, "got the class KNeighborsTransformer"),
+        (csr_array(np.eye(60, k=1) * 1j), ValueError, "graph must hold .*: Complex data"),
+        (np.full((60, 60), "a", dtype=object), ValueError, "graph must hold .*: could not convert"),
+        (-np.eye(60, k=3), ValueError, "graph must hold .*: Negative values"),
+        (np.eye(60, k=-3) * np.nan, ValueError, "graph must hold .*NaN"),
+        ("knn", TypeError, r"KNeighborsTransformer\(\): got 'knn'"),
+        (KNeighborsTransformer, TypeError, "got <class .*KNeighborsTransformer"),
         (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
         (StandardScaler(), TypeError, "must give a sparse matrix: got .*ndarray"),
     ],

@@ -317,7 +317,7 @@ def test_a_step_of_another_device_waits_for_no_value(params, X, monkeypatch):
     terms = training.loss_terms(network, batch, NoValues(), init.config_)
     torch.autograd.backward(terms[0])
     assert terms.shape == (len(init.config_.term_names),)
-    assert all(parameter.grad.device.type == "meta" for parameter in network.parameters())
+    assert all(parameter.grad.device.type == "meta" for parameter in network.module.parameters())
     with pytest.raises(RuntimeError, match="meta"):
         float(terms[0].detach())
 

@@ -360,7 +360,7 @@ DIFFERENTIATED = {
 def test_gradient_of_detachment_by_finite_differences(name):
     make, X = DIFFERENTIATED[name]
     network, batch = double_network(seeded(make), X)
-    parameters = list(network.parameters())
+    parameters = list(network.module.parameters())
 
     def loss():
         return detachment(network.jacobian_norms(batch))
@@ -473,7 +473,7 @@ def test_gradient_of_coherence_by_finite_differences():
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_hidden_rows_in_parts_have_the_gradient_of_all_at_once(n_threads):
     network, X = double_network(mlp(6, 9, 7, 2, activation="gelu"), rows(520))
-    learned = list(network.parameters())[:4]  # the last layer has no part in it
+    learned = list(network.module.parameters())[:4]  # the last layer has no part in it
     whole = network.module.activations[1](
         network.module.linears[1](network.module.activations[0](network.module.linears[0](X)))
     )
@@ -554,7 +554,7 @@ def test_random_labels_are_drawn_for_each_step():
     assert first == again != second
     # log(2) is the cross entropy of a network that ignores its input.
     with torch.no_grad():
-        for parameter in network.parameters():
+        for parameter in network.module.parameters():
             parameter.zero_()
         loss = float(loss_terms(network, X, random.at(0), own)[0])
     assert loss == pytest.approx(math.log(2), rel=1e-6)

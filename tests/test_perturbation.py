@@ -68,7 +68,7 @@ def sample(network, X, n_copies, sampler, seed=0, scale=SCALE):
 def slopes_of(network, logits):
     weights = torch.linspace(-1, 1, logits.numel(), dtype=logits.dtype).view(logits.shape)
     loss = (logits.softmax(-1) * weights).sum()
-    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    learned = [parameter for parameter in network.module.parameters() if parameter.requires_grad]
     return torch.autograd.grad(loss, learned, allow_unused=True, materialize_grads=True)
 
 
@@ -157,7 +157,7 @@ def test_gram_is_the_direct_form_at_the_most_likely_perturbation():
 def mean_slopes(network, X, sampler, seed, n_copies, drawn):
     # A loss that is not linear in epsilon, its mean over copies a Monte Carlo.
     loss = drawn(network, X, n_copies, sampler, seed).softmax(-1)[..., 0].square().mean()
-    own = torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+    own = torch.autograd.grad(loss, list(network.module.parameters()), allow_unused=True)
     return torch.cat([g.flatten() for g in own if g is not None])
 
 
@@ -486,9 +486,9 @@ def test_threads_change_nothing(sampler, batch_norm, kept, monkeypatch):
                 again = sample(network, X, 7, sampler, seed=3)
             torch.testing.assert_close(again, values, rtol=1e-5, atol=1e-5)
         results.append((values, own))
-    n_parts, n_kept = plan_of(network)
-    assert 1 < n_parts <= 7
-    assert n_kept == (0 if kept == 0 else n_parts)
+    plan = plan_of(network)
+    assert 1 < plan.n_parts <= 7
+    assert plan.n_kept == (0 if kept == 0 else plan.n_parts)
     for values, own in results[1:]:
         # Copies with parameters of their own leave the threads to PyTorch.
         torch.testing.assert_close(values, results[0][0], rtol=0, atol=1e-6 * functional)
@@ -506,7 +506,7 @@ def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatc
         limited(patch, 600 if name == "words" else 4000 if name == "convnet+bn" else 60, kept)
         logits = sample(network, batch, 7, sampler)
         own = slopes_of(network, logits)
-    n_parts, _ = plan_of(network)
+    n_parts = plan_of(network).n_parts
     assert 1 < n_parts <= 7
     bounds = [7 * i // n_parts for i in range(n_parts + 1)]
     pieces = []
@@ -547,7 +547,7 @@ def test_the_next_step_overwrites_nothing_that_is_still_used(sampler):
     def gradients(seed):
         network.module.zero_grad(set_to_none=True)
         sample(network, X, 6, sampler, seed).square().sum().backward()
-        return [parameter.grad for parameter in network.parameters()]
+        return [parameter.grad for parameter in network.module.parameters()]
 
     first = gradients(0)
     before = [gradient.clone() for gradient in first]
@@ -712,6 +712,8 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
 
     calls = []
     register_layer(Diagonal, stds_of, noise)
+    network, batch = double_network(module, rows())
+    calls.clear()
     torch.testing.assert_close(draw(network, batch, 3, "direct"), own)
     assert calls == [(3, 4, 5)]
     # Without a law it is a normalisation; in another form it is not known.

@@ -1,21 +1,14 @@
-"""scikit-learn's own checks of initializers and transforms, and pages of all estimators."""
-
-from email.message import Message
-from importlib import metadata
+"""scikit-learn's own checks of initializers and transforms, and how they are shown."""
 
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from nets import Pooled
 from sklearn_mmdinit import (
     Coherence,
-    MLPClassifier,
     MMDInitializer,
-    NetClassifier,
     OrientedGradients,
-    RandomAffine,
     RandomLabelInitializer,
 )
 
@@ -50,36 +43,3 @@ def test_an_initializer_is_shown_as_html(fitted):
     # Pages of scikit-learn's are not of it.
     assert 'href="https://scikit-learn.org' not in html
     assert 'href=""' not in html
-
-
-def installed_with(*urls):
-    message = Message()
-    for url in urls:
-        message["Project-URL"] = url
-    return lambda name: message
-
-
-def test_they_link_to_their_page_where_the_metadata_name_one(monkeypatch):
-    urls = "Paper, https://papers.local", "Documentation, https://pages.local/stable/"
-    monkeypatch.setattr(metadata, "metadata", installed_with(*urls))
-    plain = MMDInitializer, RandomLabelInitializer, MLPClassifier, Coherence, RandomAffine
-    for estimator in (*(kind() for kind in plain), NetClassifier(Pooled), OrientedGradients()):
-        page = f"generated/sklearn_mmdinit.{type(estimator).__name__}.html"
-        assert f"https://pages.local/stable/{page}" in estimator_html_repr(estimator)
-
-    class Own(Coherence):
-        """A user's."""
-
-    assert Own()._get_doc_link() == "", "it has no page there"
-
-
-def test_without_such_a_page_there_is_no_link(monkeypatch):
-    for installed in (installed_with(), installed_with("Paper, https://papers.local")):
-        monkeypatch.setattr(metadata, "metadata", installed)
-        assert Coherence()._get_doc_link() == ""
-
-    def none(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "metadata", none)
-    assert Coherence()._get_doc_link() == ""

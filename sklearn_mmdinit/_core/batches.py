@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,22 +18,6 @@ Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
 
 # Numbers of the mini-batches that are gathered at a time: 64 MiB in float32.
 _NUMBERS_AT_A_TIME = 1 << 24
-
-
-class Batches(Protocol):
-    """Where the mini-batches of a pass come from."""
-
-    @property
-    def steps_a_pass(self) -> int | None:
-        """Steps of a pass; None: it is not known before its end."""
-
-    def portions(
-        self, pass_number: int, step: int, window: int
-    ) -> Iterator[tuple[int, torch.Tensor]]:
-        """First step in the pass and mini-batches (n, B, ...), none beyond the end of a window.
-
-        `step` is the number of steps before this pass, by which windows and draws go.
-        """
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,10 @@ class RowBatches:
     def portions(
         self, pass_number: int, step: int, window: int
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """The mini-batches of a pass; see :class:`Batches`."""
+        """First step in the pass and mini-batches (n, B, ...), none beyond the end of a window.
+
+        `step` is the number of steps before this pass, by which windows and draws go.
+        """
         n_steps = self.steps_a_pass
         order = permutation(self.seed, pass_number, len(self.X))[: n_steps * self.size]
         order = order.reshape(n_steps, self.size)
@@ -123,7 +110,7 @@ class LoaderBatches:
 
     @property
     def steps_a_pass(self) -> int | None:
-        """What the loader says."""
+        """What the loader says; None: it is not known before the end of a pass."""
         try:
             return len(self.loader)
         except TypeError:
@@ -132,7 +119,7 @@ class LoaderBatches:
     def portions(
         self, pass_number: int, step: int, window: int
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """The mini-batches of a pass; see :class:`Batches`."""
+        """As of :class:`RowBatches`, a mini-batch at a time."""
         first, number, shape = 0, -1, None
         for number, item in enumerate(self.loader if pass_number else self.opened):
             batch = examples_of(item)
@@ -158,6 +145,10 @@ class LoaderBatches:
                 "each time it is iterated, as an IterableDataset does whose __iter__ returns a new "
                 "iterator"
             )
+
+
+# Where the mini-batches of a pass come from.
+Batches = RowBatches | LoaderBatches
 
 
 def examples_of(item: Any) -> np.ndarray:

@@ -99,8 +99,7 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
             n_walks,
         )
         size = min(size, n_walks)
-        steps_a_pass = n_rows // n_walks
-        defaults = _COHERENT | {"max_iter": math.ceil(_COHERENT_STEPS / steps_a_pass)}
+        defaults = _COHERENT | {"max_iter": math.ceil(_COHERENT_STEPS / (n_rows // n_walks))}
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()

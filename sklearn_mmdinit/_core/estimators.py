@@ -5,46 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from functools import wraps
-from importlib import metadata
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_scalar, check_X_y
 from sklearn.utils.validation import validate_data
 
 from .numbers import array_of
 
-PACKAGE = __name__.partition(".")[0]
-
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class DocumentedEstimator(BaseEstimator):
-    """An estimator whose HTML representation links to its page in our documentation."""
-
-    _doc_link_module = PACKAGE
-    _doc_link_template = "{page}"
-
-    # Asked when an estimator is shown, and not on import: metadata are a file.
-    def _doc_link_url_param_generator(self) -> dict[str, str]:
-        pages = _documentation()
-        page = f"{pages}/generated/{PACKAGE}.{type(self).__name__}.html" if pages else ""
-        return {"page": page}
-
-
-def _documentation() -> str:
-    """The URL that the distribution's metadata name as its documentation; empty without one."""
-    try:
-        urls = metadata.metadata("sklearn-mmdinit").get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:  # a source tree that is not installed
-        urls = []
-    for label, _, url in (entry.partition(",") for entry in urls):
-        if label.strip().lower() == "documentation":
-            return url.strip().rstrip("/")
-    return ""
 
 
 def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:

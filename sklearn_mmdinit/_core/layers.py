@@ -84,10 +84,11 @@ class LayerType:
     by_user: bool = False  # whether a user has made it known, whose rule may be wrong
 
 
-def _linear_stds(layer: nn.Linear, scale: float) -> dict[str, Std]:
-    stds: dict[str, Std] = {"weight": weight_std(layer.in_features, scale)}
+def _unit_stds(layer: Any, scale: float) -> dict[str, Std]:
+    """Of a layer whose units have a row of weights each, and a bias perhaps."""
+    stds: dict[str, Std] = {"weight": weight_std(math.prod(layer.weight.shape[1:]), scale)}
     if layer.bias is not None:
-        stds["bias"] = bias_std(layer.out_features, scale)
+        stds["bias"] = bias_std(len(layer.weight), scale)
     return stds
 
 
@@ -135,14 +136,6 @@ def _embedding_is_linear(layer: nn.Embedding) -> bool:
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 _CONVOLUTIONS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-
-
-def _conv_stds(layer: Conv, scale: float) -> dict[str, Std]:
-    n_in = layer.in_channels // layer.groups * math.prod(layer.kernel_size)
-    stds: dict[str, Std] = {"weight": weight_std(n_in, scale)}
-    if layer.bias is not None:
-        stds["bias"] = bias_std(layer.out_channels, scale)
-    return stds
 
 
 def _padded(layer: Any, H: torch.Tensor) -> torch.Tensor:
@@ -210,10 +203,10 @@ def _normalisation_stds(layer: nn.Module, scale: float) -> dict[str, Std]:
 
 
 LAYER_TYPES: dict[type[nn.Module], LayerType] = {
-    nn.Linear: LayerType(_linear_stds, _linear_noise, _linear_patches),
-    nn.Conv1d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
-    nn.Conv2d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
-    nn.Conv3d: LayerType(_conv_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Linear: LayerType(_unit_stds, _linear_noise, _linear_patches),
+    nn.Conv1d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Conv2d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
+    nn.Conv3d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
     nn.Embedding: LayerType(_embedding_stds, _embedding_noise, serves=_embedding_is_linear),
     _BatchNorm: LayerType(_normalisation_stds),
     nn.SyncBatchNorm: LayerType(_normalisation_stds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +51,7 @@ class Network:
     # Why its perturbed copies have parameters of their own each; empty: they need not.
     why_functional: str = ""
     buffers: Buffers = field(default_factory=Buffers)
-    plans: dict[Hashable, Any] = field(default_factory=dict)  # how many copies to draw at a time
+    plans: dict[Hashable, Any] = field(default_factory=dict)  # how copies are drawn, by their sizes
 
     @property
     def in_threads(self) -> bool:
@@ -67,16 +67,9 @@ class Network:
         """How threads divide the work while so many rows go through it at a time."""
         if not self.in_threads:
             return nullcontext()  # PyTorch's own
-        positions = {call.layer: call.n_positions for call in self.trace.calls}
-        products = (
-            n * sum(p.numel() for p in self.module.get_submodule(name).parameters(recurse=False))
-            for name, n in positions.items()
-        )
-        return team(n_rows * max(products, default=0), device)
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Those of the module."""
-        return self.module.parameters()
+        layers = (self.module.get_submodule(call.layer) for call in self.trace.calls)
+        weights = (sum(p.numel() for p in layer.parameters(recurse=False)) for layer in layers)
+        return team(n_rows * max(weights, default=0), device)
 
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""
@@ -124,7 +117,7 @@ class Network:
             return found
 
         with step_by_step(), replaced({last: seen}):
-            return in_parts(part, len(parts), list(self.parameters()))
+            return in_parts(part, len(parts), list(self.module.parameters()))
 
     def jacobian_norms(self, X: torch.Tensor) -> torch.Tensor:
         """Norms (B, d, L) of the rows of the Jacobians of the logits, unperturbed.

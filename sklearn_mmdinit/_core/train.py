@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,9 @@ from .objective import loss_terms
 from .profile import Profile
 from .random import StepRandom
 
+# What Adam keeps of a parameter beside its number of steps.
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
 
 @dataclass
 class State:
@@ -28,8 +30,8 @@ class State:
 
     seed: int
     current: Theta0
-    # First and second moments of Adam, by the parameters' names.
-    moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    # Adam's, by the parameters' names.
+    moments: dict[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
     step: int = 0
     # The step before which Adam began: not the first where the weights had to go back.
     moments_since: int = 0
@@ -93,7 +95,7 @@ def train(
                     bar.update()
                 terms = sums.cpu().numpy().astype(np.float64)
                 # A gradient can be NaN where the loss is not; one look a portion.
-                if not (np.isfinite(terms[0]) and learned_is_finite(network.parameters())):
+                if not (np.isfinite(terms[0]) and learned_is_finite(network.module.parameters())):
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
                 state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
@@ -152,34 +154,27 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
 
 def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
     """Adam over a network, with the moments that the last pass left."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate_init, fused=True)
+    optimizer = torch.optim.Adam(network.module.parameters(), config.learning_rate_init, fused=True)
     n_steps = float(state.step - state.moments_since)
     for name, parameter in network.module.named_parameters():
         if name in state.moments:
             # In the parameter's order in memory, by which the fused step goes through all of them.
-            first, second = (
+            moments = (
                 torch.empty_like(parameter, requires_grad=False).copy_(torch.tensor(moment))
                 for moment in state.moments[name]
             )
             optimizer.state[parameter] = {
                 "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
-                "exp_avg": first,
-                "exp_avg_sq": second,
+                **dict(zip(_MOMENTS, moments, strict=True)),
             }
     return optimizer
 
 
-def _moments(
-    network: Network, optimizer: torch.optim.Adam
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    def array(moment: Any) -> np.ndarray:
-        return moment.detach().cpu().numpy().copy()
-
+def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, tuple[np.ndarray, ...]]:
+    names: dict[torch.Tensor, str] = {
+        parameter: name for name, parameter in network.module.named_parameters()
+    }
     return {
-        name: (
-            array(optimizer.state[parameter]["exp_avg"]),
-            array(optimizer.state[parameter]["exp_avg_sq"]),
-        )
-        for name, parameter in network.module.named_parameters()
-        if parameter in optimizer.state
+        names[parameter]: tuple(own[key].cpu().numpy().copy() for key in _MOMENTS)
+        for parameter, own in optimizer.state.items()
     }

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh, qr, svd
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state, check_scalar
 
 from .._core.estimators import check_choice
 from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
 from ._curves import axes_or_new, pyplot
-
-# Groups that the order of a heat map is made of, at most.
-_MOST_GROUPS = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -100,29 +98,18 @@ class CoherenceDisplay:
         return cls(kernel, images, anchors.tolist()).plot(ax=ax, n_shown=n_shown)
 
     def order(self) -> np.ndarray:
-        """The inputs in groups that the leading eigenvectors of C tell apart.
+        """The inputs in an order in which those of a large C are near each other.
 
-        They are as many as come before the largest drop of the eigenvalues; a pivoted QR
-        picks an input that stands for each group (Damle, Minden & Ying, 2019). Within a group
-        the most typical inputs come first.
+        That of the leaves of a tree of clusters, by average linkage of 1 - C, turned at each
+        branch so that neighbours are as alike as they can be (Bar-Joseph et al., 2001).
 
         Returns
         -------
         ndarray of int of shape (n,)
             A permutation of the inputs.
         """
-        C = _checked(self.kernel)
-        n = len(C)
-        most = min(_MOST_GROUPS, n - 1)
-        values, vectors = eigh(C, subset_by_index=(n - most - 1, n - 1))
-        values = values[::-1].clip(min=1e-12)
-        # The first one says little more than that all entries are positive.
-        k = 1 if most < 2 else 2 + int(np.argmax(values[1:-1] / values[2:]))
-        V = vectors[:, ::-1][:, :k]
-        _, _, pivots = qr(V.T, pivoting=True, mode="economic")
-        left, _, right = svd(V[pivots[:k]].T)
-        strength = np.abs(V @ left @ right)
-        return np.lexsort((-strength.max(axis=1), strength.argmax(axis=1)))
+        distances = squareform(1.0 - _checked(self.kernel), checks=False)
+        return leaves_list(linkage(distances, "average", optimal_ordering=True))
 
     def plot(self, ax: Any = None, *, n_shown: int = 6) -> CoherenceDisplay:
         """Draw the anchors beside their nearest and farthest images, or the heat map.

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_memory
+from sklearn.utils.validation import check_array, check_memory
 
 from .search import nearest_neighbors
 
@@ -71,36 +71,24 @@ def check_graph(graph: Any) -> None:
     matrix = issparse(graph) or isinstance(graph, np.ndarray)
     transformer = hasattr(graph, "fit_transform") and not isinstance(graph, type)
     if not (graph is None or matrix or transformer):
-        kind = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
         raise TypeError(
             "graph must be None, a matrix of shape (n_samples, n_samples) or an object with "
-            f"fit_transform, such as KNeighborsTransformer(): got {kind}."
+            f"fit_transform, such as KNeighborsTransformer(): got {graph!r}."
         )
 
 
 def _checked(graph: Any, n: int) -> csr_array:
     """A matrix of weights as the edges (n, n) of a graph."""
-    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
-        raise ValueError(f"graph must be a square matrix: got shape {graph.shape}.")
-    if graph.shape[0] != n:
+    if graph.shape != (n, n):
         raise ValueError(
-            f"graph has {graph.shape[0]} rows and X has {n}: each row of X is a node of the graph."
+            f"graph must be of shape ({n}, {n}), each row of X being a node: got {graph.shape}."
         )
-    if graph.dtype.kind not in "biufO":
-        raise ValueError(f"graph's weights must be real: got {graph.dtype}.")
-    if graph.dtype in (np.float16, np.object_):  # SciPy has sparse arrays of neither
-        try:
-            graph = graph.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"graph's weights must be numbers: {error}.") from error
-    edges = csr_array(graph).tocoo()
-    wrong = np.flatnonzero(~(np.isfinite(edges.data) & (edges.data >= 0)))
-    if wrong.size:
-        i, j = edges.row[wrong[0]], edges.col[wrong[0]]
-        raise ValueError(
-            "graph's weights must be non-negative and finite: entry "
-            f"({i}, {j}) is {edges.data[wrong[0]]}, and {wrong.size - 1} more are wrong."
-        )
+    numbers: Any = [np.float64, np.float32]  # others become the first
+    try:
+        weights = check_array(graph, accept_sparse=True, dtype=numbers, ensure_non_negative=True)
+    except ValueError as error:
+        raise ValueError(f"graph must hold finite numbers >= 0: {error}") from error
+    edges = csr_array(weights).tocoo()
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():
         raise ValueError("graph has no edge: all its weights off the diagonal are zero.")

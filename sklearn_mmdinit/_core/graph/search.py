@@ -38,9 +38,7 @@ _SPARE = 5
 _SMALLEST, _LARGEST = -40, 40
 
 
-def nearest_neighbors(
-    X: np.ndarray, n_neighbors: int, *, algorithm: str = "auto", verbose: int = 0
-) -> np.ndarray:
+def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> np.ndarray:
     """Euclidean nearest neighbours of each row among the others, in 50 principal components.
 
     Row numbers (n, n_neighbors), the nearest first, for finite rows X (n, p), a memory map among
@@ -49,9 +47,9 @@ def nearest_neighbors(
     more copies than neighbours would be an island that no walk leaves or reaches. Rows that differ
     in X but not in the components are not looked for.
 
-    The algorithm "exact" measures all distances; "approximate" is pynndescent, which finds more
-    than 99 % of the neighbours among images of digits; "auto" is exact below 100,000 different
-    rows, and with a warning where pynndescent is not installed.
+    Below 100,000 different rows all distances are measured, and beyond, with a warning, where
+    pynndescent is not installed, which finds more than 99 % of the neighbours among images of
+    digits.
     """
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
@@ -66,7 +64,7 @@ def nearest_neighbors(
     points = principal_components(X)
     if first.size < place.size:
         points = points[first]
-    if algorithm == "exact" or (algorithm == "auto" and _exact_is_best(len(points))):
+    if _exact_is_best(len(points)):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)

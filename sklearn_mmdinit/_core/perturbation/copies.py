@@ -25,24 +25,28 @@ from ..hooks import (
 from ..layers import LayerType, Std, layer_type_of, parameter_stds
 from ..random import StepRandom
 from ..threads import Buffers
-from ..trace import Trace, sees
-from .gram import gram_around, gram_is_cheaper, gram_linear, gram_noise
+from ..trace import Call, Trace, sees
+from .gram import GramAround, GramLinear, gram_is_cheaper, gram_noise
 
 
 @dataclass(frozen=True)
 class PerturbedLayer:
-    """A layer that adds noise: its name and type, and the law of its parameters that move."""
+    """A layer that adds noise, and how it is drawn for mini-batches of one size."""
 
     name: str
     kind: LayerType
-    stds: Mapping[str, Std]
+    stds: Mapping[str, Std]  # of its parameters that move
+    by_gram: bool  # and not by direct
 
 
-def perturbed_layers(module: nn.Module, scale: float) -> dict[nn.Module, PerturbedLayer]:
+def perturbed_layers(
+    module: nn.Module, found: Trace, scale: float, sampler: str, n_rows: int
+) -> dict[nn.Module, PerturbedLayer]:
     """The known layers of a module that have parameters to perturb."""
     laws = parameter_stds(module, scale)
     # A parameter with several names has the law of the first one under each of them.
     of_parameter = {id(p): laws[name] for name, p in module.named_parameters() if name in laws}
+    calls = {call.layer: call for call in found.calls if call.layer not in found.reused}
     layers = {}
     for layer, name in names_of(module).items():
         kind = layer_type_of(layer)
@@ -52,21 +56,17 @@ def perturbed_layers(module: nn.Module, scale: float) -> dict[nn.Module, Perturb
             if id(parameter) in of_parameter
         }
         if kind is not None and stds:
-            layers[layer] = PerturbedLayer(name, kind, stds)
+            # What acts in several places is drawn once for all of them.
+            by_gram = name in calls and _draws_by_gram(layer, kind, sampler, n_rows, calls[name])
+            layers[layer] = PerturbedLayer(name, kind, stds, by_gram)
     return layers
 
 
-def draws_by_gram(
-    layer: Any, kind: LayerType, sampler: str, n_rows: int, *, reused: bool, first: bool
-) -> bool:
-    """Whether a layer is drawn by gram, and not by direct."""
-    if kind.patches is None or reused or sampler == "direct":
-        return False
-    if sampler == "gram":
-        return True
-    n_out, n_in = len(layer.weight), layer.weight[0].numel()
-    groups = getattr(layer, "groups", 1)
-    return gram_is_cheaper(n_rows, n_in, n_out // groups, first=first)
+def _draws_by_gram(layer: Any, kind: LayerType, sampler: str, n_rows: int, call: Call) -> bool:
+    if kind.patches is None or sampler != "auto":
+        return kind.patches is not None and sampler == "gram"
+    n_in, n_out = layer.weight[0].numel(), len(layer.weight) // getattr(layer, "groups", 1)
+    return gram_is_cheaper(n_rows * call.n_positions, n_in, n_out, first=call.first)
 
 
 @dataclass
@@ -94,18 +94,16 @@ class Draw:
 
 @contextmanager
 def copies_drawn(
-    module: nn.Module, found: Trace, scale: float, sampler: str, buffers: Buffers
+    module: nn.Module, layers: Mapping[nn.Module, PerturbedLayer], buffers: Buffers
 ) -> Iterator[Any]:
     """Let a module compute perturbed copies for a while, in any number of threads.
 
     Gives a function that takes a :class:`Draw` and returns logits (K B, d).
     """
     here = threading.local()  # the draw of a thread's own pass
-    perturbed = perturbed_layers(module, scale)
 
     def noisy(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
-        own = perturbed[layer]
-        return _noisy(layer, own, H, here.draw, own.name in found.reused, sampler, buffers)
+        return _noisy(layer, layers[layer], H, here.draw, buffers)
 
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
@@ -120,7 +118,7 @@ def copies_drawn(
             del here.draw
         return computed
 
-    forwards = dict.fromkeys(batch_norms(module), by_copies) | dict.fromkeys(perturbed, noisy)
+    forwards = dict.fromkeys(batch_norms(module), by_copies) | dict.fromkeys(layers, noisy)
     with step_by_step(), untracked(module), replaced(forwards):
         yield logits
 
@@ -130,17 +128,14 @@ def _noisy(
     perturbed: PerturbedLayer,
     H: torch.Tensor,
     draw: Draw,
-    reused: bool,
-    sampler: str,
     buffers: Buffers,
 ) -> torch.Tensor:
     """Outputs (K B, ...) of a layer's copies on inputs (K B, ...)."""
     K, kind = draw.n_copies, perturbed.kind
-    first = len(H) % K == 0 and sees(H, draw.rows)
+    wrong = f"the layer {perturbed.name!r} does not see one row or more for each example"
     if len(H) % K:
-        raise RuntimeError(
-            f"the layer {perturbed.name!r} does not see one row or more for each example"
-        )
+        raise RuntimeError(wrong)
+    first = sees(H, draw.rows)
 
     def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
         return buffers.take((perturbed.name, role, draw.part), shape, like)
@@ -148,12 +143,12 @@ def _noisy(
     if first and perturbed.name in draw.common:
         gram_stds(perturbed, draw)
         mean, L = draw.common[perturbed.name]
-        out = gram_around(mean, L, K, draw.random, empty)
+        out = GramAround.apply(mean, L, K, draw.random, empty)
         return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
-    if not first and _is_fused(layer, perturbed, H, draw, reused, sampler):
+    if not first and perturbed.by_gram and _is_fused(layer, H, draw):
         rows = H.reshape(K, -1, H.shape[-1])
         stds = gram_stds(perturbed, draw)
-        out = gram_linear(rows, layer.weight, layer.bias, stds, draw.random, empty)
+        out = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
         # No view where there need be none: an activation in place would copy it.
         return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
     # Where all copies have their inputs in common, the layer itself runs once for all.
@@ -162,12 +157,9 @@ def _noisy(
     own_rows = _Read.apply(own_rows)
     output = own_output(layer, own_rows)
     if len(output) != len(own_rows):
-        raise RuntimeError(
-            f"the layer {perturbed.name!r} does not see one row or more for each example"
-        )
+        raise RuntimeError(wrong)
     inputs, own = own_rows.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
-    n_rows = own[0].numel() // output.shape[kind.channels]
-    if draws_by_gram(layer, kind, sampler, n_rows, reused=reused, first=first):
+    if perturbed.by_gram:
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
     else:
         parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
@@ -180,18 +172,12 @@ def _noisy(
     return added.flatten(0, 1)
 
 
-def _is_fused(
-    layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, draw: Draw, reused: bool, sampler: str
-) -> bool:
-    """Whether outputs and noise of a layer on inputs (K B, ...) come of one product."""
+def _is_fused(layer: Any, H: torch.Tensor, draw: Draw) -> bool:
+    """Whether outputs and noise of a layer by gram on inputs (K B, ...) come of one product."""
     if type(layer).forward is not nn.Linear.forward or draw.mask is not None:
         return False
-    if not H.dtype == layer.weight.dtype == torch.float32:
-        return False
-    if torch.is_autocast_enabled(H.device.type):
-        return False
-    n_rows = H[..., 0].numel() // draw.n_copies
-    return draws_by_gram(layer, perturbed.kind, sampler, n_rows, reused=reused, first=False)
+    single = H.dtype == layer.weight.dtype == torch.float32
+    return single and not torch.is_autocast_enabled(H.device.type)
 
 
 def gram_stds(perturbed: PerturbedLayer, draw: Draw | None = None) -> tuple[float, float]:

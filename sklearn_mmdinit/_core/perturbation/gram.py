@@ -115,33 +115,11 @@ def inverse_factor(L: torch.Tensor, independent: torch.Tensor | None) -> torch.T
 Empty = Callable[[str, tuple[int, ...], torch.Tensor], torch.Tensor]
 
 
-def gram_around(
-    mean: torch.Tensor, L: torch.Tensor, n_copies: int, random: StepRandom, empty: Empty
-) -> torch.Tensor:
-    """Outputs (K R, n_out) of K copies that have their inputs, and so mean and factor, in common.
+class GramAround(torch.autograd.Function):
+    """Outputs m + L Z (K R, n_out) of K copies that have their inputs in common, and so m and L.
 
     `mean` (R, n_out) are the outputs at theta0, L (R, R) is of :func:`noise_factor`.
     """
-    return _GramAround.apply(mean, L, n_copies, random, empty)
-
-
-def gram_linear(
-    H: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stds: tuple[float, float],
-    random: StepRandom,
-    empty: Empty,
-) -> torch.Tensor:
-    """Outputs (K R, n_out) of K copies of a linear layer on inputs H (K, R, n_in).
-
-    The noise is added where the outputs are: one memory for both, in a core's cache.
-    """
-    return _GramLinear.apply(H, weight, bias, stds, random, empty)
-
-
-class _GramAround(torch.autograd.Function):
-    """m + L Z."""
 
     @staticmethod
     def forward(
@@ -163,8 +141,11 @@ class _GramAround(torch.autograd.Function):
         return grad_outputs[0].reshape(ctx.shape).sum(0), None, None, None, None
 
 
-class _GramLinear(torch.autograd.Function):
-    """H W^T + b + L Z."""
+class GramLinear(torch.autograd.Function):
+    """Outputs H W^T + b + L Z (K R, n_out) of K copies of a linear layer on H (K, R, n_in).
+
+    The noise is added where the outputs are: one memory for both, in a core's cache.
+    """
 
     @staticmethod
     def forward(

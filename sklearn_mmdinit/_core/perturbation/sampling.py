@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
 from ..threads import in_parts
-from .copies import Draw, copies_drawn, draws_by_gram, gram_stds, perturbed_layers
+from .copies import Draw, PerturbedLayer, copies_drawn, gram_stds, perturbed_layers
 from .gram import noise_factor
 
 SAMPLERS = ("auto", "direct", "gram", "functional")
@@ -41,6 +42,15 @@ _TIMES_EACH_NUMBER = 3
 _ROUNDING = 1e-3
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How copies of a network are drawn: settled with the first mini-batch of a size."""
+
+    layers: Mapping[nn.Module, PerturbedLayer]  # empty where parameters are drawn, not layers
+    n_parts: int  # one after the other; not by threads
+    n_kept: int  # the first so many keep their graph, the others are computed twice
+
+
 def perturbed_logits(
     network: Network,
     X: torch.Tensor,
@@ -55,19 +65,20 @@ def perturbed_logits(
     by what costs less.
     """
     functional = sampler == "functional" or bool(network.why_functional)
-    plan = n_copies, len(X), sampler, X.device
-    if plan not in network.plans:
-        network.plans[plan] = _parts(network, n_copies, len(X), sampler, functional, X.device)
-    n_parts, n_kept = network.plans[plan]
+    key = n_copies, scale, len(X), sampler, X.device
+    if key not in network.plans:
+        network.plans[key] = _plan(network, *key)
+    plan: Plan = network.plans[key]
+    n_parts = plan.n_parts
     bounds = [n_copies * i // n_parts for i in range(n_parts + 1)]
     sizes = [stop - start for start, stop in pairwise(bounds)]
     randoms = random.split(n_parts)
-    again = n_kept < n_parts
+    again = plan.n_kept < n_parts
     states = [own.generator.get_state() for own in randoms if again]
     # One copy of the rows for all parts, but where a module works in place on its input.
     most = None if functional or network.trace.writes else _repeated(X, max(sizes))
 
-    before = {} if most is None else _in_common(network, X, scale, sampler)
+    before = {} if most is None else _in_common(network, X, plan)
     means = [mean for mean, _ in before.values()]
     leaves = means if n_parts == 1 else [m.detach().requires_grad_(m.requires_grad) for m in means]
     common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
@@ -78,7 +89,7 @@ def perturbed_logits(
         nonlocal copied
         drawn: AbstractContextManager[Any] = nullcontext()
         if not functional:
-            drawn = copies_drawn(network.module, network.trace, scale, sampler, network.buffers)
+            drawn = copies_drawn(network.module, plan.layers, network.buffers)
         with drawn as copied, embeddings_named(network.module):
             yield
 
@@ -92,24 +103,22 @@ def perturbed_logits(
         logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
         return logits.view(size, len(X), -1)
 
-    tensors = [*network.parameters(), *means]
-    return in_parts(part, n_parts, tensors, n_kept, leaves, around)
+    tensors = [*network.module.parameters(), *means]
+    return in_parts(part, n_parts, tensors, plan.n_kept, leaves, around)
 
 
 def _in_common(
-    network: Network, X: torch.Tensor, scale: float, sampler: str
+    network: Network, X: torch.Tensor, plan: Plan
 ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Outputs at theta0 and factor of the noise of linear layers that see the examples, by gram."""
-    trace, found = network.trace, {}
-    chosen = chosen_samplers(network, sampler, len(X))
-    laws = {own.name: own for own in perturbed_layers(network.module, scale).values()}
-    for call in trace.calls:
-        layer: Any = network.module.get_submodule(call.layer)
+    found, first = {}, {call.layer for call in network.trace.calls if call.first}
+    for module, own in plan.layers.items():
+        layer: Any = module
         plain = type(layer).forward is nn.Linear.forward and X.dtype == torch.float32
-        if call.first and plain and chosen.get(call.layer) == "gram":
+        if own.by_gram and plain and own.name in first:
             rows = X.reshape(-1, layer.in_features)
-            L, _ = noise_factor(rows[None], *gram_stds(laws[call.layer]))
-            found[call.layer] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
+            L, _ = noise_factor(rows[None], *gram_stds(own))
+            found[own.name] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
     return found
 
 
@@ -139,29 +148,25 @@ def _functional_logits(
         return vmap(one)(eps)
 
 
-def _parts(
-    network: Network,
-    n_copies: int,
-    n_rows: int,
-    sampler: str,
-    functional: bool,
-    device: torch.device,
-) -> tuple[int, int]:
-    """Parts to draw one after the other, and how many keep their graph; not by threads."""
+def _plan(
+    network: Network, n_copies: int, scale: float, n_rows: int, sampler: str, device: torch.device
+) -> Plan:
     module, trace = network.module, network.trace
+    functional = sampler == "functional" or bool(network.why_functional)
+    layers = {} if functional else perturbed_layers(module, trace, scale, sampler, n_rows)
     positions = {call.layer: call.n_positions for call in trace.calls}
     numbers, widest = 0, 1  # of a copy: in all, and of the largest array
     if functional:
         parameters = dict(module.named_parameters())
         numbers = sum(parameters[name].numel() for name in parameter_stds(module, 1.0))
-    else:
-        for name, chosen in chosen_samplers(network, sampler, n_rows).items():
-            layer: Any = module.get_submodule(name)
+    for layer, own in layers.items():
+        if own.name in positions:
+            n_here = n_rows * positions[own.name]
             direct = sum(p.numel() for p in layer.parameters(recurse=False))
-            own = (n_rows * positions[name]) ** 2 if chosen == "gram" else direct
-            numbers += own
-            n_out = len(layer.weight) if hasattr(layer, "weight") else 1
-            widest = max(widest, own, n_rows * positions[name] * n_out)
+            drawn = n_here**2 if own.by_gram else direct
+            numbers += drawn
+            n_out = len(getattr(layer, "weight", [()]))
+            widest = max(widest, drawn, n_here * n_out)
     numbers += _TIMES_EACH_NUMBER * n_rows * trace.n_numbers
     if not network.in_threads or functional or device.type != "cpu":
         n_parts = min(math.ceil(n_copies * numbers / _NUMBERS_A_PART), n_copies)
@@ -169,23 +174,17 @@ def _parts(
         n_parts = math.ceil(n_copies * widest / _NUMBERS_IN_CACHE)
         # Divisible among two or four threads.
         n_parts = min(4 * math.ceil(n_parts / 4), n_copies) if n_parts > 1 else 1
-    return n_parts, min(int(_NUMBERS_KEPT * n_parts / (n_copies * numbers)), n_parts)
+    n_kept = min(int(_NUMBERS_KEPT * n_parts / (n_copies * numbers)), n_parts)
+    return Plan(layers, n_parts, n_kept)
 
 
 def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, str]:
     """How each layer is drawn for so many examples, by the layer's name."""
     if sampler == "functional" or network.why_functional:
         return dict.fromkeys(parameter_stds(network.module, 1.0), "functional")
-    layers = {p.name: (layer, p) for layer, p in perturbed_layers(network.module, 1.0).items()}
-    found = {}
-    for call in network.trace.calls:
-        if call.layer in layers:
-            layer, perturbed = layers[call.layer]
-            n, reused = n_rows * call.n_positions, call.layer in network.trace.reused
-            kind, first = perturbed.kind, call.first
-            gram = draws_by_gram(layer, kind, sampler, n, reused=reused, first=first)
-            found[call.layer] = "gram" if gram else "direct"
-    return found
+    called = {call.layer for call in network.trace.calls}
+    layers = perturbed_layers(network.module, network.trace, 1.0, sampler, n_rows).values()
+    return {own.name: "gram" if own.by_gram else "direct" for own in layers if own.name in called}
 
 
 def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> str:
@@ -228,7 +227,8 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
         return f"the parameters {list(away)} act elsewhere than in the layers that are known"
     if reads := network.trace.reads:
         return f"{reads[0]} looks at values of a tensor, which mixes the copies"
-    drawn = copies_drawn(network.module, network.trace, 1.0, "direct", network.buffers)
+    layers = perturbed_layers(network.module, network.trace, 1.0, "direct", len(X))
+    drawn = copies_drawn(network.module, layers, network.buffers)
     with torch.enable_grad(), layer_named(network.module) as called, drawn as copied:
         # A copy without noise, beside one that has some, computes what it does alone.
         for alone in (0, 1):
@@ -250,7 +250,7 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
 
 def _reason_against_gradient(network: Network, logits: torch.Tensor) -> str | None:
     """Why copies cannot be differentiated; None where they can."""
-    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    learned = [parameter for parameter in network.module.parameters() if parameter.requires_grad]
     if not logits.requires_grad:
         return None
     try:
