@@ -15,7 +15,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from torch import nn
 
-from nets import Conv, assert_same_arrays, digit_images, seeded
+from helpers import seeded
+from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
 from sklearn_mmdinit._core.tagged import Theta0Array, tag, tag_is_lost, theta0_of
 from sklearn_mmdinit.theta0 import arrays_of, digest_of

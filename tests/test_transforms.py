@@ -1,23 +1,17 @@
 """What is known of images: small changes that they bear, and histograms that do not mind them."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 from scipy import ndimage
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 
+from helpers import images
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
-
-
-def images(n, *shape):
-    """Noise of any shape, float64."""
-    return np.random.default_rng(0).normal(size=(n, *shape))
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)])
@@ -295,21 +289,6 @@ def test_a_cell_larger_than_the_image_is_as_large_as_it():
     found = [OrientedGradients(size).fit_transform(X) for size in (8, 20_000)]
     assert found[0].shape == (2, 8)
     np.testing.assert_array_equal(*found)
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_columns_have_names(library):
-    pytest.importorskip(library)
-    made = OrientedGradients(2).set_output(transform=library).fit_transform(images(4, 16))
-    assert list(made.columns) == [f"orientedgradients{i}" for i in range(32)]
-
-
-def test_it_is_cloned_and_pickled():
-    gradients = OrientedGradients(3, n_orientations=6, floor=0.1, image_shape=(4, 9))
-    assert clone(gradients).get_params() == gradients.get_params()
-    X = images(3, 36)
-    expected = gradients.fit_transform(X)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(gradients)).transform(X), expected)
 
 
 @pytest.mark.parametrize(

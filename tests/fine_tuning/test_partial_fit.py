@@ -137,7 +137,7 @@ def test_bad_calls(data):
         clf.partial_fit(X[:, 1:], y)
 
 
-@pytest.mark.parametrize("kind", ["plain", "batch norm", "momentum", "callback that draws"])
+@pytest.mark.parametrize("kind", ["batch norm", "momentum", "callback that draws"])
 def test_a_pass_that_fails_leaves_no_trace(kind, data):
     X, y = data
     clf, never = (small(**KINDS[kind]) for _ in range(2))
