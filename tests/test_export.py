@@ -124,25 +124,24 @@ def test_theta0_goes_to_scikit_learn_too(n_classes, X):
 
 def test_what_scikit_learn_does_not_have(X):
     y = labels(3)
-    with pytest.raises(ValueError, match=r"no activation='gelu'; it can have \['relu', 'tanh'\]"):
+    with pytest.raises(ValueError, match="activation='gelu'"):
         small(activation="gelu").fit(X, y).to_sklearn()
     clf = small(criterion=torch.nn.MultiMarginLoss).fit(X, y)
-    with pytest.raises(ValueError, match=r"cross entropy.*MultiMarginLoss"):
+    with pytest.raises(ValueError, match="MultiMarginLoss"):
         clf.to_sklearn()
 
 
 def test_bad_arguments(X):
     clf = small().fit(X, labels(3))
-    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\) cannot be chosen.*\(8, 6\)"):
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\)"):
         clf.to_sklearn(hidden_layer_sizes=(3,))
     with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
         clf.to_sklearn(nonsense=1)
     with pytest.raises(ValueError, match=r"classes=\[0, 1\] are 2.*n_classes=3"):
         sklearn_mlp(clf.theta0_, np.arange(2))
-    with pytest.raises(NotFittedError):
-        small().to_sklearn()
-    with pytest.raises(NotFittedError):
-        MMDInitializer().to_sklearn()
+    for unfitted in (small(), MMDInitializer()):
+        with pytest.raises(NotFittedError):
+            unfitted.to_sklearn()
 
 
 # ONNX
@@ -197,13 +196,11 @@ def test_nothing_is_written_on_failure(X, tmp_path, monkeypatch):
 
 def test_bad_paths(X, tmp_path):
     clf = small(max_iter=1).fit(X, labels(3))
-    for bad in ("clf.pt", tmp_path, str(tmp_path)):
-        with pytest.raises(ValueError, match=r"a file that ends in '\.onnx', got"):
-            clf.to_onnx(bad)
     (tmp_path / "folder.onnx").mkdir()
-    with pytest.raises(ValueError, match=r"got .*folder\.onnx"):
-        clf.to_onnx(tmp_path / "folder.onnx")
-    with pytest.raises(FileNotFoundError, match=r"no folder '.*missing' to write 'clf\.onnx' to"):
+    for bad in ("clf.pt", tmp_path, tmp_path / "folder.onnx"):
+        with pytest.raises(ValueError, match=r"'\.onnx', got"):
+            clf.to_onnx(bad)
+    with pytest.raises(FileNotFoundError, match="missing"):
         clf.to_onnx(tmp_path / "missing" / "clf.onnx")
     with pytest.raises(NotFittedError):
         small().to_onnx(tmp_path / "clf.onnx")
