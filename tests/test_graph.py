@@ -118,15 +118,6 @@ def test_rows_alike_in_the_components_still_get_proper_neighbours():
     assert_proper(nearest_neighbors(X, 5), 80, 5)
 
 
-def test_the_bar_is_shown_when_asked_for(capsys):
-    nearest_neighbors(some_rows(0), 5)
-    assert capsys.readouterr() == ("", "")
-    nearest_neighbors(some_rows(0), 5, verbose=1)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "neighbours" in err
-
-
 def test_too_few_rows_are_named():
     with pytest.raises(ValueError, match="80 rows are too few for n_neighbors=80"):
         check_search(80, 80)
@@ -526,14 +517,6 @@ def test_walks_of_a_call_are_independent():
     counts = np.bincount(12 * pairs[:, 0] + pairs[:, 1], minlength=144)
     expected = 20_000 * np.outer(law, law).ravel()
     assert np.all(np.abs(counts - expected) <= 6 * np.sqrt(expected) + 1)
-
-
-def test_explicit_zeros_are_no_edges_and_the_graph_is_not_changed():
-    data, indices = np.array([0.0, 1, 0, 0, 2, 0]), np.array([0, 1, 2, 0, 1, 2])
-    graph = csr_array((data, indices, [0, 3, 3, 6]), shape=(3, 3))
-    ends = Walk.on(graph).ends(np.repeat([0, 1, 2], 500), 1, np.random.default_rng(0))
-    np.testing.assert_array_equal(ends, 1)
-    np.testing.assert_array_equal(graph.data, data)
 
 
 class Fixed:

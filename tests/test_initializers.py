@@ -622,19 +622,3 @@ def test_bad_parameters_are_named_with_their_value(name, X):
 def test_values_that_cannot_be_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         tiny(**params).fit(X)
-
-
-# gain
-
-
-def test_a_gain_changes_the_size_of_activations_alone(X):
-    plain = tiny(output="hidden").fit(X)
-    assert plain.gain_ == (1.0, 1.0)
-    hidden = plain.transform(X)
-    for gain, factors in ((3.0, (3.0, 3.0)), ((2.0, 5.0), (2.0, 5.0))):
-        scaled = tiny(gain=gain, output="hidden").fit(X)
-        assert scaled.gain_ == scaled.theta0_.gain == factors
-        expected = hidden * np.prod(factors)
-        np.testing.assert_allclose(scaled.transform(X), expected, rtol=1e-4, atol=1e-4)
-        assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 without it"
-        assert scaled.loss_curve_ == plain.loss_curve_

@@ -149,12 +149,3 @@ def test_public_methods_are_documented_with_their_parameters():
         # A method with one argument may do with a sentence, unless it lists parameters after all.
         if documented_parameters(method.__doc__) or len(signature_parameters(method)) > 1:
             assert not list(disagreements(method)), name
-
-
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [("MMDInitializer", 24), ("Coherence", 10), ("MLPClassifier", 14), ("NetClassifier", 14)],
-)
-def test_parameters_are_few(name, most):
-    parameters = signature_parameters(OBJECTS[name])
-    assert len([own for own in parameters if own[0] != "*"]) <= most

@@ -20,7 +20,7 @@ from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
 from sklearn_mmdinit._core.tagged import Theta0Array, tag, tag_is_lost, theta0_of
-from sklearn_mmdinit.theta0 import arrays_of, digest_of
+from sklearn_mmdinit.theta0 import arrays_of
 
 DATA = Path(__file__).parent / "data"
 
@@ -113,16 +113,6 @@ def test_whole_numbers_are_kept_in_float32():
     theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
     assert {array.dtype for array in theta0.arrays.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(theta0.coefs[0], [[1, 3], [2, 4]])
-
-
-def test_descriptions_go_through_json():
-    own = Architecture("a.B", (("n", "3"),), (1, 8), 3, "0" * 16, "head", ("x", "y"))
-    assert own.n_features == 8
-    for description in (own, perceptron(batch_norm=True).architecture):
-        assert Architecture.from_json(description.to_json()) == description
-    with pytest.raises(AttributeError, match="only a multi-layer perceptron"):
-        own.keywords  # noqa: B018
-    assert digest_of({"b": (2,), "a": ()}) == digest_of({"a": (), "b": (2,)}) != digest_of({})
 
 
 # gain

@@ -2,13 +2,11 @@
 
 import copy
 import pickle
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import ShuffleSplit
 from torch import nn
 
 from helpers import seeded
@@ -22,7 +20,6 @@ from nets import (
     token_rows,
 )
 from sklearn_mmdinit import MLPClassifier, NetClassifier
-from sklearn_mmdinit.theta0 import Theta0, arrays_of
 
 
 @pytest.fixture(scope="module")
@@ -41,60 +38,6 @@ def small(module=Conv, **params):
 
 def state_of(clf):
     return {name: value.numpy().copy() for name, value in clf.module_.state_dict().items()}
-
-
-def sequential_at(theta0):
-    """A perceptron's theta0 in an nn.Sequential."""
-    own = theta0.architecture.keywords
-    widths = (own["n_features"], *own["hidden_layer_sizes"], own["n_classes"])
-    parts = []
-    for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-        last = layer == len(widths) - 2
-        parts.append((f"linears.{layer}", nn.Linear(n_in, n_out)))
-        if own["batch_norm"] and not last:
-            parts.append((f"norms.{layer}", nn.BatchNorm1d(n_out)))
-        if not last:
-            parts.append(("", nn.ReLU()))
-    for name, part in parts:
-        state = {n: torch.tensor(theta0.arrays[f"{name}.{n}"]) for n in part.state_dict()}
-        part.load_state_dict(state)
-    return nn.Sequential(*(part for _, part in parts))
-
-
-# the same training as MLPClassifier's
-
-
-FITS = {
-    "plain": ({}, {}),
-    "no validation": ({"validation_split": None}, {}),
-    "splitter": ({"validation_split": ShuffleSplit(1, test_size=0.3, random_state=5)}, {}),
-    "weights": ({"class_weight": "balanced"}, {"sample_weight": np.linspace(0.0, 2.0, 120)}),
-    "sgd": ({"optimizer": "sgd", "learning_rate_init": 0.1, "optimizer__momentum": 0.9}, {}),
-    "unlabelled": ({"unlabelled_label": 3}, {}),
-    # Of 100 training rows one joins the batch before. Not by Adam: normalisation takes biases out,
-    # and of a gradient that is rounding alone Adam makes steps all the same.
-    "batch norm": ({"batch_size": 33, "optimizer": "sgd", "learning_rate_init": 0.1}, {}),
-}
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_a_sequential_is_trained_as_the_perceptron_is(name, flat):
-    params, arguments = FITS[name]
-    X, y = flat
-    batch_norm = name == "batch norm"
-    mlp = MLPClassifier((12, 8), random_state=3, max_iter=3, batch_norm=batch_norm)
-    mlp.set_params(**params).fit(X, y, **arguments)
-    module = sequential_at(mlp.theta0_)
-    net = NetClassifier(module, random_state=3, max_iter=3).set_params(**params)
-    net.fit(X, y, **arguments)
-    expected = sequential_at(Theta0(mlp.theta0_.architecture, arrays_of(mlp.module_)))
-    for layer, value in state_of(net).items():
-        np.testing.assert_allclose(value, expected.state_dict()[layer], atol=1e-6, rtol=0)
-    np.testing.assert_allclose(net.loss_curve_, mlp.loss_curve_, atol=1e-6)
-    np.testing.assert_allclose(net.predict_proba(X), mlp.predict_proba(X), atol=1e-6)
-    assert net.validation_loss_curve_ == pytest.approx(mlp.validation_loss_curve_, abs=1e-6)
-    assert (net.best_epoch_, net.n_iter_) == (mlp.best_epoch_, mlp.n_iter_)
-    assert net.score(X, y) == mlp.score(X, y)
 
 
 # training of its own

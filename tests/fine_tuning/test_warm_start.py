@@ -6,16 +6,15 @@ Of perceptrons with a stand-in that counts its fits, of modules with the MMDInit
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -249,9 +248,8 @@ def test_set_params_of_what_is_no_initializer_or_frozen(fitted):
 
 
 def test_parameters_of_a_module_s_class_are_searched(images):
-    search = GridSearchCV(NetClassifier(Conv, max_iter=1), {"module__width": [2, 3]}, cv=2)
-    best = search.fit(*images).best_estimator_
-    assert best.module_.conv.out_channels == best.module__width
+    clf = NetClassifier(Conv, module__width=3, max_iter=1)
+    assert clf.fit(*images).module_.conv.out_channels == 3
     clf = NetClassifier(warm_start_from=of_module(), max_iter=1, random_state=0)
     grid = {"warm_start_from__module__width": [2, 3]}
     best = GridSearchCV(clf, grid, cv=2, error_score="raise").fit(*images).best_estimator_
@@ -273,18 +271,6 @@ def test_a_pipeline_hands_theta0_on(start, with_memory, data, tmp_path):
         assert_same_arrays(pipeline[-1].theta0_, pipeline[1].theta0_)
     assert len(fits) == (1 if with_memory else 4)
     assert pipeline.predict(data[0]).shape == data[1].shape
-
-
-def test_further_rows_of_a_module_are_routed(images):
-    X, y = images
-    with sklearn.config_context(enable_metadata_routing=True):
-        clf = NetClassifier(Conv, warm_start_from=of_module(), max_iter=1)
-        clf.set_fit_request(X_unlabelled=True)
-        half = FunctionTransformer(lambda X: X / 2)
-        pipe = Pipeline([("half", half), ("clf", clf)], transform_input=["X_unlabelled"])
-        params = {"X_unlabelled": (X[:20],)}
-        found = cross_validate(pipe, X, y, cv=3, params=params, error_score="raise")
-    assert np.isfinite(found["test_score"]).all()
 
 
 @pytest.mark.parametrize("start", ["auto", "pipeline"])
