@@ -50,20 +50,6 @@ def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
     assert theirs.out_activation_ == ("logistic" if n_classes == 2 else "softmax")
 
 
-def test_batch_normalisation_is_folded_at_its_running_statistics(X):
-    """g (W h + b - m) / sqrt(v + eps) + c, against the module's own first layer in float64."""
-    clf = small(batch_norm=True, hidden_layer_sizes=(8,)).fit(X, labels(3))
-    module = clf.module_.double().eval()
-    norm, linear = module.norms[0], module.linears[0]
-    theirs = clf.to_sklearn()
-    rows = np.random.default_rng(0).normal(size=(5, 64))
-    pre = rows @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
-    scale = norm.weight.detach().numpy() / np.sqrt(norm.running_var.numpy() + norm.eps)
-    expected = scale * (pre - norm.running_mean.numpy()) + norm.bias.detach().numpy()
-    found = rows @ theirs.coefs_[0] + theirs.intercepts_[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 # going on
 
 

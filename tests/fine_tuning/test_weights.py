@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
 
+from nets import assert_same_weights
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._fine_tuning.labels import class_weights
 
@@ -32,11 +33,6 @@ def one_step(**params):
     """One step of gradient descent on all rows, of a network without a hidden layer."""
     own = {"hidden_layer_sizes": (), "optimizer": "sgd", "learning_rate_init": 0.5, "max_iter": 1}
     return small(**own, batch_size=1000, validation_split=None, **params)
-
-
-def assert_same(a, b, atol=0.0):
-    for x, y in zip([*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_], strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=atol)
 
 
 def cross_entropies(clf, X, y):
@@ -68,13 +64,13 @@ def test_in_one_batch_a_weight_of_two_is_two_rows(data):
     counts[:6] = 1  # all classes
     weighted = one_step().fit(X, y, sample_weight=counts)
     repeated = one_step().fit(X.repeat(counts, axis=0), y.repeat(counts))
-    assert_same(weighted, repeated, atol=1e-6)
+    assert_same_weights(weighted, repeated, atol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1000, 1e-300, 1e307])
 def test_only_ratios_of_weights_count(factor, data, weights):
     a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
-    assert_same(a, b, atol=1e-5)
+    assert_same_weights(a, b, atol=1e-5)
     assert a.best_validation_loss_ == pytest.approx(b.best_validation_loss_, rel=1e-5)
     assert not np.allclose(a.coefs_[0], small().fit(*data).coefs_[0], atol=1e-4)
 
@@ -84,7 +80,7 @@ def test_rows_that_vanish_beside_others_do_no_harm(data):
     clf = small(optimizer="sgd", validation_split=None, max_iter=1, batch_size=3)
     clf.set_params(iterator_train__shuffle=False).fit(*data, sample_weight=weights)
     first = clone(clf).fit(*(part[:3] for part in data))
-    assert_same(clf, first, atol=1e-6)
+    assert_same_weights(clf, first, atol=1e-6)
 
 
 @pytest.mark.parametrize("validation", ["fraction", "none", "pair"])
@@ -131,9 +127,9 @@ def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
     by_class = {0: 2.0, 2: 0.0}
     rows = np.array([2.0, 1.0, 0.0])[y]
     a = small(class_weight=by_class).fit(X, y)
-    assert_same(a, small().fit(X, y, sample_weight=rows))
+    assert_same_weights(a, small().fit(X, y, sample_weight=rows))
     a = small(class_weight=by_class).fit(X, y, sample_weight=weights)
-    assert_same(a, small().fit(X, y, sample_weight=rows * weights))
+    assert_same_weights(a, small().fit(X, y, sample_weight=rows * weights))
     assert a.classes_.tolist() == [0, 1, 2]
 
 
