@@ -46,7 +46,7 @@ def state_of(clf):
 def test_it_learns_images(data):
     X, y = data
     y = y % 2
-    clf = small(module__width=8, max_iter=30, learning_rate_init=0.02).fit(X[:90], y[:90])
+    clf = small(module__width=8, max_iter=15, learning_rate_init=0.05).fit(X[:90], y[:90])
     assert clf.score(X[90:], y[90:]) > 0.7
     assert clf.loss_curve_[-1] < 0.6 * clf.loss_curve_[0]
     assert isinstance(clf.module_, Conv)
@@ -92,7 +92,7 @@ def test_a_class_is_handed_the_number_of_classes(data):
 def test_tokens_are_handed_on_as_whole_numbers():
     X = token_rows(90)
     y = np.array(["a", "b", "c"])[X[:, 0] % 3]
-    clf = NetClassifier(Tokens, max_iter=60, learning_rate_init=0.02, random_state=0).fit(X, y)
+    clf = NetClassifier(Tokens, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.5
     expected = clf.predict_proba(X)
     for same in (X.astype(np.int32), X.astype(float), X.tolist()):
