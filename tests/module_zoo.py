@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
 from helpers import DoubleRandom
@@ -13,12 +12,6 @@ from sklearn_mmdinit._core.profile import look_at
 from sklearn_mmdinit._core.source import Source
 
 SCALE = math.sqrt(0.5)
-
-
-def digit_images(n, dtype=np.float32):
-    """Scikit-learn's digits as images of one channel, and which they are."""
-    X, y = load_digits(return_X_y=True)
-    return (X[:n] / 16 - 0.3).reshape(-1, 1, 8, 8).astype(dtype), y[:n]
 
 
 def images(n=4, side=8, seed=0):

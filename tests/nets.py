@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from torch import nn
@@ -66,12 +65,6 @@ def digit_images(n, n_classes=10):
     return X.reshape(-1, 1, 8, 8) - np.float32(0.3), y
 
 
-def seeded(make, seed=0):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make()
-
-
 def assert_same_weights(a, b, atol=0.0):
     """Of two fitted classifiers."""
     a, b = (clf.module_.state_dict() for clf in (a, b))
@@ -85,6 +78,15 @@ def assert_same_arrays(a, b):
     assert a.arrays.keys() == b.arrays.keys()
     for name, array in a.arrays.items():
         np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
+
+
+def assert_same_fit(a, b):
+    """Of two fitted initializers."""
+    assert_same_arrays(a.theta0_, b.theta0_)
+    assert a.theta0_.architecture == b.theta0_.architecture
+    assert a.history_ == b.history_
+    assert a.loss_curve_ == b.loss_curve_
+    assert (a.best_loss_, a.n_iter_) == (b.best_loss_, b.n_iter_)
 
 
 fits = []  # numbers of rows that a Counting has learned from

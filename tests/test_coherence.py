@@ -11,13 +11,13 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 from torch import nn
 
+from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
 from sklearn_mmdinit import coherence as coherence_module
 from sklearn_mmdinit._core.batches import augmented
@@ -54,12 +54,6 @@ def first_round(**params):
     return small(output="hidden", random_state=1, **params)
 
 
-def assert_same(first, second):
-    assert first.history_ == second.history_
-    for name, array in first.theta0_.arrays.items():
-        np.testing.assert_array_equal(second.theta0_.arrays[name], array, err_msg=name)
-
-
 def ends(walk):
     return walk.ends(np.arange(50), 5.0, np.random.default_rng(0))
 
@@ -74,36 +68,24 @@ def ends(walk):
         ({"separation": -1}, "separation"),
         ({"separation": np.nan}, "separation"),
         ({"walk_length": 0.5}, "walk_length"),
-        ({"walk_length": np.nan}, "walk_length"),
-        ({"walk_length": 1e9}, "walk_length == 1000000000.0, must be <="),
+        ({"walk_length": 1e9}, "walk_length"),
         ({"batch_size": 1}, "batch_size"),
+        ({"batch_size": 2.5}, "batch_size"),
         ({"n_neighbors": 0}, "n_neighbors"),
         ({"shared_neighbor_power": -1}, "shared_neighbor_power"),
-        ({"memory": Path("cache")}, "^'memory' should be None"),
+        ({"memory": Path("cache")}, "memory"),
+        ({"graph": "knn"}, "graph"),
+        ({"augmentation": RandomAffine}, "augmentation .*RandomAffine"),
+        ({"augmentation": "shift"}, "augmentation .*'shift'"),
+        ({"embedding": "pca"}, "embedding"),
+        ({"embedding": PCA}, "embedding"),
         ({"embedding": MMDInitializer(coherence="auto")}, "use output='hidden'"),
         ({"embedding": make_pipeline(PCA(2), MMDInitializer())}, r"\(output='passthrough'\)"),
         ({"embedding": PCA(3), "graph": csr_array(np.eye(400, k=1))}, "use one of the two"),
     ],
 )
 def test_bad_values_are_named(params, match):
-    with pytest.raises(ValueError, match=match):
-        check_coherence(Coherence(**params))
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"batch_size": 2.5}, "batch_size must be an instance of int"),
-        ({"graph": "knn"}, "graph must be None"),
-        ({"augmentation": RandomAffine}, "augmentation must be None or a function .*RandomAffine"),
-        ({"augmentation": "shift"}, "augmentation must be None or a function .*'shift'"),
-        ({"embedding": "pca"}, "embedding must be None or an estimator"),
-        ({"embedding": PCA}, "embedding must be None or an estimator"),
-        ({"embedding": KNeighborsTransformer().fit}, "embedding must be None or an estimator"),
-    ],
-)
-def test_values_of_another_type_are_named(params, match):
-    with pytest.raises(TypeError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         check_coherence(Coherence(**params))
 
 
@@ -112,28 +94,27 @@ def test_what_the_parameter_coherence_stands_for():
     own = Coherence(weight=3)
     assert coherence_of(own) is own
     assert repr(coherence_of("auto")) == "Coherence()"
-    # As of categories: fewer neighbours where few rows differ.
-    few = np.random.default_rng(0).integers(0, 2, (200, 2))
-    assert coherence_of("auto", few).n_neighbors == 3
-    assert coherence_of("auto", np.ones((5, 2, 2))).n_neighbors == 1
     with pytest.raises(ValueError, match='coherence must be None, "auto" or a Coherence, got 3'):
         coherence_of(3)
 
 
-@pytest.mark.parametrize(
-    ("name", "own"), [("embedding__cell_size", None), ("augmentation__shift", abs)]
-)
-def test_a_parameter_of_what_has_none_is_named(name, own):
-    coherence = Coherence().set_params(**{name.split("__")[0]: own})
-    with pytest.raises(ValueError, match=f"^{name} is a parameter of an estimator"):
-        coherence.set_params(**{name: 2})
-    with pytest.raises(ValueError, match="Invalid parameter 'color'"):
-        coherence.set_params(color__of=2)
-
-
-def test_an_estimator_and_its_parameter_are_set_at_once():
-    coherence = Coherence().set_params(augmentation=RandomAffine(), augmentation__shift=0.5)
-    assert coherence.augmentation.shift == 0.5
+def test_parameters_are_set_by_name_and_refused_by_it():
+    init = MMDInitializer().set_params(coherence="auto", coherence__separation=3.0)
+    assert init.coherence.separation == 3.0
+    nested = {"coherence__augmentation": RandomAffine(), "coherence__augmentation__shift": 0.5}
+    assert init.set_params(**nested).coherence.augmentation.shift == 0.5
+    init = MMDInitializer(coherence="auto")
+    with pytest.raises(ValueError, match="foo"):
+        init.set_params(coherence__foo=1)
+    assert init.coherence == "auto", "what is refused leaves it as it is"
+    with pytest.raises(ValueError, match="coherence__separation"):
+        MMDInitializer().set_params(coherence__separation=3.0)
+    for coherence, name in (
+        (Coherence(), "embedding__cell_size"),
+        (Coherence(augmentation=abs), "augmentation__shift"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} is a parameter of an estimator"):
+            MMDInitializer(coherence=coherence).set_params(**{f"coherence__{name}": 2})
 
 
 # The embedding
@@ -170,15 +151,15 @@ def test_the_rows_themselves_are_no_embedding_whatever_their_size(X):
     plain = small().fit(X)
     assert plain.embedding_ is None
     for power in (0, -600, 70):
-        assert_same(small(FunctionTransformer(partial(np.multiply, 2.0**power))).fit(X), plain)
+        assert_same_fit(small(FunctionTransformer(partial(np.multiply, 2.0**power))).fit(X), plain)
 
 
 def test_it_is_a_graph_among_what_it_makes_of_the_rows(X):
     first = first_round().fit(X)
     graph = neighbor_graph(first.transform(X), n_neighbors=5, shared_neighbor_power=2.0)
     by_hand = small().set_params(coherence__graph=graph).fit(X)
-    assert_same(small(first_round()).fit(X), by_hand)
-    assert_same(small(FrozenEstimator(first)).fit(X), by_hand)
+    assert_same_fit(small(first_round()).fit(X), by_hand)
+    assert_same_fit(small(FrozenEstimator(first)).fit(X), by_hand)
     assert by_hand.history_ != small().fit(X).history_
 
 
@@ -187,14 +168,14 @@ def test_a_transformer_as_the_graph_is_given_the_embedding(X):
     pca = PCA(3, random_state=0)
     both = small(pca).set_params(coherence__graph=neighbors)
     one = small().set_params(coherence__graph=make_pipeline(pca, neighbors))
-    assert_same(both.fit(X), one.fit(X))
+    assert_same_fit(both.fit(X), one.fit(X))
 
 
 def test_a_second_round_learns_from_more_edges_within_classes(monkeypatch):
     X, y = load_digits(return_X_y=True)
-    X, y = StandardScaler().fit_transform(X)[:900], y[:900]
+    X, y = StandardScaler().fit_transform(X)[:600], y[:600]
     # Dimensions of noise: neighbours among the rows are poor, and those among activations better.
-    X = np.c_[X, np.random.default_rng(0).normal(size=(900, 150))]
+    X = np.c_[X, np.random.default_rng(0).normal(size=(600, 150))]
     graphs = []
 
     def seen(*args, **kwargs):
@@ -217,18 +198,17 @@ def test_it_is_cloned_and_fitted_once(X):
     fitted = second.embedding_
     second.partial_fit(X).score(X[:100])
     assert second.embedding_ is fitted
-    assert_same(second, small(first_round()).fit(X))
+    assert_same_fit(second, small(first_round()).fit(X))
     second.fit(X)
     assert second.embedding_ is not fitted, "fit begins anew"
 
 
-@pytest.mark.parametrize("augmentation", [None, RandomAffine()])
-def test_passes_in_other_processes_are_those_of_one_fit(augmentation, X):
-    embedding = make_pipeline(StandardScaler(), PCA(3))
-    whole, passes = small(embedding, augmentation).fit(X), small(embedding, augmentation)
+def test_passes_in_other_processes_are_those_of_one_fit(X):
+    parts = make_pipeline(StandardScaler(), PCA(3)), RandomAffine()
+    whole, passes = small(*parts).fit(X), small(*parts)
     for _ in range(2):
         passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_same(passes, whole)
+    assert_same_fit(passes, whole)
     assert passes.score(X[:200]) == whole.score(X[:200])
 
 
@@ -276,7 +256,7 @@ def test_a_module_is_given_its_rows_in_their_shape(X):
     once = small(module=net, **params).fit(X)
     assert once.history_ != second.history_
     # What an embedding makes of an image may have axes too.
-    assert_same(small(FunctionTransformer(), module=net, **params).fit(X), once)
+    assert_same_fit(small(FunctionTransformer(), module=net, **params).fit(X), once)
 
 
 def test_rounds_of_rounds_and_their_parameters(digits):
@@ -295,23 +275,17 @@ def test_rounds_of_rounds_and_their_parameters(digits):
 @pytest.mark.parametrize(
     ("embedding", "match"),
     [
-        (Wrong(np.ones((5, 2))), r"shape \(400, ...\), a row for each of X: got \(5, 2\)"),
-        (Wrong(np.full((400, 2), np.nan)), "embedding=Wrong made of X contains NaN"),
-        (Wrong(np.ones(400)), r"shape \(400, ...\), a row for each of X: got \(400,\)"),
-        (
-            Wrong(np.linspace(0, 1e200, 800).reshape(400, 2)),
-            r"embedding=Wrong made of X holds 1e\+200, a value too large for float32",
-        ),
-        (Unfaithful(), "embedding=Unfaithful must return itself from fit.*: got None"),
-        (
-            FunctionTransformer(lambda X: X.__imul__(2.0)),
-            "embedding=FunctionTransformer writes into the rows that it is given",
-        ),
-        (Wrong(np.ones((400, 2))), "In what embedding=Wrong made of X: All 400 rows are equal"),
+        (Wrong(np.ones((5, 2))), r"got \(5, 2\)"),
+        (Wrong(np.ones(400)), r"got \(400,\)"),
+        (Wrong(np.full((400, 2), np.nan)), "contains NaN"),
+        (Wrong(np.geomspace(1, 1e200, 800).reshape(400, 2)), r"1e\+200"),
+        (Wrong(np.ones((400, 2))), "All 400 rows are equal"),
+        (Unfaithful(), "return itself from fit.*: got None"),
+        (FunctionTransformer(lambda X: X.__imul__(2.0)), "writes into the rows"),
     ],
 )
 def test_what_cannot_be_searched_is_named(embedding, match, X):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match=f"embedding={type(embedding).__name__} .*{match}"):
         small(embedding).fit(X)
 
 
@@ -334,7 +308,7 @@ def test_an_embedding_that_works_in_place_leaves_the_rows_alone(frozen, X):
     scaler = MinMaxScaler(copy=False)
     before, expected = X.copy(), small(MinMaxScaler()).fit(X.copy())
     embedding = FrozenEstimator(scaler.fit(X.copy())) if frozen else scaler
-    assert_same(small(embedding).fit(X), expected)
+    assert_same_fit(small(embedding).fit(X), expected)
     np.testing.assert_array_equal(X, before)
 
 
@@ -352,7 +326,7 @@ def test_random_states_of_none_follow_from_the_initializer_s(digits):
     X, y = digits
     embedding = make_pipeline(StandardScaler(), first_round().set_params(random_state=None))
     whole = small(embedding).fit(X)
-    assert_same(small(embedding).partial_fit(X).partial_fit(X), whole)
+    assert_same_fit(small(embedding).partial_fit(X).partial_fit(X), whole)
     assert small(embedding, random_state=2).fit(X).history_ != whole.history_
     first, again = (
         MLPClassifier(warm_start_from=small(embedding), max_iter=1, random_state=0)
@@ -364,13 +338,6 @@ def test_random_states_of_none_follow_from_the_initializer_s(digits):
     # What is frozen keeps its own.
     frozen = make_pipeline(FrozenEstimator(first_round().set_params(random_state=None).fit(X)))
     assert small(frozen).fit(X).embedding_[0].random_state is None
-
-
-def test_one_that_was_fitted_to_a_data_frame_is_given_its_columns(X):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=[f"p{i}" for i in range(64)])
-    frozen = FrozenEstimator(PCA(3, random_state=0).fit(frame))
-    assert_same(small(frozen).fit(frame), small(PCA(3, random_state=0)).fit(X))
 
 
 @pytest.mark.parametrize("after", [None, PCA(2), StandardScaler()])
@@ -407,7 +374,7 @@ def test_what_an_augmentation_must_return(augmentation, match):
 
 def test_an_augmentation_that_changes_nothing_is_none(X):
     plain, same = small().fit(X), small(None, lambda rows, rng: rows).fit(X)
-    assert_same(plain, same)
+    assert_same_fit(plain, same)
     assert plain.score(X) == same.score(X) != small(None, RandomAffine()).fit(X).score(X)
 
 
@@ -437,18 +404,8 @@ def test_modules_see_changed_images_once_before_the_search_and_once_a_step(X):
     assert np.isfinite(init.history_[-1]["loss"])
 
 
-def test_its_amounts_can_be_searched(digits):
-    X, y = digits
-    pipeline = make_pipeline(
-        small(None, RandomAffine(), output="hidden", max_iter=1), Normalizer(), LogisticRegression()
-    )
-    name = "mmdinitializer__coherence__augmentation__shift"
-    grid = GridSearchCV(pipeline, {name: [0.0, 1.0]}, cv=2).fit(X[:200], y[:200])
-    assert clone(grid.best_estimator_).get_params()[name] == grid.best_params_[name]
-
-
 def test_a_function_of_ones_own_is_kept_by_clone_and_copies(X):
     init = small(None, partial(noisy, scale=0.1)).fit(X)
     copied = pickle.loads(pickle.dumps(init))
     assert copied.coherence.augmentation.keywords == {"scale": 0.1}
-    assert_same(clone(init).fit(X), init)
+    assert_same_fit(clone(init).fit(X), init)

@@ -50,20 +50,6 @@ def test_probabilities_are_equal(n_classes, activation, batch_norm, hidden, X):
     assert theirs.out_activation_ == ("logistic" if n_classes == 2 else "softmax")
 
 
-def test_batch_normalisation_is_folded_at_its_running_statistics(X):
-    """g (W h + b - m) / sqrt(v + eps) + c, against the module's own first layer in float64."""
-    clf = small(batch_norm=True, hidden_layer_sizes=(8,)).fit(X, labels(3))
-    module = clf.module_.double().eval()
-    norm, linear = module.norms[0], module.linears[0]
-    theirs = clf.to_sklearn()
-    rows = np.random.default_rng(0).normal(size=(5, 64))
-    pre = rows @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
-    scale = norm.weight.detach().numpy() / np.sqrt(norm.running_var.numpy() + norm.eps)
-    expected = scale * (pre - norm.running_mean.numpy()) + norm.bias.detach().numpy()
-    found = rows @ theirs.coefs_[0] + theirs.intercepts_[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 # going on
 
 
@@ -94,12 +80,10 @@ def test_fit_goes_on_with_warm_start(X):
 
 
 def test_parameters_are_ours_or_the_callers(X):
-    clf = small(batch_size=7, max_iter=0, optimizer="rmsprop").fit(X, labels(3))
-    theirs = clf.to_sklearn(alpha=0.1, learning_rate_init=0.3)
-    assert (theirs.batch_size, theirs.max_iter, theirs.solver) == (7, 1, "adam")
-    assert (theirs.alpha, theirs.learning_rate_init, theirs.random_state) == (0.1, 0.3, 0)
-    nesterov = {"optimizer__momentum": 0.9, "optimizer__nesterov": True}
-    theirs = small(optimizer="sgd", **nesterov).fit(X, labels(2)).to_sklearn()
+    own = {"optimizer": "sgd", "optimizer__momentum": 0.9, "optimizer__nesterov": True}
+    clf = small(batch_size=7, max_iter=0, **own).fit(X, labels(3))
+    theirs = clf.to_sklearn(alpha=0.1)
+    assert (theirs.batch_size, theirs.max_iter, theirs.alpha) == (7, 1, 0.1)
     assert (theirs.momentum, theirs.nesterovs_momentum) == (0.9, True)
 
 
@@ -124,25 +108,24 @@ def test_theta0_goes_to_scikit_learn_too(n_classes, X):
 
 def test_what_scikit_learn_does_not_have(X):
     y = labels(3)
-    with pytest.raises(ValueError, match=r"no activation='gelu'; it can have \['relu', 'tanh'\]"):
+    with pytest.raises(ValueError, match="activation='gelu'"):
         small(activation="gelu").fit(X, y).to_sklearn()
     clf = small(criterion=torch.nn.MultiMarginLoss).fit(X, y)
-    with pytest.raises(ValueError, match=r"cross entropy.*MultiMarginLoss"):
+    with pytest.raises(ValueError, match="MultiMarginLoss"):
         clf.to_sklearn()
 
 
 def test_bad_arguments(X):
     clf = small().fit(X, labels(3))
-    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\) cannot be chosen.*\(8, 6\)"):
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\)"):
         clf.to_sklearn(hidden_layer_sizes=(3,))
     with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
         clf.to_sklearn(nonsense=1)
     with pytest.raises(ValueError, match=r"classes=\[0, 1\] are 2.*n_classes=3"):
         sklearn_mlp(clf.theta0_, np.arange(2))
-    with pytest.raises(NotFittedError):
-        small().to_sklearn()
-    with pytest.raises(NotFittedError):
-        MMDInitializer().to_sklearn()
+    for unfitted in (small(), MMDInitializer()):
+        with pytest.raises(NotFittedError):
+            unfitted.to_sklearn()
 
 
 # ONNX
@@ -152,14 +135,9 @@ def session(path):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize(
-    ("params", "kind"),
-    [({}, int), ({"activation": "gelu", "batch_norm": True}, str)],
-    ids=["plain", "batch norm"],
-)
-def test_an_export_has_equal_probabilities(params, kind, X, tmp_path, capfd):
-    X, y = X.astype(np.float32), labels(3)
-    clf = small(**params).fit(X, np.array(["one", "two", "three"])[y] if kind is str else y)
+def test_an_export_has_equal_probabilities(X, tmp_path, capfd):
+    X = X.astype(np.float32)
+    clf = small(activation="gelu", batch_norm=True).fit(X, labels(3, str))
     path = tmp_path / "clf.onnx"
     clf.module_.train()  # what a caller may have left behind
     clf.to_onnx(path)
@@ -197,13 +175,11 @@ def test_nothing_is_written_on_failure(X, tmp_path, monkeypatch):
 
 def test_bad_paths(X, tmp_path):
     clf = small(max_iter=1).fit(X, labels(3))
-    for bad in ("clf.pt", tmp_path, str(tmp_path)):
-        with pytest.raises(ValueError, match=r"a file that ends in '\.onnx', got"):
-            clf.to_onnx(bad)
     (tmp_path / "folder.onnx").mkdir()
-    with pytest.raises(ValueError, match=r"got .*folder\.onnx"):
-        clf.to_onnx(tmp_path / "folder.onnx")
-    with pytest.raises(FileNotFoundError, match=r"no folder '.*missing' to write 'clf\.onnx' to"):
+    for bad in ("clf.pt", tmp_path, tmp_path / "folder.onnx"):
+        with pytest.raises(ValueError, match=r"'\.onnx', got"):
+            clf.to_onnx(bad)
+    with pytest.raises(FileNotFoundError, match="missing"):
         clf.to_onnx(tmp_path / "missing" / "clf.onnx")
     with pytest.raises(NotFittedError):
         small().to_onnx(tmp_path / "clf.onnx")

@@ -9,7 +9,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from scipy.sparse import csr_array
 from scipy.special import erf, log_softmax
 from sklearn import config_context
 from sklearn.base import clone
@@ -18,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from nets import Pooled, assert_same_arrays
+from nets import Pooled, assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -53,14 +52,6 @@ def tiny(kind=MMDInitializer, **params):
     return kind(**{**defaults, **params})
 
 
-def assert_same_fit(a, b):
-    assert_same_arrays(a.theta0_, b.theta0_)
-    assert a.theta0_.architecture == b.theta0_.architecture
-    assert a.history_ == b.history_
-    assert a.loss_curve_ == b.loss_curve_
-    assert (a.best_loss_, a.n_iter_) == (b.best_loss_, b.n_iter_)
-
-
 @pytest.fixture
 def watch(monkeypatch):
     """Let a function see, or change, the terms of each step: (number of the call, rows, terms)."""
@@ -81,9 +72,10 @@ def watch(monkeypatch):
 # fit and partial_fit
 
 
-@KINDS
-@BATCH_NORM
-@pytest.mark.parametrize("window", [3, 100])
+@pytest.mark.parametrize(
+    ("kind", "batch_norm", "window"),
+    [(MMDInitializer, False, 3), (MMDInitializer, True, 100), (RandomLabelInitializer, True, 3)],
+)
 def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, window, X):
     fitted = tiny(kind, batch_norm=batch_norm, window=window).fit(X)
     passes = tiny(kind, batch_norm=batch_norm, window=window)
@@ -94,8 +86,7 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, 
     assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
 
 
-@pytest.mark.parametrize("window", [3, 100])
-def test_a_pass_visits_every_row_once_in_an_order_of_its_own(window, X, watch):
+def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
     seen = []
 
     def see(call, rows, terms):
@@ -105,7 +96,7 @@ def test_a_pass_visits_every_row_once_in_an_order_of_its_own(window, X, watch):
     numbered = X.copy()
     numbered[:, 0] = np.arange(len(X))
     watch(see)
-    init = tiny(window=window).fit(numbered)
+    init = tiny(window=3).fit(numbered)
     passes = np.reshape(seen, (init.max_iter, -1))
     for order in passes:
         np.testing.assert_array_equal(np.sort(order), np.arange(len(X)))
@@ -151,27 +142,18 @@ def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, wat
     assert_same_fit(init.partial_fit(X), undisturbed.partial_fit(X))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("hidden_layer_sizes", (6,)),
-        ("n_classes", 3),
-        ("activation", "tanh"),
-        ("batch_norm", True),
-        ("init", "he"),
-        ("sampler", "direct"),
-    ],
-)
-def test_passes_go_on_with_the_network_they_began_with(name, value, X):
-    for init in initializers_and_coherence():
-        if not hasattr(init, name) or name not in init.get_params():
-            continue
-        init.partial_fit(X)
-        was, history = getattr(init, name), init.history_
+def test_passes_go_on_with_the_network_they_began_with(X):
+    init = tiny().partial_fit(X)
+    history = init.history_
+    others = {"hidden_layer_sizes": (6,), "n_classes": 3, "activation": "tanh"}
+    others |= {"batch_norm": True, "init": "he", "sampler": "direct"}
+    for name, value in others.items():
+        was = getattr(init, name)
         with pytest.raises(ValueError, match=f"{name} is now .*began with .*fit"):
             init.set_params(**{name: value}).partial_fit(X)
         assert init.history_ is history
-        init.set_params(**{name: was}).partial_fit(X)
+        init.set_params(**{name: was})
+    assert init.partial_fit(X).n_iter_ == 2
 
 
 # randomness
@@ -241,9 +223,8 @@ def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
             assert record[name] == pytest.approx(mean, rel=1e-5)
 
 
-@pytest.mark.parametrize("weights", [(1, 0.4, 1.0), (1, 0, 0), (0.5, 3, 0.2)])
-def test_the_loss_is_the_weighted_sum_of_its_terms(weights, X):
-    names = "uniformity", "degeneracy", "detachment"
+def test_the_loss_is_the_weighted_sum_of_its_terms(X):
+    names, weights = ("uniformity", "degeneracy", "detachment"), (0.5, 3, 0)
     own = {f"{name}_weight": weight for name, weight in zip(names, weights, strict=True)}
     init = tiny(**own).fit(X)
     assert len(init.history_) == init.max_iter
@@ -279,12 +260,9 @@ def test_no_pass_at_all_gives_the_random_weights(kind, X):
 
 
 VARIANTS = {
-    "tanh": {"activation": "tanh"},
-    "gelu": {"activation": "gelu", "init": "he"},
-    "batch norm": {"batch_norm": True},
-    "three classes": {"n_classes": 3},
-    "direct": {"sampler": "direct"},
-    "functional": {"sampler": "functional"},
+    "gelu, direct": {"activation": "gelu", "init": "he", "sampler": "direct"},
+    "tanh, functional": {"activation": "tanh", "sampler": "functional"},
+    "batch norm": {"batch_norm": True, "n_classes": 3},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Pooled, "module__n_classes": 3},
 }
@@ -497,29 +475,15 @@ def test_hidden_activations_are_those_of_a_numpy_network(batch_norm, activation,
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
-@KINDS
-def test_names_of_features(kind, X):
-    init = tiny(kind).fit(X[:, :6])
-    names = list("abcdef")
-    assert init.get_feature_names_out(names).tolist() == names
-    assert init.get_feature_names_out().tolist() == [f"x{i}" for i in range(6)]
-    init.set_params(output="hidden")
-    own = [f"{kind.__name__.lower()}{i}" for i in range(8)]
-    assert init.get_feature_names_out(names).tolist() == own
-    with pytest.raises(ValueError, match="output must be one of"):
-        init.set_params(output="logits").transform(X)
-
-
 @pytest.mark.parametrize("container", ["pandas", "polars"])
-@KINDS
-def test_theta0_passes_whatever_container_is_asked_for(kind, container, X):
-    init = tiny(kind).set_output(transform=container)
+def test_theta0_passes_whatever_container_is_asked_for(container, X):
+    init = tiny().set_output(transform=container)
     assert theta0_of(init.fit_transform(X)) is init.theta0_
     assert theta0_of(init.transform(X)) is init.theta0_
     with config_context(transform_output=container):
-        assert theta0_of(tiny(kind).fit_transform(X)) is not None
+        assert theta0_of(tiny().fit_transform(X)) is not None
     clf = MLPClassifier(warm_start_from="pipeline", max_iter=0)
-    pipeline = make_pipeline(tiny(kind), clf).set_output(transform=container)
+    pipeline = make_pipeline(tiny(), clf).set_output(transform=container)
     pipeline.fit(X, np.arange(len(X)) % 2)
     assert_same_arrays(pipeline[-1].theta0_, pipeline[0].theta0_)
 
@@ -548,17 +512,6 @@ def test_data_frames(X):
 
 
 @KINDS
-def test_a_memory_map_is_as_good_as_an_array(kind, X, tmp_path):
-    fitted = tiny(kind).fit(X)
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert isinstance(mapped, np.memmap)
-    assert_same_fit(tiny(kind).fit(mapped), fitted)
-    assert fitted.score(mapped) == fitted.score(X)
-    np.testing.assert_array_equal(fitted.transform(mapped), X)
-
-
-@KINDS
 @BATCH_NORM
 def test_fewer_rows_than_a_mini_batch_are_one(kind, batch_norm, X):
     params = {"batch_norm": batch_norm, "window": 1, "max_iter": 3}
@@ -580,80 +533,22 @@ def test_a_bar_on_stderr_if_asked_for(kind, X, capsys):
 # bad data
 
 
-def _with(value):
-    X = np.ones((24, 6))
-    X[3, 2] = value
-    return X
-
-
-BAD_DATA = {
-    "NaN": (_with(np.nan), ValueError, "contains NaN"),
-    "infinity": (_with(-np.inf), ValueError, "contains infinity"),
-    "too large": (_with(1e60), ValueError, "too large for float32"),
-    "text": ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float: 'a'"),
-    "no rows": (np.ones((0, 6)), ValueError, r"0 sample\(s\).*minimum of 2"),
-    "one row": (np.ones((1, 6)), ValueError, r"1 sample\(s\).*minimum of 2"),
-    "no columns": (np.ones((24, 0)), ValueError, r"0 feature\(s\).*minimum of 1"),
-    "one axis": (np.ones(24), ValueError, "Expected 2D array, got 1D array"),
-    "three axes": (np.ones((24, 2, 3)), ValueError, "dim 3"),
-    "nothing": (None, ValueError, "Expected 2D array"),
-    "sparse": (csr_array(np.eye(24)), TypeError, "Sparse data was passed"),
-    "complex": (np.ones((24, 6)) * 1j, ValueError, "Complex data not supported"),
-}
-
-
 @KINDS
-@pytest.mark.parametrize(("bad", "error", "message"), BAD_DATA.values(), ids=BAD_DATA)
-def test_bad_data_is_refused(kind, bad, error, message, X):
-    init = tiny(kind)
-    for method in (init.fit, init.partial_fit, init.fit_transform):
-        with pytest.raises(error, match=message):
-            method(bad)
-    with pytest.raises(NotFittedError):
-        init.transform(X)
-    init.fit(X[:24, :6])
-    with pytest.raises(error):
-        init.score(bad)
-    if np.shape(bad) != (1, 6) and message != "too large for float32":
-        with pytest.raises(error):
-            init.transform(bad)
-
-
-@KINDS
-def test_nothing_works_before_fit(kind, X):
+def test_nothing_works_after_a_first_fit_that_failed(kind, X):
     init = tiny(kind, output="hidden", learning_rate_init=1e30)
-    for attempt in range(2):
-        for method in (init.transform, init.score, init.get_feature_names_out):
-            with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
-                method(X)
-        for name in ("coefs_", "intercepts_"):
-            with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
-                getattr(init, name)
-        if attempt == 0:
-            with pytest.raises(ValueError, match="not finite"):
-                init.fit(X)
+    for rows, words in ((X[:, :, None], "dim 3"), (X, "not finite")):
+        with pytest.raises(ValueError, match=words):
+            init.fit(rows)
+    for method in (init.transform, init.score, init.get_feature_names_out):
+        with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
+            method(X)
+    with pytest.raises(NotFittedError):
+        init.coefs_  # noqa: B018
     assert vars(init).keys() == init.get_params().keys()
     assert init.set_params(learning_rate_init=1e-3).partial_fit(X).n_iter_ == 1
 
 
 # parameters and settings
-
-
-@pytest.mark.parametrize("setting", ["float64", "no_grad"])
-def test_settings_of_pytorch_s_make_no_difference(setting, X):
-    def learned():
-        init = tiny(batch_norm=True).fit(X).partial_fit(X)
-        clf = MLPClassifier(warm_start_from=init, max_iter=2, random_state=0)
-        P = clf.fit(X, np.arange(len(X)) % 2).predict_proba(X)
-        return joblib.hash((init.theta0_.arrays, init.history_, init.score(X), P))
-
-    plain = learned()
-    try:
-        torch.set_default_dtype(torch.float64 if setting == "float64" else torch.float32)
-        with torch.set_grad_enabled(setting != "no_grad"):
-            assert learned() == plain
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_what_is_learned_with_is_given_back(X):
@@ -695,7 +590,6 @@ BAD_MMD_PARAMS = {
     "sampler": ["fast", None],
     "gain": [True, 0, "big", (1.0, 2.0, 3.0), ["2", "3"], [2.0], 1e300, (1e20, 1e20)],
     "coherence": [3, "on", True],
-    "hidden_layer": ["head"],
 }
 
 
@@ -717,31 +611,14 @@ def test_bad_parameters_are_named_with_their_value(name, X):
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"sampler": "x"}, r"one of \['auto', 'direct', 'functional', 'gram'\], got 'x'"),
-        ({"batch_norm": True, "batch_size": 1}, "batch_norm=True needs a batch_size of at least 2"),
+        ({"batch_norm": True, "batch_size": 1}, "batch_size of at least 2"),
         ({"random_state": "seed"}, "seed"),
         ({"gain": 2.0, "activation": "tanh"}, "would change the function"),
-        ({"gain": 2.0, "batch_norm": True}, "would change the function"),
         ({"coherence": "auto", "hidden_layer_sizes": ()}, "coherence needs a hidden layer"),
+        ({"module": None, "hidden_layer": "fc"}, "names a layer"),
         ({"module": Pooled, "activation": "tanh"}, "activation='tanh' describes a perceptron"),
     ],
 )
 def test_values_that_cannot_be_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         tiny(**params).fit(X)
-
-
-# gain
-
-
-def test_a_gain_changes_the_size_of_activations_alone(X):
-    plain = tiny(output="hidden").fit(X)
-    assert plain.gain_ == (1.0, 1.0)
-    hidden = plain.transform(X)
-    for gain, factors in ((3.0, (3.0, 3.0)), ((2.0, 5.0), (2.0, 5.0))):
-        scaled = tiny(gain=gain, output="hidden").fit(X)
-        assert scaled.gain_ == scaled.theta0_.gain == factors
-        expected = hidden * np.prod(factors)
-        np.testing.assert_allclose(scaled.transform(X), expected, rtol=1e-4, atol=1e-4)
-        assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 without it"
-        assert scaled.loss_curve_ == plain.loss_curve_

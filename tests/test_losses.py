@@ -219,15 +219,6 @@ def test_degeneracy_by_hand():
     assert float(degeneracy(P)) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
-def test_the_mean_of_degeneracy_is_over_inputs_of_the_same_network():
-    # Swapping predictions between networks must change the loss; a mean over both at once
-    # would not notice.
-    P = torch.tensor([[[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1], [0.1, 0.9]]], dtype=torch.float64)
-    swapped = P.clone()
-    swapped[0, 1], swapped[1, 0] = P[1, 0], P[0, 1]
-    assert float(degeneracy(swapped)) > float(degeneracy(P)) + 0.1
-
-
 def test_gradient_of_degeneracy_by_finite_differences():
     logits = normal(4, 3, 3).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: degeneracy(x.softmax(-1)), logits)
@@ -543,18 +534,3 @@ def test_alone_the_fourth_term_draws_nothing():
     assert (own.term_names, own.rows_in_flight) == (("loss", "coherence"), 12)
     loss, coherent = loss_terms(network, X, None, own).tolist()
     assert loss == pytest.approx(4.0 * coherent)
-
-
-def test_random_labels_are_drawn_for_each_step():
-    network, X = network_of(mlp(4, 5, 2), rows(6, 4))
-    own, random = config(random_labels=True), StepRandom(0)
-    first, second, again = (
-        float(loss_terms(network, X, random.at(step), own)[0].detach()) for step in (0, 1, 0)
-    )
-    assert first == again != second
-    # log(2) is the cross entropy of a network that ignores its input.
-    with torch.no_grad():
-        for parameter in network.module.parameters():
-            parameter.zero_()
-        loss = float(loss_terms(network, X, random.at(0), own)[0])
-    assert loss == pytest.approx(math.log(2), rel=1e-6)

@@ -1,6 +1,5 @@
 """Random streams, threads, functions in parts, buffers, float32, and failures taken back."""
 
-import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from scipy import stats
 
 from helpers import LARGE, SMALL, as_a_team_of, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
-from sklearn_mmdinit._core.estimators import all_or_nothing
 from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions, seeded_generators
 from sklearn_mmdinit._core.random import StepRandom, permutation
 from sklearn_mmdinit._core.threads import Buffers, in_parts, share, team, worthwhile_threads
@@ -338,34 +336,3 @@ def test_portions_give_what_all_rows_at_once_give(n):
     np.testing.assert_array_equal(in_portions(function, X), X.sum(1))
     assert max(seen) <= 1024
     assert sum(seen) == n
-
-
-# A method that fails leaves its estimator as it was
-
-
-class Counter:
-    def __init__(self):
-        self.kept = [1]
-
-    @all_or_nothing
-    def fit(self, error=None, *, new=2):
-        """Says what it does."""
-        self.kept, self.new_ = [new], new
-        if error is not None:
-            raise error
-        return self
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
-def test_what_fails_or_is_interrupted_is_taken_back(error):
-    counter = Counter()
-    kept = counter.kept
-    with pytest.raises(type(error)):
-        counter.fit(error)
-    assert vars(counter) == {"kept": [1]}
-    assert counter.kept is kept
-    counter.fit(new=3)
-    with pytest.raises(type(error)):
-        counter.fit(error, new=4)
-    assert vars(counter) == {"kept": [3], "new_": 3}
-    assert list(inspect.signature(Counter.fit).parameters) == ["self", "error", "new"]

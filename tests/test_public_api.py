@@ -90,57 +90,22 @@ def disagreements(thing):
             yield f"{name} has the default {parameter.default!r}, the docstring says {stated}"
 
 
-def good(a, b=1, *args, c="x", d=1 / 6, **kw):
-    """Say something.
-
-    Parameters
-    ----------
-    a : int
-        First: with a colon.
-    b : int, default=1
-        Second.
-    *args : list
-        More.
-    c : {"x", "y"}, default="x"
-        Third.
-
-        With a paragraph.
-    d : float, default=1/6
-        Fourth.
-    **kw : dict
-        The rest.
-
-    Returns
-    -------
-    None
-    """
-
-
-def test_the_parser_agrees_with_a_good_docstring():
-    assert list(disagreements(good)) == []
-    assert section(good.__doc__, "Returns") == ["None"]
-    assert section(good.__doc__, "Raises") is None
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("default=1", "default=2"),
-        ("default=1", "default=1.0"),
-        (", default=1", ""),
-        ('default="x"', 'default="y"'),
-        ("a : int", "a : int, default=3"),
-        ("a : int", "z : int"),
-        ("    a : int\n        First: with a colon.\n", ""),
-        ("Parameters\n    ----------", "Inputs\n    ------"),
+        ("default=2.0", "default=3.0"),
+        ("default=2.0", "default=2"),
+        (", default=2.0", ""),
+        ("separation : float", "saparation : float"),
+        ("separation : float, default=2.0\n", ""),
+        ("Parameters\n    ---", "Inputs\n    ---"),
     ],
 )
-def test_the_parser_finds_a_wrong_docstring(old, new):
-    wrong = types.FunctionType(good.__code__, {}, "wrong", good.__defaults__, good.__closure__)
-    wrong.__kwdefaults__ = good.__kwdefaults__
-    wrong.__doc__ = good.__doc__.replace(old, new)
-    assert wrong.__doc__ != good.__doc__
-    assert list(disagreements(wrong))
+def test_a_wrong_docstring_is_noticed(old, new):
+    class Wrong(sklearn_mmdinit.Coherence):
+        __doc__ = sklearn_mmdinit.Coherence.__doc__.replace(old, new)
+
+    assert list(disagreements(Wrong))
 
 
 def test_version_is_that_of_the_metadata_and_of_the_changelog():
@@ -184,12 +149,3 @@ def test_public_methods_are_documented_with_their_parameters():
         # A method with one argument may do with a sentence, unless it lists parameters after all.
         if documented_parameters(method.__doc__) or len(signature_parameters(method)) > 1:
             assert not list(disagreements(method)), name
-
-
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [("MMDInitializer", 24), ("Coherence", 10), ("MLPClassifier", 14), ("NetClassifier", 14)],
-)
-def test_parameters_are_few(name, most):
-    parameters = signature_parameters(OBJECTS[name])
-    assert len([own for own in parameters if own[0] != "*"]) <= most

@@ -105,12 +105,6 @@ def test_neighbours_are_looked_for_elsewhere():
     assert run("embedding=first")["init"].embedding_.transform(rows).shape == (300, 392)
 
 
-def test_the_page_begins_with_two_complete_commands():
-    commands = re.findall(r"```bash\n(.*?)\n```", README, re.DOTALL)[:2]
-    begin = "python3.11 -m venv .venv && .venv/bin/pip install -c constraints.txt"
-    assert all(command.startswith(begin) and "\n" not in command for command in commands)
-
-
 def anchors(document):
     """GitHub's names of a document's headings."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)

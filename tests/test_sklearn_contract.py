@@ -1,7 +1,5 @@
 """scikit-learn's own checks of initializers and transforms, and how they are shown."""
 
-import pytest
-from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -15,15 +13,10 @@ from sklearn_mmdinit import (
 
 def estimators():
     small = {"max_iter": 1, "window": 2, "batch_size": 16}
-    for variant in (
-        {},
-        {"output": "hidden"},
-        {"output": "hidden", "batch_norm": True, "n_classes": 3},
-        {"coherence": "auto", "batch_norm": True},
-    ):
-        yield MMDInitializer((4, 3), n_perturbations=4, **small, **variant)
-    for variant in ({"batch_norm": True}, {"output": "hidden"}):
-        yield RandomLabelInitializer((4, 3), **small, **variant)
+    own = small | {"n_perturbations": 4}
+    yield MMDInitializer((4, 3), coherence="auto", batch_norm=True, **own)
+    yield MMDInitializer((4, 3), output="hidden", n_classes=3, **own)
+    yield RandomLabelInitializer((4, 3), output="hidden", batch_norm=True, **small)
     yield OrientedGradients()
 
 
@@ -35,11 +28,7 @@ def test_scikit_learns_contract(estimator, check, monkeypatch):
     check(estimator)
 
 
-@pytest.mark.parametrize("fitted", [False, True])
-def test_an_initializer_is_shown_as_html(fitted):
-    init = MMDInitializer((4, 3), coherence=Coherence(walk_length=3), n_perturbations=4, max_iter=1)
-    html = estimator_html_repr(init.fit(load_iris().data) if fitted else init)
+def test_an_initializer_is_shown_as_html():
+    html = estimator_html_repr(MMDInitializer(coherence=Coherence()))
     assert all(part in html for part in ("MMDInitializer", "n_perturbations", "Coherence"))
-    # Pages of scikit-learn's are not of it.
-    assert 'href="https://scikit-learn.org' not in html
-    assert 'href=""' not in html
+    assert "href" not in html, "nor does it link to scikit-learn's pages"

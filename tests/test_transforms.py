@@ -1,23 +1,16 @@
 """What is known of images: small changes that they bear, and histograms that do not mind them."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 from scipy import ndimage
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 
+from helpers import images
 from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
-
-
-def images(n, *shape):
-    """Noise of any shape, float64."""
-    return np.random.default_rng(0).normal(size=(n, *shape))
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)])
@@ -105,13 +98,12 @@ def test_each_image_is_changed_in_its_own_way_and_its_channels_alike():
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"degrees": -1.0}, "degrees must be a finite number >= 0, got -1.0"),
-        ({"degrees": 181}, "degrees == 181, must be <= 180"),
-        ({"shift": np.nan}, "shift must be a finite number >= 0, got nan"),
-        ({"shift": 1e308}, r"shift == 1e\+308, must be <= 1000000"),
-        ({"scale": 1000}, "scale == 1000, must be <= 10"),
-        ({"shear": 90.0}, "shear == 90.0, must be < 90"),
-        ({"mirror": "no"}, "mirror must be True or False, got 'no'"),
+        ({"degrees": -1.0}, "degrees .*-1.0"),
+        ({"degrees": 181}, "degrees .*181"),
+        ({"shift": np.nan}, "shift .*nan"),
+        ({"scale": 1000}, "scale .*1000"),
+        ({"shear": 90.0}, "shear .*90.0"),
+        ({"mirror": "no"}, "mirror .*'no'"),
     ],
 )
 def test_bad_amounts_are_named(params, match):
@@ -124,23 +116,18 @@ def test_the_largest_amounts_overflow_nothing():
     assert np.isfinite(found).all()
 
 
-def test_no_images_lists_and_rows_that_cannot_be_written_to_are_images_too():
+def test_no_images_and_rows_that_cannot_be_written_to_are_images_too():
     assert affine(shift=1.0)(images(0, 64)).shape == (0, 64)
     X = images(3, 64)
     expected = affine(shift=1.0)(X)
     X.setflags(write=False)
     np.testing.assert_array_equal(affine(shift=1.0)(X), expected)
-    np.testing.assert_array_equal(affine(shift=1.0)(X.tolist()), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float16])
-def test_numbers_of_another_type_are_named(dtype):
-    with pytest.raises(ValueError, match=f"float32 or float64, got {np.dtype(dtype)}"):
-        affine()(images(3, 64).astype(dtype))
-
-
-def test_another_source_of_random_numbers_is_named():
-    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+def test_rows_and_generators_of_another_type_are_named():
+    with pytest.raises(ValueError, match="uint8"):
+        affine()(images(3, 64).astype(np.uint8))
+    with pytest.raises(TypeError, match="rng"):
         RandomAffine()(images(3, 64), np.random.RandomState(0))
 
 
@@ -270,17 +257,7 @@ def test_nothing_but_numbers_comes_of_images_that_are_almost_nothing():
             assert np.linalg.norm(found.reshape(6, 8, -1), axis=1).max() < 1.0 + 1e-5
 
 
-def test_rows_that_cannot_be_written_to_or_run_backwards_stay_as_they_are():
-    X = images(3, 64)
-    expected = OrientedGradients().fit_transform(X)
-    np.testing.assert_array_equal(OrientedGradients().fit_transform(X[::-1]), expected[::-1])
-    X.setflags(write=False)
-    np.testing.assert_array_equal(OrientedGradients().fit_transform(X), expected)
-
-
-@pytest.mark.parametrize(
-    ("shape", "size"), [((1, 8, 8), 1), ((1, 28, 28), 2), ((3, 32, 40), 2), ((1, 224, 100), 7)]
-)
+@pytest.mark.parametrize(("shape", "size"), [((1, 8, 8), 1), ((3, 32, 40), 2), ((1, 224, 100), 7)])
 def test_cells_are_a_fourteenth_of_the_shorter_side(shape, size):
     X = images(2, *shape)
     gradients = OrientedGradients().fit(X)
@@ -297,49 +274,26 @@ def test_a_cell_larger_than_the_image_is_as_large_as_it():
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_columns_have_names(library):
-    pytest.importorskip(library)
-    made = OrientedGradients(2).set_output(transform=library).fit_transform(images(4, 16))
-    assert list(made.columns) == [f"orientedgradients{i}" for i in range(32)]
-
-
-def test_it_is_cloned_and_pickled():
-    gradients = OrientedGradients(3, n_orientations=6, floor=0.1, image_shape=(4, 9))
-    assert clone(gradients).get_params() == gradients.get_params()
-    X = images(3, 36)
-    expected = gradients.fit_transform(X)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(gradients)).transform(X), expected)
-
-
 @pytest.mark.parametrize(
-    ("params", "error", "match"),
+    ("name", "value"),
     [
-        ({"cell_size": 0}, ValueError, "cell_size == 0, must be >= 1"),
-        ({"cell_size": "large"}, ValueError, 'cell_size must be "auto" or an int, got \'large'),
-        ({"cell_size": 2.0}, TypeError, "cell_size must be an instance of"),
-        ({"n_orientations": 1}, ValueError, "n_orientations == 1, must be >= 2"),
-        ({"floor": -0.1}, ValueError, "floor must be a finite number >= 0, got -0.1"),
+        ("cell_size", 0),
+        ("cell_size", "large"),
+        ("cell_size", 2.0),
+        ("n_orientations", 1),
+        ("floor", -0.1),
     ],
 )
-def test_bad_values_are_named(params, error, match):
-    with pytest.raises(error, match=match):
-        OrientedGradients(**params).fit(images(3, 64))
+def test_bad_values_are_named(name, value):
+    with pytest.raises((ValueError, TypeError), match=name):
+        OrientedGradients(**{name: value}).fit(images(3, 64))
 
 
-def test_bad_rows_are_named():
-    gradients = OrientedGradients()
-    with pytest.raises(NotFittedError):
-        gradients.transform(images(3, 64))
-    with pytest.raises(ValueError, match="contains NaN"):
-        gradients.fit(np.full((3, 64), np.nan))
-    gradients.fit(images(3, 64))
-    with pytest.raises(ValueError, match="49 features, but OrientedGradients is expecting 64"):
-        gradients.transform(images(3, 49))
+def test_images_of_another_shape_are_named():
     with pytest.raises(ValueError, match=r"\(3, 4, 8\) does not fit rows of shape \(3, 8, 4\)"):
         OrientedGradients(image_shape=(3, 4, 8)).fit(images(2, 3, 8, 4))
-    gradients.fit(images(3, 1, 4, 4))
-    with pytest.raises(ValueError, match=r"images of shape \(1, 4, 5\), fit saw \(1, 4, 4\)"):
+    gradients = OrientedGradients().fit(images(3, 1, 4, 4))
+    with pytest.raises(ValueError, match=r"\(1, 4, 5\).*\(1, 4, 4\)"):
         gradients.transform(images(3, 1, 4, 5))
 
 

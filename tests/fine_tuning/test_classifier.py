@@ -2,7 +2,6 @@
 
 import joblib
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 import torch
@@ -14,8 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
+from torch import nn
 from torch.utils.data import DataLoader
 
+from nets import assert_same_weights
 from sklearn_mmdinit import MLPClassifier, NetClassifier, load_theta0, save_theta0
 from sklearn_mmdinit._fine_tuning.batches import Orders, Rows, batches
 from sklearn_mmdinit._fine_tuning.labels import split_rows
@@ -57,25 +58,6 @@ def test_fitted_attributes(activation, batch_norm, data):
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_one_step_of_gradient_descent_is_the_formula(data):
-    """W - lr * dL/dW of the mean cross entropy, by hand for a network without hidden layer."""
-    X, y = data
-    clf = small(
-        hidden_layer_sizes=(),
-        optimizer="sgd",
-        learning_rate_init=0.5,
-        batch_size=len(X),
-        max_iter=1,
-        validation_split=None,
-    ).fit(X, y)
-    W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
-    logits = X @ W + b
-    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    residual = (P - np.eye(10)[y]) / len(X)
-    np.testing.assert_allclose(clf.coefs_[0], W - 0.5 * X.T @ residual, atol=1e-6)
-    np.testing.assert_allclose(clf.intercepts_[0], b - 0.5 * residual.sum(axis=0), atol=1e-6)
-
-
 # the best epoch
 
 
@@ -89,8 +71,7 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(data):
     assert clf.best_validation_loss_ == min(losses)
     # A run that ends there has the same parameters.
     shorter = clone(clf).set_params(max_iter=clf.best_epoch_ + 1).fit(X, noisy)
-    for a, b in zip(clf.coefs_, shorter.coefs_, strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_same_weights(clf, shorter)
     longer = clone(clf).set_params(validation_split=None).fit(X, noisy)
     assert longer.best_epoch_ == 7
     assert longer.best_validation_loss_ is None
@@ -133,30 +114,25 @@ def test_a_fraction_is_stratified_where_possible():
         assert (len(train), len(valid)) == (10, 2)
 
 
-def test_a_bad_pair(data):
-    X, y = data
-    with pytest.raises(ValueError, match=r"labels that y does not: \[77\]"):
-        small(validation_split=(X, np.full(len(X), 77))).fit(X, y)
-    with pytest.raises(ValueError, match="validation_split: X has 63 features"):
-        small(validation_split=(X[:, 1:], y)).fit(X, y)
-    with pytest.raises(ValueError, match=r"must be \(X_val, y_val\), got 3 items"):
-        small(validation_split=(X, y, y)).fit(X, y)
-    with pytest.raises(ValueError, match="validation_split: Input X contains NaN"):
-        small(validation_split=(np.full_like(X, np.nan), y)).fit(X, y)
+class Nothing:
+    def split(self, X, y=None):
+        yield np.arange(len(X)), np.array([], dtype=int)
 
 
-def test_a_splitter_without_validation_rows(data):
-    class Nothing:
-        def split(self, X, y=None):
-            yield np.arange(len(X)), np.array([], dtype=int)
-
-    with pytest.raises(ValueError, match="300 training and 0 validation rows"):
-        small(validation_split=Nothing()).fit(*data)
-    with pytest.raises(ValueError, match=r"validation_split=GroupKFold\(.*groups"):
-        small(validation_split=GroupKFold(3)).fit(*data)
-    X, y = data
-    with pytest.raises(ValueError, match=r"validation_split=0\.9: .*n_samples=2"):
-        small(validation_split=0.9).fit(X[[0, 1]], y[[0, 1]])
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda X, y: (X, y + 77), "labels that y does not: .*77"),
+        (lambda X, y: (X[:, 1:], y), "63 features"),
+        (lambda X, y: (X, y, y), "3 items"),
+        (lambda X, y: (np.full_like(X, np.nan), y), "contains NaN"),
+        (lambda X, y: Nothing(), "300 training and 0 validation rows"),
+        (lambda X, y: GroupKFold(3), "groups"),
+    ],
+)
+def test_rows_that_cannot_validate_are_named(make, words, data):
+    with pytest.raises(ValueError, match=f"validation.*{words}"):
+        small(validation_split=make(*data)).fit(*data)
 
 
 # figures that stay
@@ -164,10 +140,11 @@ def test_a_splitter_without_validation_rows(data):
 
 FIGURES = {
     "default": ({}, 2.20723295, 2.23255873),
+    # Not by Adam, which makes steps of a gradient that is rounding alone: that of biases here.
     "batch norm": (
-        {"batch_norm": True, "init": "he", "activation": "tanh"},
-        2.24526453,
-        2.16197386,
+        {"batch_norm": True, "init": "he", "optimizer": "sgd", "learning_rate_init": 0.1},
+        1.67022479,
+        1.55655872,
     ),
     "sgd": ({"validation_split": None, "optimizer": "sgd"}, None, 2.35138428),
     "gelu": (
@@ -211,24 +188,28 @@ class DrawingCallback(Callback):
     on_batch_end = staticmethod(_draw)
 
 
+DROPOUT = nn.Sequential(nn.Linear(64, 10), nn.Dropout(0.2))
+
+
 @pytest.mark.parametrize(
-    "params",
+    "clf",
     [
-        {},
-        {"callbacks": [DrawingCallback()]},
-        {"iterator_train": DataLoader},
+        small(callbacks=[DrawingCallback()]),
+        small(iterator_train=DataLoader),
+        NetClassifier(DROPOUT, random_state=0),
     ],
-    ids=["plain", "callback", "DataLoader"],
+    ids=["callback", "DataLoader", "dropout"],
 )
-def test_global_generators_are_not_touched(params, data):
+def test_seeds_decide_all_and_global_generators_are_not_touched(clf, data):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
-    a = small(max_iter=2, **params).fit(*data)
+    a = clone(clf.set_params(max_iter=2)).fit(*data)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert all(np.array_equal(x, y) for x, y in zip(np.random.get_state(), numpy_state))  # noqa: B905, NPY002
     torch.manual_seed(12345)
-    b = small(max_iter=2, **params).fit(*data)
+    b = clone(clf).fit(*data)
     torch.set_rng_state(torch_state)
-    np.testing.assert_array_equal(a.coefs_[0], b.coefs_[0])
+    assert_same_weights(a, b)
+    assert clone(clf).set_params(random_state=1).fit(*data).loss_curve_ != a.loss_curve_
 
 
 def test_threads_do_not_disturb_each_other(data):
@@ -273,17 +254,13 @@ def test_sizes_of_batches(n, options, sizes):
     assert [len(X) for X, _ in batches(rows, 5, **options)] == sizes
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-def test_data_frames(frame, data):
+def test_data_frames_of_polars(data):
     X, y = data
-    named = frame({f"pixel{i}": X[:, i] for i in range(64)})
+    named = pl.DataFrame({f"pixel{i}": X[:, i] for i in range(64)})
     clf = small(max_iter=1).fit(named, y)
-    assert clf.feature_names_in_.tolist() == list(named.columns)
-    np.testing.assert_array_equal(
-        clf.predict_proba(named), small(max_iter=1).fit(X, y).predict_proba(X)
-    )
-    with pytest.raises(ValueError, match="feature names should match"):
-        clf.predict(named[list(named.columns)[::-1]])
+    assert clf.feature_names_in_.tolist() == named.columns
+    expected = small(max_iter=1).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(clf.predict_proba(named), expected)
 
 
 # skorch
@@ -318,19 +295,11 @@ def test_names_that_are_nobody_s(data):
             kind().set_params(**{name: 1})
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("lr", "learning_rate_init"),
-        ("max_epochs", "max_iter"),
-        ("train_split", "validation_split"),
-        ("callbacks__best_epoch", "validation_split"),
-    ],
-)
-def test_words_of_skorch_that_have_a_name_here(name, ours):
-    for call in (MLPClassifier, NetClassifier().set_params):
-        with pytest.raises(TypeError, match=f"no parameter '{name}'; it follows from '{ours}'"):
-            call(**{name: 1})
+def test_words_of_skorch_that_have_a_name_here():
+    for name, ours in (("lr", "learning_rate_init"), ("callbacks__best_epoch", "validation_split")):
+        for call in (MLPClassifier, NetClassifier().set_params):
+            with pytest.raises(TypeError, match=f"'{name}'; it follows from '{ours}'"):
+                call(**{name: 1})
 
 
 class Recorder(Callback):
@@ -351,44 +320,12 @@ def test_callbacks_run_on_copies(data):
 
 # bad input
 
-BAD_X = {
-    "NaN": (lambda X: np.where(X[0, 2] == X, np.nan, X), "contains NaN"),
-    "infinity": (lambda X: np.where(X[0, 2] == X, np.inf, X), "contains infinity"),
-    "too large": (lambda X: X * 1e300, r"X holds 1e\+300, a value too large for float32"),
-    "text": (lambda X: X.astype(str).astype(object) + "x", "could not convert string to float"),
-    "no rows": (lambda X: X[:0], "0 sample"),
-    "one row": (lambda X: X[:1], "1 sample"),
-    "no columns": (lambda X: X[:, :0], "0 feature"),
-    "one axis": (lambda X: X[:, 0], "Expected 2D array, got 1D array"),
-    "three axes": (lambda X: X[:, :, None], "<= 2"),
-}
-
-
-@pytest.mark.parametrize(("make", "message"), BAD_X.values(), ids=BAD_X)
-def test_bad_X(make, message, data):
-    X = make(data[0].astype(float))
-    with pytest.raises(ValueError, match=message):
-        small().fit(X, data[1][: len(X)])
-
-
-def test_bad_y(data):
-    X, y = data
-    with pytest.raises(ValueError, match=r"at least two classes.*one class: \[3\]"):
-        small().fit(X, np.full(len(X), 3))
-    with pytest.raises(ValueError, match="Unknown label type: continuous"):
-        small().fit(X, y + 0.5)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        small().fit(X, y[1:])
-    with pytest.raises(ValueError, match="Input y contains NaN"):
-        small().fit(X, np.where(y == 0, np.nan, y))
-
-
 BAD_PARAMETERS = {
     "hidden_layer_sizes": [0, (4, 2.5), "many", ((1,), (2, 3))],
     "activation": ["sigmoid", 1],
     "batch_norm": ["yes", 1],
     "init": ["zeros", None],
-    "optimizer": ["adamax", torch.nn.Linear],
+    "optimizer": ["adamax", nn.Linear],
     "max_iter": [-1, 2.5],
     "batch_size": [0, None],
     "learning_rate_init": [0, "fast", float("nan"), float("inf")],
@@ -399,13 +336,12 @@ BAD_PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name in BAD_PARAMETERS for value in BAD_PARAMETERS[name]]
-)
-def test_bad_parameters_are_named(name, value, data):
-    clf = small(**{name: value})  # the constructor only assigns
-    with pytest.raises((ValueError, TypeError), match=name):
-        clf.fit(*data)
+@pytest.mark.parametrize("name", BAD_PARAMETERS)
+def test_bad_parameters_are_named(name, data):
+    for value in BAD_PARAMETERS[name]:
+        clf = small(**{name: value})  # the constructor only assigns
+        with pytest.raises((ValueError, TypeError), match=name):
+            clf.fit(*data)
 
 
 def test_values_of_a_grid_over_arrays_are_as_good(data, tmp_path):
@@ -423,16 +359,10 @@ def test_values_of_a_grid_over_arrays_are_as_good(data, tmp_path):
 
 def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
     X, y = data
-    own = {"hidden_layer_sizes": (6,), "max_iter": 2, "random_state": 0, "device": "cpu"}
-    weights = np.linspace(1, 2, len(y))
-    expected = MLPClassifier(**own).fit(X, y, sample_weight=weights).predict_proba(X)
     with torch.device("meta"):
         order = Orders(0).next(5)
-        rows = Rows(X[:4], y[:4], weights[:4])
+        rows = Rows(X[:4], y[:4], np.ones(4))
     assert {t.device.type for t in (order, rows.weights)} == {"cpu"}
-    np.testing.assert_array_equal(
-        MLPClassifier(**own).fit(X, y, sample_weight=weights).predict_proba(X), expected
-    )
 
 
 # Of PyTorch's own compiler, on its import.
@@ -440,6 +370,6 @@ def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
 def test_a_compiled_network_has_its_weights_too(data):
     X, y = data
     own = {"hidden_layer_sizes": (6,), "max_iter": 0, "random_state": 0}
-    compiled = MLPClassifier(**own, compile=True).fit(X, y)
-    for found, expected in zip(compiled.coefs_, MLPClassifier(**own).fit(X, y).coefs_, strict=True):
+    compiled, plain = (MLPClassifier(**own, compile=c).fit(X, y) for c in (True, False))
+    for found, expected in zip(compiled.coefs_, plain.coefs_, strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -32,8 +32,7 @@ SGD = {"max_iter": 20, "learning_rate_init": 0.1, "optimizer": "sgd", "validatio
 @parametrize_with_checks(
     [
         MLPClassifier((8,), **SMALL),
-        MLPClassifier((8,), batch_norm=True, **SMALL),
-        MLPClassifier((8,), **SGD),
+        MLPClassifier((8,), batch_norm=True, **SGD),
         NetClassifier(Pooled, module__width=8, **SMALL),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],

@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader
 
-from nets import Conv, Counting, digit_images, fits
+from nets import Conv, Counting, assert_same_arrays, assert_same_weights, digit_images, fits
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 
 
@@ -28,8 +28,7 @@ def small(**params):
 
 def assert_same(a, b):
     assert a.loss_curve_ == b.loss_curve_
-    for name, tensor in a.module_.state_dict().items():
-        assert torch.equal(tensor, b.module_.state_dict()[name]), name
+    assert_same_weights(a, b)
 
 
 class Noise(Callback):
@@ -67,8 +66,7 @@ def test_as_many_calls_as_epochs_equal_fit(params, data):
     assert_same(clf, fitted)
     assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (3, 2, None)
     assert clf.validation_loss_curve_ is None
-    for name, array in fitted.theta0_.arrays.items():
-        np.testing.assert_array_equal(clf.theta0_.arrays[name], array)
+    assert_same_arrays(clf.theta0_, fitted.theta0_)
 
 
 def test_it_goes_on_from_fit(data):
@@ -120,24 +118,22 @@ def test_of_a_module_with_dropout_and_batch_norm_too():
 
 def test_bad_calls(data):
     X, y = data
-    with pytest.raises(ValueError, match="classes must be passed on the first call"):
-        small().partial_fit(X, y)
-    with pytest.raises(ValueError, match=r"at least two, got \[1\]"):
-        small().partial_fit(X, y, classes=[1, 1])
-    with pytest.raises(ValueError, match=r"\[0, 1, 2\] must not hold unlabelled_label=2"):
-        small(unlabelled_label=2).partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match=r"y holds labels that classes does not: \[2\]"):
-        small().partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(ValueError, match="class_weight='balanced' is not for partial_fit"):
-        small(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
     clf = small().partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match=r"\[0, 1\]` is not the same as .*\[0, 1, 2\]"):
-        clf.partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(ValueError, match="X has 63 features, but MLPClassifier is expecting 64"):
+    for own, classes, words in (
+        (small(), None, "classes must be passed on the first call"),
+        (small(), [1, 1], r"at least two, got \[1\]"),
+        (small(), [0, 1], r"that classes does not: \[2\]"),
+        (small(unlabelled_label=2), [0, 1, 2], "unlabelled_label=2"),
+        (small(class_weight="balanced"), [0, 1, 2], "class_weight='balanced'"),
+        (clf, [0, 1], r"\[0, 1\].*\[0, 1, 2\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            own.partial_fit(X, y, classes=classes)
+    with pytest.raises(ValueError, match="63 features"):
         clf.partial_fit(X[:, 1:], y)
 
 
-@pytest.mark.parametrize("kind", ["plain", "batch norm", "momentum", "callback that draws"])
+@pytest.mark.parametrize("kind", ["batch norm", "momentum", "callback that draws"])
 def test_a_pass_that_fails_leaves_no_trace(kind, data):
     X, y = data
     clf, never = (small(**KINDS[kind]) for _ in range(2))

@@ -73,22 +73,13 @@ def test_to_module_stands_for_a_class(data, init):
 # the callback
 
 
-SOURCES = {
-    "initializer": lambda init, path: init,
-    "frozen": lambda init, path: FrozenEstimator(init),
-    "theta0": lambda init, path: init.theta0_,
-    "path": lambda init, path: path,
-    "string": lambda init, path: str(path),
-}
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-def test_a_net_starts_at_theta0(kind, data, init, tmp_path):
-    save_theta0(tmp_path / "theta0.safetensors", init)
-    source = SOURCES[kind](init, tmp_path / "theta0.safetensors")
-    net = net_of(callbacks=[WarmStart(source)], max_epochs=0).fit(*data)
-    for name, value in net.module_.state_dict().items():
-        np.testing.assert_array_equal(value.numpy(), init.theta0_.arrays[name])
+def test_a_net_starts_at_theta0(data, init, tmp_path):
+    path = tmp_path / "theta0.safetensors"
+    save_theta0(path, init)
+    for source in (init, FrozenEstimator(init), init.theta0_, path, str(path)):
+        net = net_of(callbacks=[WarmStart(source)], max_epochs=0).fit(*data)
+        for name, value in net.module_.state_dict().items():
+            np.testing.assert_array_equal(value.numpy(), init.theta0_.arrays[name])
 
 
 @pytest.mark.parametrize("module", [Conv, Conv(3)], ids=["class", "instance"])
@@ -138,11 +129,10 @@ def test_clones_keep_what_was_learned(data, init):
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        (3.5, TypeError, r"a fitted initializer, a Theta0 .*got 3\.5"),
+        (3.5, TypeError, r"got 3\.5"),
         (MMDInitializer(module=Conv), NotFittedError, "MMDInitializer is not fitted yet"),
-        ({"head.weight": np.ones(2)}, TypeError, "a fitted initializer, a Theta0 or"),
-        ("weights.pt", ValueError, r"must have a name that ends in '\.safetensors'"),
-        ("missing.safetensors", FileNotFoundError, "no file of theta0"),
+        ("weights.pt", ValueError, r"'\.safetensors'"),
+        ("missing.safetensors", FileNotFoundError, "missing.safetensors"),
     ],
 )
 def test_bad_starts_are_said_when_training_begins(source, error, words, data):
@@ -154,5 +144,3 @@ def test_bad_starts_are_said_when_training_begins(source, error, words, data):
 def test_a_theta0_of_another_module_is_refused_by_name(data, init):
     with pytest.raises(ValueError, match=r"Conv, not of nets\.Pooled"):
         net_of(Pooled(3), [WarmStart(init)]).fit(*data)
-    with pytest.raises(ValueError, match=r"'conv.weight' has shape"):
-        net_of(callbacks=[WarmStart(init)], module__width=3).fit(*data)

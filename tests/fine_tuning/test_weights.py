@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
 
+from nets import assert_same_weights
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._fine_tuning.labels import class_weights
 
@@ -34,11 +35,6 @@ def one_step(**params):
     return small(**own, batch_size=1000, validation_split=None, **params)
 
 
-def assert_same(a, b, atol=0.0):
-    for x, y in zip([*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_], strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=atol)
-
-
 def cross_entropies(clf, X, y):
     return -np.log(clf.predict_proba(X)[np.arange(len(y)), y])
 
@@ -46,10 +42,12 @@ def cross_entropies(clf, X, y):
 # the training loss
 
 
-def test_a_step_is_that_of_the_weighted_mean(data, weights):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
     """W - lr X^T diag(w / sum w) (P - Y), by hand."""
     X, y = data
-    clf = one_step().fit(X, y, sample_weight=weights)
+    clf = one_step().fit(X, y, sample_weight=weights if weighted else None)
+    weights = weights if weighted else np.ones(120)
     W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
     logits = X @ W + b
     P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -66,13 +64,13 @@ def test_in_one_batch_a_weight_of_two_is_two_rows(data):
     counts[:6] = 1  # all classes
     weighted = one_step().fit(X, y, sample_weight=counts)
     repeated = one_step().fit(X.repeat(counts, axis=0), y.repeat(counts))
-    assert_same(weighted, repeated, atol=1e-6)
+    assert_same_weights(weighted, repeated, atol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1000, 1e-300, 1e307])
 def test_only_ratios_of_weights_count(factor, data, weights):
     a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
-    assert_same(a, b, atol=1e-5)
+    assert_same_weights(a, b, atol=1e-5)
     assert a.best_validation_loss_ == pytest.approx(b.best_validation_loss_, rel=1e-5)
     assert not np.allclose(a.coefs_[0], small().fit(*data).coefs_[0], atol=1e-4)
 
@@ -82,7 +80,7 @@ def test_rows_that_vanish_beside_others_do_no_harm(data):
     clf = small(optimizer="sgd", validation_split=None, max_iter=1, batch_size=3)
     clf.set_params(iterator_train__shuffle=False).fit(*data, sample_weight=weights)
     first = clone(clf).fit(*(part[:3] for part in data))
-    assert_same(clf, first, atol=1e-6)
+    assert_same_weights(clf, first, atol=1e-6)
 
 
 @pytest.mark.parametrize("validation", ["fraction", "none", "pair"])
@@ -129,9 +127,9 @@ def test_a_class_weight_is_the_weight_of_its_rows(data, weights):
     by_class = {0: 2.0, 2: 0.0}
     rows = np.array([2.0, 1.0, 0.0])[y]
     a = small(class_weight=by_class).fit(X, y)
-    assert_same(a, small().fit(X, y, sample_weight=rows))
+    assert_same_weights(a, small().fit(X, y, sample_weight=rows))
     a = small(class_weight=by_class).fit(X, y, sample_weight=weights)
-    assert_same(a, small().fit(X, y, sample_weight=rows * weights))
+    assert_same_weights(a, small().fit(X, y, sample_weight=rows * weights))
     assert a.classes_.tolist() == [0, 1, 2]
 
 
@@ -175,11 +173,9 @@ def test_criteria_without_a_loss_a_row(params, message, data):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (np.ones(119), "sample_weight.shape == "),
-        (np.ones((120, 1)), "1D array or scalar"),
+        (np.ones(119), "sample_weight.shape"),
         (np.full(120, np.nan), "sample_weight contains NaN"),
-        (np.full(120, np.inf), "sample_weight contains infinity"),
-        (np.where(np.arange(120) == 7, -2.5, 1), r"must not be negative, got -2\.5"),
+        (np.where(np.arange(120) == 7, -2.5, 1), r"got -2\.5"),
         (np.zeros(120), "non-zero"),
     ],
 )
@@ -192,12 +188,11 @@ def test_bad_sample_weights(bad, message, data):
     ("bad", "message"),
     [
         ("auto", "got 'auto'"),
-        ([1, 2, 3], r"dict of weights, got \[1, 2, 3\]"),
+        ([1, 2, 3], r"got \[1, 2, 3\]"),
         ({0: -1.0}, "got -1.0 for the class 0"),
         ({0: np.nan}, "got nan for the class 0"),
-        ({0: "two"}, "got 'two' for the class 0"),
-        ({"zero": 2.0}, r"names \['zero'\].*y has \[0, 1, 2\]"),
-        ({0: 0, 1: 0, 2: 0}, "no labelled row has a sample_weight and a class_weight above 0"),
+        ({"zero": 2.0}, r"\['zero'\].*\[0, 1, 2\]"),
+        ({0: 0, 1: 0, 2: 0}, "class_weight above 0"),
     ],
 )
 def test_bad_class_weights(bad, message, data):
