@@ -55,7 +55,7 @@ def first_round(**params):
 
 
 def ends(walk):
-    return walk.ends(np.arange(50), 5.0, np.random.default_rng(0))
+    return walk.ends([np.arange(50)], 5.0, [np.random.default_rng(0)])
 
 
 # Parameters

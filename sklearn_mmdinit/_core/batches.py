@@ -29,13 +29,19 @@ class WalkEnds:
     seed: int  # of the draws
     augmentation: Augmentation | None = None  # changes the rows at both ends
 
-    def gathered(self, X: np.ndarray, starts: np.ndarray, step: int) -> np.ndarray:
-        """Rows (2 n, ...) of X: the starts (n,) of walks, and then their ends."""
-        ends = self.walk.ends(starts, self.mean_length, walk_generator(self.seed, step))
-        rows = X[np.concatenate([starts, ends])]
+    def gathered(self, X: np.ndarray, starts: np.ndarray, first_step: int) -> np.ndarray:
+        """Rows (n, 2 B, ...) of X for n steps: the starts (n, B) of walks, and then their ends."""
+        steps = range(first_step, first_step + len(starts))
+        randoms = [walk_generator(self.seed, step) for step in steps]
+        ends = self.walk.ends(starts, self.mean_length, randoms)
+        rows = X[np.concatenate([starts, ends], axis=1)]
         if self.augmentation is None:
             return rows
-        return augmented(self.augmentation, rows, rows_generator(self.seed, step))
+        changed = (
+            augmented(self.augmentation, own, rows_generator(self.seed, step))
+            for own, step in zip(rows, steps, strict=True)
+        )
+        return np.stack(list(changed))
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,7 @@ class RowBatches:
         """Mini-batches (n, B, ...) of the rows (n, size) of n steps."""
         if self.walk_ends is None:
             return self.examples(self.X[order])
-        rows = [
-            self.walk_ends.gathered(self.X, starts, first_step + offset)
-            for offset, starts in enumerate(order)
-        ]
-        return self.examples(np.stack(rows))
+        return self.examples(self.walk_ends.gathered(self.X, order, first_step))
 
 
 def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

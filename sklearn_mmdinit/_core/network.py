@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..theta0 import Architecture
 from .hooks import (
@@ -27,12 +26,11 @@ from .hooks import (
     untracked,
 )
 from .layers import is_perturbed, layer_type_of
-from .mlp import MLP
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
 # Rows that one thread takes through a network at a time: enough for products at full rate.
-_ROWS_A_PART = 128
+_ROWS_A_PART = 256
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
@@ -92,12 +90,12 @@ class Network:
                 f"the last linear layer of {self.architecture.module} is not known, since none "
                 f"returns the logits as they are: name it in hidden_layer, one of {linear}"
             )
-        last = self.module.get_submodule(name)
+        last: Any = self.module.get_submodule(name)
         here = threading.local()  # what a thread's own pass has seen
 
         def seen(layer: nn.Module, H: torch.Tensor) -> Any:
             here.seen = H
-            return own_output(layer, H)
+            return H.new_zeros(*H.shape[:-1], last.out_features)  # logits that nobody asks for
 
         # Batch normalisation needs all rows at once.
         divided = self.in_threads and X.device.type == "cpu" and not batch_norms(self.module)
@@ -125,13 +123,18 @@ class Network:
         With respect to the input and to the output of each known layer before the last one, which
         is a pre-activation (after a normalisation, where one follows at once).
         """
-        differentiable = torch.is_grad_enabled()
+        differentiable, n_classes = torch.is_grad_enabled(), self.architecture.n_classes
         with torch.enable_grad():
-            logits, taps = self._tapped(X)
-            slopes = self._slopes(logits, [tap for tap, _ in taps], differentiable)
+            # Rows do not depend on each other: each once a class gives all slopes at once.
+            logits, taps = self._tapped(X, n_classes)
+            of_class = torch.eye(n_classes).to(logits).repeat_interleave(len(X), dim=0)
+            outputs = [tap for tap, _ in taps]
+            slopes = outputs and torch.autograd.grad(
+                logits, outputs, of_class, create_graph=differentiable, allow_unused=True
+            )
             norms = [
-                # (d, B, ...), or more rows than one for each example.
-                own.movedim(1 + axis, 1).reshape(len(own), len(X), -1).square().sum(-1)
+                # (d B, ...), or more rows than one for each example.
+                own.movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
                 for own, (_, axis) in zip(slopes, taps, strict=True)
                 if own is not None
             ]
@@ -146,29 +149,13 @@ class Network:
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
 
-    def _slopes(
-        self, logits: torch.Tensor, taps: list[torch.Tensor], differentiable: bool
-    ) -> list[torch.Tensor | None]:
-        """Of each class's logits by each tap (d, ...); None where there is no way from it."""
-        if not taps:
-            return []
-        options: dict[str, Any] = {
-            "create_graph": differentiable,
-            "retain_graph": True,
-            "allow_unused": True,
-        }
-        n_rows, d = logits.shape
-        # Rows of the mini-batch do not depend on each other: one sum serves all of them.
-        if all(_is_dense(part) for part in self.module.modules()):
-            # All classes at once, which not all that PyTorch has can do (nor GroupNorm do right).
-            classes = torch.eye(d, dtype=logits.dtype, device=logits.device)
-            each = classes[:, None].expand(d, n_rows, d)
-            return list(torch.autograd.grad(logits, taps, each, is_grads_batched=True, **options))
-        found = [torch.autograd.grad(logits[:, i].sum(), taps, **options) for i in range(d)]
-        return [None if own[0] is None else torch.stack(own) for own in zip(*found, strict=True)]
+    def _tapped(
+        self, X: torch.Tensor, n_times: int
+    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
+        """Of all rows so many times, logits and outputs of the layers before the last one.
 
-    def _tapped(self, X: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
-        """Logits, and outputs of the layers before the last one, each with its axis of examples."""
+        Each output has its axis of examples beside it.
+        """
         statistics: dict[nn.Module, list[Statistics]] = {n: [] for n in batch_norms(self.module)}
 
         def collect(norm: nn.Module, H: torch.Tensor) -> Any:
@@ -204,13 +191,19 @@ class Network:
             taps.pop(), handed_on.pop()
             return hand_on(output)
 
-        forwards = {
+        def rectify(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
+            # The same, without a second derivative: autograd's is a whole pass of zeros.
+            return H * (H.detach() > 0)
+
+        forwards: dict[nn.Module, Any] = {
             layer: tap if is_perturbed(layer) else normalise
             for layer in self.module.modules()
             if layer_type_of(layer) is not None
         }
+        forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
+        X = X.repeat(n_times, *[1] * (X.ndim - 1))
         if X.is_floating_point():
-            X = X.detach().requires_grad_()
+            X.requires_grad_()
         with unfused(), untracked(self.module), replaced(forwards):
             logits = self.logits(X)
         found = [(X, 0)] if X.requires_grad else []
@@ -219,10 +212,3 @@ class Network:
             if number != last and call.axis >= 0:
                 found.append((output, call.axis))
         return logits, found
-
-
-def _is_dense(part: nn.Module) -> bool:
-    """Whether a part of a module is PyTorch's own, and a linear layer or without parameters."""
-    own = type(part).__module__.startswith("torch.nn.") or type(part) is MLP
-    bare = next(part.parameters(recurse=False), None) is None
-    return own and (bare or isinstance(part, nn.Linear | _BatchNorm))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,11 +49,14 @@ class Walk:
         last = np.cumsum(degrees) - 1
         return cls(targets, _interval_ends(weights, rows, last), last)
 
-    def ends(self, starts: ArrayLike, mean_length: float, rng: np.random.Generator) -> np.ndarray:
-        """Ends of independent walks, one from each start, int64 of the shape of `starts`.
+    def ends(
+        self, starts: ArrayLike, mean_length: float, randoms: Sequence[np.random.Generator]
+    ) -> np.ndarray:
+        """Ends of independent walks, one from each start, int64 of the shape (n, W) of `starts`.
 
         Their lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
-        q = 1 - 1 / mean_length; a mean length of 1 is exactly one step.
+        q = 1 - 1 / mean_length; a mean length of 1 is exactly one step. The walks of a row are
+        drawn with the row's own generator, and go the same ways whatever the other rows are.
         """
         if not (math.isfinite(mean_length) and mean_length >= 1):
             raise ValueError(f"mean_length must be a finite number, at least 1: got {mean_length}.")
@@ -61,14 +65,19 @@ class Walk:
         outside = starts[(starts < 0) | (starts >= n)]
         if outside.size:
             raise ValueError(f"starts must be rows of the graph, 0 to {n - 1}: got {outside[0]}.")
-        lengths = rng.geometric(1 / mean_length, size=starts.size)
+        lengths, draws = [], []
+        for random in randoms:
+            lengths.append(random.geometric(1 / mean_length, size=starts.shape[1]))
+            draws.append(random.random(lengths[-1].sum()))
+        length, uniform = np.concatenate(lengths), np.concatenate(draws)
         # Longest first: the walks that still move are then the first ones, a slice.
-        order = np.argsort(-lengths, kind="stable")
-        shortest_last = -lengths[order]
-        at = starts.ravel()[order]
-        for step in range(lengths.max(initial=0)):
+        order = np.argsort(-length, kind="stable")
+        next_draw = (np.cumsum(length) - length)[order]
+        at, shortest_last = starts.ravel()[order], -length[order]
+        for step in range(length.max(initial=0)):
             moving = at[: np.searchsorted(shortest_last, -step)]
-            edges = np.searchsorted(self.cumulative, moving + rng.random(moving.size), side="right")
+            u = uniform[next_draw[: moving.size] + step]
+            edges = np.searchsorted(self.cumulative, moving + u, side="right")
             # i + u may be rounded up to i + 1, where the next row begins.
             moving[:] = self.targets[np.minimum(edges, self.last[moving])]
         ends = np.empty_like(at)
