@@ -138,7 +138,9 @@ def _noisy(
     first = sees(H, draw.rows)
 
     def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        return buffers.take((perturbed.name, role, draw.part), shape, like)
+        # A gradient is read at once, before its thread goes on to another part.
+        owner = threading.get_ident() if role == "gradient" else draw.part
+        return buffers.take((perturbed.name, role, owner), shape, like)
 
     if first and perturbed.name in draw.common:
         gram_stds(perturbed, draw)

@@ -168,7 +168,7 @@ class GramLinear(torch.autograd.Function):
             out.add_(bias)
         inverse = inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
         ctx.save_for_backward(H, weight, Z, inverse)
-        ctx.weight_std = stds[0]
+        ctx.weight_std, ctx.empty = stds[0], empty
         return out
 
     @staticmethod
@@ -179,7 +179,9 @@ class GramLinear(torch.autograd.Function):
         if inverse is not None:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
             inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
-            grad_H = (G @ weight).view(H.shape).baddbmm_(inner, H, alpha=ctx.weight_std**2)
+            grad_H = ctx.empty("gradient", tuple(H.shape), H)
+            torch.mm(G, weight, out=grad_H.flatten(0, 1))
+            grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
         grad_weight = G.T @ H.flatten(0, 1) if ctx.needs_input_grad[1] else None
         grad_bias = G.sum(0) if ctx.needs_input_grad[2] else None
         return grad_H, grad_weight, grad_bias, None, None, None
