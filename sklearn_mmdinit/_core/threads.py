@@ -188,7 +188,7 @@ class _InParts(torch.autograd.Function):
                     with torch.enable_grad():
                         result = ctx.part(i)
                 own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
-                _add_(totals, own)
+                _add_(totals, _apart(own, gradients[i]))
             return totals
 
         with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext():
@@ -198,13 +198,25 @@ class _InParts(torch.autograd.Function):
         return (None, None, None, None, None, *first)
 
 
+def _apart(terms: Sequence[torch.Tensor | None], given: torch.Tensor) -> list[torch.Tensor | None]:
+    """Gradients, each in memory of its own: two leaves may have one, or the one that was given."""
+    taken, found = {given.untyped_storage().data_ptr()}, []
+    for term in terms:
+        if term is not None:
+            place = term.untyped_storage().data_ptr()
+            if place in taken or not term.is_contiguous():
+                term = term.clone()
+            taken.add(place)
+        found.append(term)
+    return found
+
+
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add terms to sums."""
+    """Add terms to sums, the first of which they become."""
     for place, term in enumerate(terms):
         if term is not None:
             total = totals[place]
-            # A copy first: two parameters may have the very same tensor as their gradient.
-            totals[place] = term.clone() if total is None else total.add_(term)
+            totals[place] = term if total is None else total.add_(term)
 
 
 class Buffers:

@@ -68,7 +68,7 @@ class Walk:
         lengths, draws = [], []
         for random in randoms:
             lengths.append(random.geometric(1 / mean_length, size=starts.shape[1]))
-            draws.append(random.random(lengths[-1].sum()))
+            draws.append(random.random(int(np.sum(lengths[-1]))))
         length, uniform = np.concatenate(lengths), np.concatenate(draws)
         # Longest first: the walks that still move are then the first ones, a slice.
         order = np.argsort(-length, kind="stable")
