@@ -14,26 +14,18 @@ result (some seconds)::
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from reporting.documents import document_parser, publish
+from reporting.documents import write_documents
 from reporting.pages import report
 from reporting.results import Library
-
-__all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the page is what the results say."""
-    parser = document_parser(__doc__)
-    options = parser.parse_args(argv)
-    try:
-        text = report(Library(options.results))
-    except ValueError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    return publish({options.results / "REPORT.md": text}, check=options.check, by="report.py")
+    return write_documents(
+        __doc__, argv, lambda folder: {folder / "REPORT.md": report(Library(folder))}
+    )
 
 
 if __name__ == "__main__":

@@ -67,10 +67,6 @@ TINY = {
 DRAWN = {
     budget: "draw_budget",
     coherence: "draw_coherence",
-    degeneracies: "draw_densities",
-    detachment_nearby: "draw_detachment",
-    scale_and_weight: "draw_uniformity",
-    theorems: "draw_theorems",
 }
 
 
