@@ -277,7 +277,7 @@ def _text(results: dict[str, Any]) -> str:
     records = results["checkpoints"]
     commits = {commit for record in records for commit in record["commits"]}
     machines = {digest_of(machine) for record in records for machine in record["machines"]}
-    lines = [text_of(results, ["budget_points", "budget"])]
+    lines = [text_of(results, ["budget"])]
     if results["seconds_a_step"] is None and max(len(commits), len(machines)) > 1:
         lines.append(
             f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "

@@ -56,10 +56,9 @@ def _legend_below(figure: Any, axes: Any) -> None:
 # Tasks
 
 
-def draw_accuracy(results: Results, path: Path, title: str = "") -> str:
+def draw_accuracy(results: Results, path: Path) -> str:
     """Mean accuracy by N with its interval over all (run, task) pairs, a curve a method."""
     wide = wide_of(results)
-    title = title or f"{results['dataset']['name']}, 95% intervals over runs and tasks"
     counts = wide.groupby("n_labels").count()
     common = counts.index[(counts > 0).all(axis=1)]
     if len(common) < 2:
@@ -69,7 +68,7 @@ def draw_accuracy(results: Results, path: Path, title: str = "") -> str:
     panels = _panels(list(wide))
 
     def paint(figure: Any) -> None:
-        figure.suptitle(title)
+        figure.suptitle(f"{results['dataset']['name']}, 95% intervals over runs and tasks")
         row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, names in zip(row, panels, strict=True):
             curves = {name: [wide.loc[n, name].dropna().tolist() for n in common] for name in names}

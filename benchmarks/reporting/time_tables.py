@@ -60,31 +60,25 @@ def budget_points(results: Results) -> pd.DataFrame:
     return points.assign(**{name: found[name].to_numpy() for name in ("mean", "low", "high")})
 
 
-def _budget(results: Results, *, every: bool = False) -> Table:
-    """Every point; or the full setting, then each setting where it is first within the margin.
+def _budget(results: Results) -> Table:
+    """The full setting, then each setting where it is first within the margin, cheapest first.
 
-    Of the latter the cheapest comes first, and a setting that never is within it stands there with
-    its last point.
+    A setting that never is stands there with its last point.
     """
     points = budget_points(results)
+    points["beyond"] = ~(points["mean"] >= -MARGIN - ROUNDING)
+    points = points.sort_values(["beyond", "seconds", "steps"])
+    firsts = {
+        own["passes"].idxmax() if own["beyond"].all() else own.index[0]
+        for _, own in points.groupby("setting")
+    }
+    points = points[points.index.isin(firsts) | points["reference"]]
+    points = points.sort_values("reference", ascending=False, kind="stable")
     full = points.loc[points["reference"], "seconds"]
     title = (
-        "Seconds of pre-training, cost against the full setting, loss (the paper's, at theta0), "
-        "test accuracy (%), difference from the full setting (points) and its 95% interval"
+        "The full setting, and the fewest passes with which each setting's mean accuracy is "
+        f"within {MARGIN:g} points of it (all its passes where none are)"
     )
-    if not every:
-        title = (
-            "The full setting, and the fewest passes with which each setting's mean accuracy is "
-            f"within {MARGIN:g} points of it (all its passes where none are)"
-        )
-        points["beyond"] = ~(points["mean"] >= -MARGIN - ROUNDING)
-        points = points.sort_values(["beyond", "seconds", "steps"])
-        firsts = {
-            own["passes"].idxmax() if own["beyond"].all() else own.index[0]
-            for _, own in points.groupby("setting")
-        }
-        points = points[points.index.isin(firsts) | points["reference"]]
-        points = points.sort_values("reference", ascending=False, kind="stable")
     difference = points[["mean", "low", "high"]].apply(lambda row: gain_text(*row), axis=1)
     cost = 100 * points["seconds"] / (full.item() if len(full) else np.nan)
     frame = {
@@ -222,7 +216,6 @@ SPEED_KINDS = (
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
     "budget": _budget,
-    "budget_points": partial(_budget, every=True),
     **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
     "tuning": _tuning,
 }

@@ -170,7 +170,8 @@ def theorems(holds=True):
     return {**without, "settings": {"seed": 0}, "records": found}
 
 
-AVERAGED = {"xavier/fcn/ours": 80.0, "xavier/fcn/scratch": 77.5}
+OURS = "xavier/fcn/ours"
+AVERAGED = {OURS: 80.0, "xavier/fcn/scratch": 77.5}
 COHERENT = {
     "xavier/fcn/scratch": 75.0,
     "xavier/fcn/ours+coherence": 97.0,
@@ -265,7 +266,7 @@ def complete():
         "mnist-mean-of-kernels.json": task_results(
             flat(AVERAGED), kernels="mean", epochs=5, n_perturbations=256
         ),
-        "mnist-two-passes.json": task_results(flat(AVERAGED, runs=2), **short),
+        "mnist-two-passes.json": task_results(flat(COHERENT | {OURS: 79.0}, runs=2), **short),
         "mnist-two-passes-mean-of-kernels.json": task_results(flat(AVERAGED, runs=2), **short),
         "degeneracies.json": degeneracies(),
         "degeneracies-mean-of-kernels.json": averaged(degeneracies()),

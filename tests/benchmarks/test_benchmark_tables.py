@@ -256,7 +256,6 @@ def test_the_cheapest_within_the_margin_of_a_case_worked_out_by_hand():
         ("paper", "1", "20.0 %", "+0.00 [-1"),
         ("k32", "5", "2.0 %", "-0.31 [-0"),
     ]
-    assert len(build_table("budget_points", results).rows) == 5
 
 
 @pytest.mark.parametrize(("drop", "inside"), [(0.003, True), (0.00301, False)])
@@ -279,7 +278,6 @@ def test_the_margin_itself_is_inside_it(drop, inside, level):
 
 def test_without_the_full_setting_nothing_is_chosen():
     results = of_budget({key: value for key, value in POINTS.items() if key[0] != "paper"})
-    assert len(build_table("budget_points", results).rows) == 3
     assert "reference" not in as_text(build_table("budget", results))
 
 
