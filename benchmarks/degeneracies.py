@@ -34,7 +34,7 @@ from reporting.tables import text_of
 FULL = studies.Preset(n_perturbations=256)
 QUICK = studies.Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
 
-# The paper's (lambda, xi), and those whose densities are drawn.
+# The paper's (lambda, xi), and those whose densities are kept.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
 WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
 
