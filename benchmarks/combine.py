@@ -8,8 +8,8 @@ pre-training; this puts them together in some seconds::
 
 Each method, run and N may be in one part only, or in several with the same figures. The same goes
 for settings and runs of ``coherence.py``, and for cells of ``degeneracies.py`` and
-``scale_and_weight.py``. The file says what each part was made with, and beside it lies a picture where
-its command draws one.
+``scale_and_weight.py``. The file says what each part was made with, and beside it lies a picture
+where its command draws one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Claim: one page says what of the paper is reproduced, and nobody typed a figure of it.
 
-``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures
-agree within the paper's own spread; then the rivals, what
-coherence adds, accuracy against time, and what each file was made with. What is not measured yet
-stands there with the command that measures it. All of it comes from the JSON in
-``benchmarks/results``, short notes by people in its folder ``notes`` apart. Run it after a new
-result (some seconds)::
+``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures agree
+within the paper's own spread; then the rivals, what coherence adds, accuracy against time, and what
+each file was made with. What is not measured yet stands there with the command that measures it.
+All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
+``notes`` apart. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 

@@ -46,13 +46,9 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
 
 def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
-    grouped = frame.groupby(list(keys))
-    counts, groups, values = grouped.count(), grouped.ngroup().to_numpy(), frame.to_numpy()
-    means = np.full(counts.shape, np.nan)
-    for group, column in zip(*np.nonzero(counts.to_numpy()), strict=True):
-        own = values[groups == group, column]
-        means[group, column] = own[~np.isnan(own)].mean()
-    return pd.DataFrame(means, counts.index, counts.columns)
+    return frame.groupby(list(keys)).agg(
+        lambda own: own.dropna().to_numpy().mean() if own.notna().any() else np.nan
+    )
 
 
 def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
