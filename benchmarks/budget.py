@@ -39,7 +39,7 @@ from protocol.tasks import shuffled_rows
 from protocol.theta0s import Checkpoint, fit_key, learn_along, theta0_digest, warm_up
 from reporting.pictures import draw_budget
 from reporting.results import pack_scores
-from reporting.tables import budget_statement, text_of
+from reporting.tables import text_of
 from sklearn_mmdinit import Theta0, load_theta0
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 
@@ -277,14 +277,13 @@ def _text(results: dict[str, Any]) -> str:
     records = results["checkpoints"]
     commits = {commit for record in records for commit in record["commits"]}
     machines = {digest_of(machine) for record in records for machine in record["machines"]}
-    lines = [text_of(results, ["budget_points"]), ""]
+    lines = [text_of(results, ["budget"])]
     if results["seconds_a_step"] is None and max(len(commits), len(machines)) > 1:
         lines.append(
             f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "
             "or numbers of threads; see --time-steps"
         )
-    said = budget_statement(results)
-    return "\n".join(lines + (said or ["No full setting to compare with; add paper to --settings"]))
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

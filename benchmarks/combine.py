@@ -8,8 +8,8 @@ pre-training; this puts them together in some seconds::
 
 Each method, run and N may be in one part only, or in several with the same figures. The same goes
 for settings and runs of ``coherence.py``, and for cells of ``degeneracies.py`` and
-``scale_and_weight.py``. The file says what each part was made with, and a picture of all it holds
-lies beside it.
+``scale_and_weight.py``. The file says what each part was made with, and beside it lies a picture
+where its command draws one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from protocol.methods import NAMES
 from protocol.rivals import ALL_RIVALS
 from protocol.store import write_json
-from reporting.pictures import draw_accuracy, draw_coherence, draw_densities, draw_uniformity
+from reporting.pictures import draw_accuracy, draw_coherence
 from reporting.results import Results
 from reporting.task_tables import SCRATCH
 from runs import CONVNET
@@ -71,7 +71,7 @@ class Kind:
     own: tuple[str, ...]
     # By the key of a list, what tells its entries apart.
     keys: dict[str, tuple[str, ...]]
-    draw: Callable[[Results, Path], str]
+    draw: Callable[[Results, Path], str] | None = None
     # From the settings to the rows in the order of the tables.
     names: Callable[[dict[str, Any]], Sequence[str]] = lambda settings: ()
 
@@ -111,14 +111,12 @@ KINDS = (
         "settings",
         ("shown",),
         {"records": ("degeneracy_weight", "detachment_weight")},
-        draw_densities,
     ),
     Kind(
         "scale_and_weight.py",
         "settings",
         ("squared_scales", "weights", "runs", "first_run"),
         {"records": ("run", "squared_scale", "degeneracy_weight")},
-        draw_uniformity,
     ),
 )
 
@@ -240,7 +238,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)
-    print(kind.draw(results, options.output.with_suffix(".png")))
+    if kind.draw is not None:
+        print(kind.draw(results, options.output.with_suffix(".png")))
     print(f"{options.output} written from {len(parts)} parts")
     return 0
 

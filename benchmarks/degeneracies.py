@@ -29,13 +29,12 @@ from typing import Any
 from protocol import studies
 from protocol.command import command_parser
 from protocol.store import digest_of
-from reporting.pictures import draw_densities
 from reporting.tables import text_of
 
 FULL = studies.Preset(n_perturbations=256)
 QUICK = studies.Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
 
-# The paper's (lambda, xi), and those whose densities are drawn.
+# The paper's (lambda, xi), and those whose densities are kept.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
 WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
 
@@ -103,7 +102,7 @@ _text = partial(text_of, kinds=("degeneracies", "densities"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text, draw_densities)
+    return studies.run_study(_parser(), argv, _prepare, _text)
 
 
 if __name__ == "__main__":

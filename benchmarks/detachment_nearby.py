@@ -32,7 +32,6 @@ from protocol.command import command_parser, positive, positive_number
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Checkpoint, learn_along, portion_ends
-from reporting.pictures import draw_detachment
 from reporting.tables import text_of
 from sklearn_mmdinit import Theta0, load_theta0
 from sklearn_mmdinit.theory import perturbation_std
@@ -193,7 +192,7 @@ _text = partial(text_of, kinds=("detachment",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text, draw_detachment)
+    return studies.run_study(_parser(), argv, _prepare, _text)
 
 
 if __name__ == "__main__":

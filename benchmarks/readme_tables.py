@@ -8,9 +8,9 @@ this script writes what stands between them::
     <!-- end of table -->
 
 The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
-``reporting.tables.TABLES``; or one made of several files, a key of ``DIGESTS``: five lines of
-``REPORT.md``, the ranking of every method, the commands that wrote the files. Run it after a new
-result (some seconds), and after ``report.py``::
+``reporting.tables.TABLES``; or one made of several files, a key of ``reporting.pages.DIGESTS``:
+what agrees with the paper, the ranking of every method, the commands that wrote the files. Run it
+after a new result (some seconds), and after ``report.py``::
 
     python benchmarks/readme_tables.py
 
@@ -20,16 +20,14 @@ result (some seconds), and after ``report.py``::
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from reporting.documents import RESULTS, document_parser, publish
-from reporting.pages import commands, ranking, summary
+from reporting.documents import RESULTS, write_documents
+from reporting.layout import as_markdown
+from reporting.pages import DIGESTS
 from reporting.results import Library
-from reporting.tables import TABLES, as_markdown, build_table
-
-__all__ = ["DIGESTS", "DOCUMENTS", "RESULTS", "main", "rewrite", "tables_in"]
+from reporting.tables import build_table
 
 DOCUMENTS = (RESULTS.parents[1] / "README.md", RESULTS / "README.md")
 BLOCK = re.compile(
@@ -37,14 +35,6 @@ BLOCK = re.compile(
     r"(?P<tail><!-- end of table -->)",
     re.DOTALL,
 )
-
-
-DIGESTS: dict[str, Callable[[Library], str]] = {
-    "report_summary": lambda library: "\n".join(f"- {line}" for line in summary(library)),
-    "ranking": ranking,
-    "commands": commands,
-}
-"""From all results to Markdown made of several of them, by kind."""
 
 
 def tables_in(text: str) -> list[tuple[str, str]]:
@@ -59,10 +49,7 @@ def _body(library: Library, file: str, kind: str) -> str:
         valid = sorted(path.name for path in folder.glob("*.json"))
         raise ValueError(f"no results {file!r}; {folder.name} has {valid}")
     if kind in DIGESTS:
-        return DIGESTS[kind](library)
-    if kind not in TABLES:
-        valid = sorted(TABLES.keys() | DIGESTS.keys())
-        raise ValueError(f"unknown table {kind!r}; valid names are {valid}")
+        return as_markdown(DIGESTS[kind](library))
     return as_markdown(build_table(kind, library.results(file) or {}))
 
 
@@ -88,23 +75,19 @@ def rewrite(text: str, folder: Path) -> str:
     return BLOCK.sub(replace, text)
 
 
+def _rewritten(folder: Path) -> dict[Path, str]:
+    made = {}
+    for path in DOCUMENTS:
+        try:
+            made[path] = rewrite(path.read_text(encoding="utf-8"), folder)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the documents are what the results say."""
-    parser = document_parser(__doc__)
-    parser.add_argument(
-        "--documents", nargs="+", type=Path, default=DOCUMENTS, metavar="PATH",
-        help="Markdown files (default: README.md and benchmarks/results/README.md)",
-    )  # fmt: skip
-    options = parser.parse_args(argv)
-    made: dict[Path, str] = {}
-    for path in options.documents:
-        try:
-            made[path] = rewrite(path.read_text(encoding="utf-8"), options.results)
-        except ValueError as error:
-            # Before anything is written: the documents agree with each other or stay as they are.
-            print(f"{path}: {error}", file=sys.stderr)
-            return 2
-    return publish(made, check=options.check, by="readme_tables.py")
+    return write_documents(__doc__, argv, _rewritten)
 
 
 if __name__ == "__main__":

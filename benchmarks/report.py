@@ -1,11 +1,10 @@
 """Claim: one page says what of the paper is reproduced, and nobody typed a figure of it.
 
-``benchmarks/results/REPORT.md`` has each table of the paper beside ours, each figure, whether they
-agree within the paper's own spread, and which of its orderings hold; then the rivals, what
-coherence adds, accuracy against time, and what each file was made with. What is not measured yet
-stands there with the command that measures it. All of it comes from the JSON in
-``benchmarks/results``, short notes by people in its folder ``notes`` apart. Run it after a new
-result (some seconds)::
+``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures agree
+within the paper's own spread; then the rivals, what coherence adds, accuracy against time, and what
+each file was made with. What is not measured yet stands there with the command that measures it.
+All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
+``notes`` apart. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 
@@ -14,26 +13,18 @@ result (some seconds)::
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from reporting.documents import document_parser, publish
+from reporting.documents import write_documents
 from reporting.pages import report
 from reporting.results import Library
-
-__all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the page is what the results say."""
-    parser = document_parser(__doc__)
-    options = parser.parse_args(argv)
-    try:
-        text = report(Library(options.results))
-    except ValueError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    return publish({options.results / "REPORT.md": text}, check=options.check, by="report.py")
+    return write_documents(
+        __doc__, argv, lambda folder: {folder / "REPORT.md": report(Library(folder))}
+    )
 
 
 if __name__ == "__main__":

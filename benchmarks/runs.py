@@ -1,8 +1,8 @@
-"""Every measurement whose file is in ``benchmarks/results``: what it is, its command, its time.
+"""Every measurement whose file is in ``benchmarks/results``: its command, its time, its tables.
 
-The one declaration of each: the report says from it what there is, what is missing and what to run,
-``benchmarks/results/README.md`` has its table of files and commands from it, and a command can take
-its own settings from it (:attr:`Run.arguments`). Nothing is imported here.
+The one declaration of each: the report is a loop over them, which shows the tables of those that
+are there and the commands of those that are not, and a command can take its own settings from it
+(:attr:`Run.arguments`). Nothing is imported here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-__all__ = ["CONVNET", "RUNS", "Run", "of_section", "run_of"]
-
-PAPER_RUNS = 4
+__all__ = ["CONVNET", "RUNS", "SECTIONS", "Run", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -23,24 +21,22 @@ class Run:
     ----------
     file : str
         Its figures, in ``benchmarks/results``.
-    item : str
-        What it is, to a reader; where empty its section and title say it.
+    title : str
+        What it is, to a reader, and its heading in the report.
     command : str
         What follows ``python benchmarks/``.
     time : str
         How long that takes from the beginning, to follow "about".
     section : str, default=""
-        Heading of the report under which it stands; without one it is in a README alone.
+        Heading of the report above its own; without one it is in a README alone.
+    tables : tuple of str, default=()
+        What the report shows of it, keys of ``reporting.tables.TABLES``.
     methods : tuple of str, default=()
         Rows of its tables that make it whole, each in so many ``runs``, the first ones.
     runs : int, default=4
         See ``methods``.
     cells : int, default=1
-        Of a study, how many records of its own make it whole.
-    key : tuple of str, default=()
-        What tells such records apart; a record with none of these is of the fresh weights.
-    title : str, default=""
-        Heading of its own within the section.
+        Of a study, how many records of a theta0 that it learned make it whole.
     minus, beside : str, default=""
         What its table of differences subtracts from what, and the file that is subtracted.
     how : str, default=""
@@ -48,23 +44,17 @@ class Run:
     """
 
     file: str
-    item: str
+    title: str
     command: str
     time: str
     section: str = ""
+    tables: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    runs: int = PAPER_RUNS
+    runs: int = 4
     cells: int = 1
-    key: tuple[str, ...] = ()
-    title: str = ""
     minus: str = ""
     beside: str = ""
     how: str = ""
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return self.item or f"{self.section}: {self.title}"
 
     @property
     def arguments(self) -> list[str]:
@@ -87,8 +77,6 @@ IN_TEN = "--classes 10 --n-labels 10 --runs 1"
 PUT_TOGETHER = "in parts put together by `combine.py`"
 RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
 RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
-OF_SETTING = ("degeneracy_weight", "detachment_weight")
-OF_CELL = ("run", "squared_scale", "degeneracy_weight")
 
 CONVNET = (
     "convnet/ours",
@@ -98,11 +86,12 @@ CONVNET = (
 )
 """Rows of the convolutional network, in the order of the tables."""
 
-
-def _init(init: str) -> tuple[str, ...]:
-    """The paper's rows of one kind of fresh weights."""
-    rows = ("fcn/ours", "fcn/scratch", "fcn/rlabel", "fcn+bn/scratch", "fcn+bn/rlabel")
-    return tuple(f"{init}/{row}" for row in rows)
+PAPER = tuple(
+    f"{init}/{row}"
+    for init in ("xavier", "he")
+    for row in ("fcn/ours", "fcn/scratch", "fcn/rlabel", "fcn+bn/scratch", "fcn+bn/rlabel")
+)
+"""The paper's rows."""
 
 
 def _coherent(
@@ -119,9 +108,9 @@ def _coherent(
     ten_way = IN_TEN in options
     methods = RECOMMENDED_CV if ten_way and DIGITS in options else RECOMMENDED
     return Run(
-        file, "", f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
-        f"{minutes} minutes on 2 cores", section, methods, 1 if ten_way else PAPER_RUNS,
-        title=title, minus=minus, beside=beside, how=how,
+        file, title, f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
+        f"{minutes} minutes on 2 cores", section, OF_TASKS, methods, 1 if ten_way else 4,
+        minus=minus, beside=beside, how=how,
     )  # fmt: skip
 
 
@@ -131,10 +120,8 @@ def _both(methods: tuple[str, ...]) -> str:
 
 MAIN = "Tables 1 and 2"
 DRAWS = "How labelled images are drawn"
-BATCH_NORM = "Batch normalisation by the paper's objective"
 KERNELS = "How the kernels are put together"
-APPENDIX = "Tables of the appendix"
-FIGURES = "Figures of the appendix, and the theorems"
+APPENDIX = "The appendix, and the theorems"
 RIVALS = "Rivals"
 COHERENCE = "Coherence, which is not the paper's"
 AUGMENTATION = "Coherence with augmentation"
@@ -143,75 +130,65 @@ GRADIENTS = "Coherence with neighbours by gradients"
 CONVNETS = "A convolutional network"
 TIME = "Accuracy against time"
 
-SCRATCH = tuple(n for init in ("xavier", "he") for n in _init(init) if n.endswith("/scratch"))
+OF_TASKS = ("against", "accuracy")
+SCRATCH = tuple(name for name in PAPER if name.endswith("/scratch"))
 PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
 NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
 TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
 FASHION = "--dataset fashion-mnist"
 PLUS, ON_DIGITS = "with augmentation", "The ten digits themselves"
+AVERAGED = "with the mean of the kernels of L_uni in place of their sum"
+MEAN_MINUS_SUM = "The mean of the kernels minus their sum"
 ONCE = "In two rounds minus in one"
 WITHOUT = "With augmentation minus without"
 BY_PIXELS = "With neighbours by gradients minus by pixels"
+MINUS_PERCEPTRON = "The convolutional network minus the perceptron"
 OF_CONVNET = _both(CONVNET[1:3])
 
 RUNS = (
-    Run("mnist-full.json", "Tables 1 and 2, Xavier: five networks, four runs", TASKS,
-        "four hours on 2 cores, Xavier and He together", MAIN, _init("xavier"),
+    Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
+        "four hours on 2 cores", MAIN, ("accuracy", "claims", "task_std"), PAPER,
         how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
-    Run("mnist-full.json", "Tables 1 and 2, He: five networks, four runs", TASKS,
-        "four hours on 2 cores, Xavier and He together", MAIN, _init("he"),
-        how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
-    Run("mnist-balanced.json",
-        "Networks from scratch with exactly N labelled images of each digit, four runs",
-        f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
-        SCRATCH),
     Run("mnist-batch-norm.json",
-        "The network with batch normalisation by the paper's objective, which the paper lacks: one "
-        "pass with K = 64, four runs",
+        "With batch normalisation by the paper's objective, which the paper lacks",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {_both(NORMED)}",
-        "half an hour on 2 cores", BATCH_NORM, NORMED, how=PUT_TOGETHER),
-    Run("degeneracies-by-share.json",
-        "Degenerate softmax and dead neurons by the weight of L_uni, one pass with K = 64",
+        "half an hour on 2 cores", MAIN, ("gain",), NORMED, how=PUT_TOGETHER),
+    Run("mnist-balanced.json", "From scratch with exactly N labelled images of each digit",
+        f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
+        ("accuracy", "task_std"), SCRATCH),
+    Run("degeneracies-by-share.json", "One pass with K = 64, by the weight of L_uni",
         "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
-        "ten minutes on one core", KERNELS, cells=4, key=OF_SETTING),
-    Run("mnist-mean-of-kernels.json",
-        "Table 1, Xavier, with the mean of the kernels of L_uni in place of their sum, four runs",
-        f"{TASKS} --kernels mean {_both(PAIR)}", "two hours on 2 cores", KERNELS, PAIR,
-        beside="mnist-full.json", how=PUT_TOGETHER),
-    Run("mnist-two-passes.json",
-        "Table 1, Xavier, two short pre-trainings for runs of their own",
-        TWO_PASSES, "ten minutes on 2 cores", KERNELS),
-    Run("mnist-two-passes-mean-of-kernels.json",
-        "These short pre-trainings with the mean of the kernels of L_uni in place of their sum",
-        f"{TWO_PASSES} --kernels mean", "ten minutes on 2 cores", KERNELS,
-        beside="mnist-two-passes.json"),
-    Run("degeneracies.json",
-        "Degenerate softmax, dead neurons and densities of predictions (appendix)",
-        "degeneracies.py", "two hours on 2 cores", APPENDIX, cells=4, key=OF_SETTING),
-    Run("degeneracies-mean-of-kernels.json",
-        "The same with the mean of the kernels of L_uni in place of their sum",
-        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, cells=4,
-        key=OF_SETTING),
-    Run("scale-and-weight.json",
-        "Scale of the perturbations and weight of degeneracy (appendix), four runs",
-        "scale_and_weight.py --runs 4", "12 hours on 2 cores", APPENDIX,
-        cells=12 * PAPER_RUNS, key=OF_CELL, how="in parts of the grid"),
-    Run("scale-and-weight-mean-of-kernels.json",
-        "The same with the mean of the kernels of L_uni in place of their sum, one run",
+        "ten minutes on one core", KERNELS, ("degeneracies",), cells=4),
+    Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
+        f"{TASKS} --kernels mean {_both(PAIR)}", "two hours on 2 cores", KERNELS, ("gain",), PAIR,
+        minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=PUT_TOGETHER),
+    Run("mnist-two-passes.json", "Two short pre-trainings for runs of their own",
+        TWO_PASSES, "ten minutes on 2 cores", KERNELS, ("gain",)),
+    Run("mnist-two-passes-mean-of-kernels.json", f"These short pre-trainings {AVERAGED}",
+        f"{TWO_PASSES} --kernels mean", "ten minutes on 2 cores", KERNELS, ("gain",),
+        minus=MEAN_MINUS_SUM, beside="mnist-two-passes.json"),
+    Run("degeneracies.json", "Degenerate softmax and dead neurons",
+        "degeneracies.py", "two hours on 2 cores", APPENDIX, ("degeneracies", "densities"),
+        cells=4),
+    Run("degeneracies-mean-of-kernels.json", f"Degenerate softmax and dead neurons {AVERAGED}",
+        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, ("degeneracies",),
+        cells=4),
+    Run("scale-and-weight.json", "Scale s and weight lambda",
+        "scale_and_weight.py --runs 4", "12 hours on 2 cores", APPENDIX, ("scale_and_weight",),
+        cells=48, how="in parts of the grid"),
+    Run("scale-and-weight-mean-of-kernels.json", f"Scale s and weight lambda {AVERAGED}",
         "scale_and_weight.py --kernels mean", "three hours on 2 cores", APPENDIX,
-        cells=12, key=OF_CELL, how="in parts of the grid"),
-    Run("detachment-nearby.json", "Detachment near theta0 (appendix)",
-        "detachment_nearby.py", "ten minutes on 2 cores", FIGURES),
-    Run("theorems.json", "The three theorems in numbers",
-        "theorems.py", "a minute on one core", FIGURES, cells=3, key=("theorem",)),
-    Run("mnist-rivals.json", "Rivals, four runs",
+        ("scale_and_weight",), cells=12, how="in parts of the grid"),
+    Run("detachment-nearby.json", "Detachment near theta0",
+        "detachment_nearby.py", "ten minutes on 2 cores", APPENDIX, ("detachment",)),
+    Run("theorems.json", "The theorems",
+        "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
+    Run("mnist-rivals.json", "Every method on the same tasks",
         f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS,
-        tuple(f"rival/{name}" for name in (
+        methods=tuple(f"rival/{name}" for name in (
             "1-nn", "rbf-svm", "k-means-svm", "label-spreading", "lsuv", "autoencoder",
             "pca-layer", "self-training", "tuned-scratch"))),
-    Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
-        "tune_scratch.py --jobs 1", "40 minutes on one core", RIVALS),
     _coherent(COHERENCE, "MNIST", "mnist-coherence.json", "", 40,
               how="and the same of He's weights"),
     _coherent(COHERENCE, "Fashion-MNIST", "fashion-coherence.json", FASHION, 40),
@@ -220,10 +197,10 @@ RUNS = (
               WITHOUT, "mnist-coherence.json"),
     _coherent(AUGMENTATION, f"{ON_DIGITS}, {PLUS}", "mnist-ten-way-augmented.json",
               f"{IN_TEN} {DIGITS}", 10, WITHOUT, "mnist-ten-way.json"),
-    Run("mnist-convnet-ten-way-augmented.json", "",
+    Run("mnist-convnet-ten-way-augmented.json",
+        f"{ON_DIGITS}, by the convolutional network with augmentation",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
-        "20 minutes on 2 cores", AUGMENTATION, CONVNET[1:3], 1,
-        title=f"{ON_DIGITS}, by the convolutional network with augmentation",
+        "20 minutes on 2 cores", AUGMENTATION, OF_TASKS, CONVNET[1:3], 1,
         minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
     _coherent(ROUNDS, "MNIST, in two rounds", "mnist-two-rounds.json", f"{DIGITS} --rounds 2", 80,
               ONCE, "mnist-augmented.json", PUT_TOGETHER),
@@ -234,15 +211,14 @@ RUNS = (
     _coherent(GRADIENTS, f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
               "mnist-ten-way-gradients.json", f"{IN_TEN} {DIGITS} {GRADED}", 10,
               BY_PIXELS, "mnist-ten-way-augmented.json", PUT_TOGETHER),
-    Run("mnist-convnet-ten-way-gradients.json", "",
+    Run("mnist-convnet-ten-way-gradients.json",
+        f"{ON_DIGITS}, by the convolutional network with both",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
-        "20 minutes on 2 cores", GRADIENTS, CONVNET[1:3], 1,
-        title=f"{ON_DIGITS}, by the convolutional network with both",
+        "20 minutes on 2 cores", GRADIENTS, OF_TASKS, CONVNET[1:3], 1,
         minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
-    Run("mnist-convnet-gradients.json", "",
+    Run("mnist-convnet-gradients.json", "MNIST, by the convolutional network with both",
         f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
-        "half an hour on 2 cores", GRADIENTS, CONVNET[1:3], 2,
-        title="MNIST, by the convolutional network with both",
+        "half an hour on 2 cores", GRADIENTS, OF_TASKS, CONVNET[1:3], 2,
         minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
     _coherent(GRADIENTS, "Fashion-MNIST, with neighbours by gradients", "fashion-gradients.json",
               f"{FASHION} {GRADED} --separation 4", 40,
@@ -250,20 +226,21 @@ RUNS = (
     _coherent(GRADIENTS, "Fashion-MNIST, with augmentation as well", "fashion-augmented.json",
               f"{FASHION} {GRADED} --separation 4 --augmentation clothes", 50,
               WITHOUT, "fashion-gradients.json"),
-    Run("mnist-convnet.json", "",
+    Run("mnist-convnet.json", "MNIST, by the convolutional network",
         f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
-        "an hour on 2 cores", CONVNETS, CONVNET, 2, title="MNIST, by the convolutional network",
-        beside="mnist-coherence.json"),
-    Run("mnist-convnet-ten-way.json", "",
+        "an hour on 2 cores", CONVNETS, OF_TASKS, CONVNET, 2,
+        minus=MINUS_PERCEPTRON, beside="mnist-coherence.json"),
+    Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
         f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
-        CONVNETS, CONVNET[1:], 1, title=f"{ON_DIGITS}, by the convolutional network",
-        beside="mnist-ten-way.json"),
-    Run("coherence.json", "Accuracy against pre-training time, by objective",
+        CONVNETS, OF_TASKS, CONVNET[1:], 1, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
+    Run("coherence.json", "By objective",
         "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
-        TIME, how=PUT_TOGETHER),
-    Run("mnist-budget.json",
-        "Accuracy against pre-training time, the paper's objective under several settings",
-        "budget.py", "two hours on 2 cores", TIME, how="then again with `--time-steps 100`"),
+        TIME, ("coherence_time",), how=PUT_TOGETHER),
+    Run("mnist-budget.json", "The paper's objective under several settings",
+        "budget.py", "two hours on 2 cores", TIME, ("budget",),
+        how="then again with `--time-steps 100`"),
+    Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
+        "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
         "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
         "half an hour on one core"),
@@ -284,15 +261,13 @@ RUNS = (
 )  # fmt: skip
 """All of them, in the order of the report; those that it does not have come last."""
 
+SECTIONS = tuple(dict.fromkeys(run.section for run in RUNS if run.section))
+"""The report's headings."""
+
 
 def run_of(file: str) -> Run:
-    """The measurement that a file is of; of a file with several the first."""
+    """The measurement that a file is of."""
     for run in RUNS:
         if run.file == file:
             return run
     raise ValueError(f"no measurement is declared for {file!r}; valid names are in {__file__}")
-
-
-def of_section(section: str) -> list[Run]:
-    """The measurements under a heading of the report."""
-    return [run for run in RUNS if run.section == section]

@@ -28,7 +28,6 @@ from protocol import studies
 from protocol.command import command_parser, positive, positive_number
 from protocol.methods import KERNELS
 from protocol.store import digest_of
-from reporting.pictures import draw_uniformity
 from reporting.tables import text_of
 
 FULL = studies.Preset(n_perturbations=128)
@@ -116,7 +115,7 @@ _text = partial(text_of, kinds=("scale_and_weight",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text, draw_uniformity)
+    return studies.run_study(_parser(), argv, _prepare, _text)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from data.datasets import load_digits_dataset, standardize
 from protocol.command import add_output_options, command_parser
 from protocol.store import digest_of, versions
 from protocol.studies import Cell, Study, run_study
-from reporting.pictures import draw_theorems
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
@@ -261,7 +260,7 @@ _text = partial(text_of, kinds=("theorems",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return run_study(_parser(), argv, _prepare, _text, draw_theorems)
+    return run_study(_parser(), argv, _prepare, _text)
 
 
 if __name__ == "__main__":

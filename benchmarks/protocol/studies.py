@@ -109,12 +109,11 @@ def run_study(
     argv: Sequence[str] | None,
     prepare: Callable[[argparse.Namespace], Study],
     text: Callable[[dict[str, Any]], str],
-    draw: Callable[[dict[str, Any], Path], str],
 ) -> int:
     """Run a command that measures in cells."""
     options = parser.parse_args(argv)
     return command.run_command(
-        parser, options, prepare, Study.measure, Study.results, text, draw, kept=Study.kept
+        parser, options, prepare, Study.measure, Study.results, text, kept=Study.kept
     )
 
 

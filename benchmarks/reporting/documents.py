@@ -1,9 +1,10 @@
-"""What the two commands that write documents share: their options, and how they write or check."""
+"""What the commands that write documents do: they write them, or check what stands there."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +13,12 @@ from protocol.store import write_atomically
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def document_parser(doc: str | None) -> argparse.ArgumentParser:
-    """What both commands that write documents take."""
+def write_documents(
+    doc: str | None,
+    argv: Sequence[str] | None,
+    make: Callable[[Path], dict[Path, str]],
+) -> int:
+    """Write what ``make`` makes of a folder of results, or say what differs; the exit status."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -21,21 +26,23 @@ def document_parser(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)"
     )
-    return parser
-
-
-def publish(documents: dict[Path, str], *, check: bool, by: str) -> int:
-    """Write the documents that are not what they should be, or say which; the exit status."""
+    options = parser.parse_args(argv)
+    try:
+        # All of them before anything is written: they agree with each other or stay as they are.
+        documents = make(options.results)
+    except ValueError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
     changed = {
         path: text
         for path, text in documents.items()
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     }
     for path, text in changed.items():
-        if check:
-            said = f"{path} differs from what its results say; run python benchmarks/{by}"
+        if options.check:
+            said = f"{path} differs from what its results say; run python benchmarks/{parser.prog}"
             print(said, file=sys.stderr)
         else:
             write_atomically(path, partial(Path.write_text, data=text, encoding="utf-8"))
             print(f"{path} written")
-    return int(check and bool(changed))
+    return int(options.check and bool(changed))

@@ -67,22 +67,17 @@ def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(made, index=first.index, columns=first.columns)
 
 
-def named_rows(found: pd.DataFrame, *head: str) -> pd.DataFrame:
-    """The frame with the names of its rows as its first columns."""
-    names = pd.DataFrame([*found.index], columns=list(head), dtype=object)
-    return pd.concat([names, found.reset_index(drop=True)], axis=1)
-
-
-def by_n(found: pd.DataFrame, *head: str) -> pd.DataFrame:
-    """The rows that say something, their names and then a column an N."""
-    kept = found[(found != "-").any(axis=1)] if len(found.columns) else found
-    return named_rows(kept.rename(columns="N = {}".format), *head)
-
-
 def in_brackets(own: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Our figures, and the paper's in round brackets where it has one beside ours."""
-    beside = paper.reindex_like(own).fillna("-")
+    beside = paper.reindex_like(own).astype(object).fillna("-")
     return own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")
+
+
+def named_rows(title: str, found: pd.DataFrame, *head: str) -> Table:
+    """A table whose first columns are the names of the rows that say something."""
+    kept = found[(found != "-").any(axis=1)] if len(found.columns) else found
+    names = pd.DataFrame([*kept.index], columns=list(head), dtype=object)
+    return Table(title, pd.concat([names, kept.reset_index(drop=True)], axis=1))
 
 
 def template_environment() -> jinja2.Environment:

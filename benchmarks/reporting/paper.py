@@ -1,29 +1,36 @@
-"""The paper's own figures (Lee and Cho, 2023, arXiv:2302.04369), which ``paper.json`` has.
+"""The paper's own figures (Lee and Cho, 2023, arXiv:2302.04369), and whether ours agree with them.
 
-"accuracy" is its Table 1: the mean test accuracy (%) over 20 random binary tasks, then (mean, std)
-over four runs; "task_std" its Table 2, the std over the tasks. "degenerate_softmax" and
-"dead_neurons" (%) are its appendix's tables, over 128 mini-batches of one theta0, and
-"scale_and_weight" the one by which it chooses s and lambda: degenerate softmax (DS) and dead
-neurons of the worst layer (IOD), over four runs.
+``paper.json`` has them. "accuracy" is its Table 1: the mean test accuracy (%) over 20 random binary
+tasks, then (mean, std) over four runs; "task_std" its Table 2, the std over the tasks.
+"degenerate_softmax" and "dead_neurons" (%) are its appendix's tables, over 128 mini-batches of one
+theta0, and "scale_and_weight" the one by which it chooses s and lambda: degenerate softmax (DS) and
+dead neurons of the worst layer (IOD), over four runs.
+
+Over runs ours agrees where the difference of the means lies in its own 95% interval. Over
+mini-batches of a single theta0, which says nothing of another theta0, "close" is all that is meant:
+less than two of the paper's standard deviations.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from reporting.layout import in_brackets, mean_and_std, texts
 from reporting.results import Results
-from reporting.statistics import Estimates
+from reporting.statistics import Estimates, within_batches, within_runs
 
-N_LABELS = (5, 10, 20, 40)
 FINAL_LOSS = (0.4, 1.0)
 """Its (lambda, xi)."""
 
 HIDDEN_LAYER_SIZES = [392, 392, 392]
+
+Same = Callable[[Estimates, Estimates], np.ndarray]
 
 
 def loss_name(weight: float, detachment: float) -> str:
@@ -49,10 +56,9 @@ def paper_table(name: str) -> Estimates:
     )
 
 
-def paper_difference(method: str, other: str) -> pd.Series:
-    """By how many points one is above another in Table 1, by N; missing where it lacks either."""
-    means = paper_table("accuracy").mean.reindex([method, other])
-    return pd.Series((means.loc[method] - means.loc[other]).to_numpy(), index=list(N_LABELS))
+def paper_texts(name: str) -> pd.DataFrame:
+    """The same as it is written."""
+    return texts(mean_and_std, *paper_table(name)[:2])
 
 
 def compares_with_paper(results: Results) -> bool:
@@ -67,7 +73,42 @@ def tasks_compare_with_paper(results: Results) -> bool:
     return results["settings"].get("classes", 2) == 2 and compares_with_paper(results)
 
 
-def kernels_of(results: Results) -> str:
-    """The reading of L_uni that theta0 was learned by: their "sum" or their "mean"."""
-    kernels: str = results["settings"].get("kernels", "sum")
-    return kernels
+# Ours beside them
+
+
+def _same(name: str) -> Same:
+    """By what figures of a table are judged to be the same."""
+    return within_runs if (paper_table(name).n > 1).all(axis=None) else within_batches
+
+
+def said_of(name: str) -> str:
+    """What brackets and stars beside a table's figures say, to end a title."""
+    differ = (
+        "different from it at 95 % (Welch)"
+        if _same(name) is within_runs
+        else "not within two of its standard deviations over mini-batches"
+    )
+    return f" (the paper's figure in brackets, * {differ})"
+
+
+def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of each figure of the paper's table whether ours is there, and whether it agrees."""
+    paper = paper_table(name)
+    ours = Estimates(*(part.reindex_like(paper.mean) for part in own))
+    return ours.mean.notna(), ours.mean.notna() & _same(name)(ours, paper)
+
+
+def beside_paper(own: Estimates, *names: str) -> pd.DataFrame:
+    """Our figures, the paper's of the named tables in brackets, a star where they do not agree."""
+    cells = texts(mean_and_std, own.mean, own.std)
+    for name in names:
+        there, agrees = _agreement(own, name)
+        stars = (there & ~agrees).reindex_like(cells).fillna(False).astype(bool)
+        cells = in_brackets(cells, paper_texts(name)) + np.where(stars, " *", "")
+    return cells
+
+
+def figures_that_agree(own: Estimates, name: str) -> str:
+    """How many figures of ours agree with the paper's table, "17 of 20"."""
+    there, agrees = _agreement(own, name)
+    return f"{agrees.to_numpy().sum()} of {there.to_numpy().sum()}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Library:
         After the columns of :func:`unpack_scores` come the file, the data set, the number of
         classes, the network ("392-392-392"), and the commits by which the file was measured.
         """
-        found = [unpack_scores([])]
+        found = []
         for file in files:
             if results := self.results(file):
                 settings = _settings(results)
@@ -61,14 +62,16 @@ class Library:
                     "commits": "; ".join(_commit(part) for part in _parts(results)),
                 }
                 found.append(unpack_scores(results["scores"]).assign(**origin))
-        return pd.concat(found[1:] or found, ignore_index=True)
+        columns = [*SCORE, "file", "dataset", "classes", "network", "commits"]
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
 
     def picture(self, file: str, words: str) -> str:
         """A link to a picture, or nothing where it is not there yet."""
         return f"![{words}]({file})" if (self.folder / file).is_file() else ""
 
-    def note(self, name: str) -> str:
-        """What ``notes/NAME.md`` says, or nothing where there is no such note."""
+    def note(self, heading: str) -> str:
+        """What the note named as a heading's anchor says, or nothing where there is none."""
+        name = re.sub(r"[^\w ]", "", heading.lower()).replace(" ", "-")
         path = self.folder / "notes" / f"{name}.md"
         return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
@@ -93,21 +96,6 @@ def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCORE)
 
 
-def ratios(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Degenerate softmax and the dead neurons of each hidden layer (%), a row each of a record.
-
-    Columns are the record's own numbers and names, then measure ("ratio", "hidden 1", ...), and
-    mean and std over mini-batches.
-    """
-    rows = []
-    for record in records:
-        own = {k: v for k, v in record.items() if not isinstance(v, dict | list)}
-        layers = {f"hidden {i}": f for i, f in enumerate(record["dead_neurons_percent"], 1)}
-        for measure, figure in ({"ratio": record["degenerate_softmax_percent"]} | layers).items():
-            rows.append(own | {"measure": measure} | figure)
-    return pd.DataFrame(rows)
-
-
 # Provenance
 
 
@@ -130,31 +118,6 @@ def _runs(results: Results) -> str:
     return str(first) if runs == 1 else f"{first} to {first + runs - 1}"
 
 
-def _learned(results: Results) -> Iterator[float]:
-    """Seconds of each theta0, wherever a file has them; of a checkpoint those since the start."""
-    yield from (t["seconds"] for t in results.get("theta0", []) if "seconds" in t)
-    theta0s = (record.get("theta0", {}) for record in results.get("records", []))
-    yield from (t["seconds"] for t in theta0s if "seconds" in t)
-    if results.get("checkpoints"):
-        frame = pd.DataFrame(results["checkpoints"])
-        yield from frame.groupby(["setting", "run"], sort=False)["seconds"].max()
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def _time(results: Results) -> str:
-    learned = list(_learned(results))
-    parts = [f"{len(learned)} theta0 in {_duration(sum(learned))}"] if learned else []
-    call = results.get("seconds_of_this_call", results.get("seconds"))
-    if call is not None:
-        parts.append(f"last call {_duration(call)}")
-    return ", ".join(parts) or "-"
-
-
 def _commit(results: Results) -> str:
     # Where cells were measured in portions, the last call has only put them together.
     commits = results.get("measured_at_commits") or [results.get("git_commit")]
@@ -174,7 +137,7 @@ def _hardware(machine: dict[str, Any] | None) -> str:
 
 
 def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
-    """Seed, runs, time, commit, machine and versions of each file that is there, or each part."""
+    """Seed, runs, commit, machine and versions of each file that is there, or each part."""
     rows = []
     for file in dict.fromkeys(files):
         results = library.results(file)
@@ -187,13 +150,12 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
                     "file": f"{file}, part {number}" if "parts" in results else file,
                     "seed": str(_settings(part).get("seed", "-")),
                     "runs": _runs(part),
-                    "time": _time(part),
                     "commit": _commit(part),
                     "machine": "; ".join(map(_hardware, machines)),
                     "versions": ", ".join(f"{k} {v}" for k, v in part.get("versions", {}).items()),
                 }
             )
-    columns = ["file", "seed", "runs", "time", "commit", "machine", "versions"]
+    columns = ["file", "seed", "runs", "commit", "machine", "versions"]
     return pd.DataFrame(rows, columns=columns)
 
 

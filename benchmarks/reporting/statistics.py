@@ -8,8 +8,7 @@ tasks and draws and not of another theta0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,13 +46,9 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
 
 def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
-    grouped = frame.groupby(list(keys))
-    counts, groups, values = grouped.count(), grouped.ngroup().to_numpy(), frame.to_numpy()
-    means = np.full(counts.shape, np.nan)
-    for group, column in zip(*np.nonzero(counts.to_numpy()), strict=True):
-        own = values[groups == group, column]
-        means[group, column] = own[~np.isnan(own)].mean()
-    return pd.DataFrame(means, counts.index, counts.columns)
+    return frame.groupby(list(keys)).agg(
+        lambda own: own.dropna().to_numpy().mean() if own.notna().any() else np.nan
+    )
 
 
 def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
@@ -103,9 +98,8 @@ def complete(own: pd.Series, other: pd.Series) -> pd.Series:
 def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
     """Whether means over runs may be of one law, at 95%, by Welch's test.
 
-    With variances v and w over n and m runs the difference of two means has the variance
-    v / n + w / m, and Student's t with Welch's degrees of freedom. With one run of ours, whose
-    spread is unknown, a fifth run of the paper's has to be able to lie there.
+    With one run of ours, whose spread is unknown, a fifth run of the paper's has to be able to lie
+    there: Student's test, to whose variance that run adds nothing.
 
     Raises
     ------
@@ -116,58 +110,20 @@ def within_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
     paper_mean, paper_std, m = (np.asarray(part, float) for part in paper)
     if np.isnan(paper_std).any() or (m < 2).any():
         raise ValueError("a figure of the paper has no std over runs to judge by")
-    one, own, other = np.isnan(std), std**2 / n, paper_std**2 / m
-    error = np.where(one, paper_std * np.sqrt(1.0 / m + 1.0 / n), np.sqrt(own + other))
-    parts = own**2 / np.maximum(n - 1, 1) + other**2 / (m - 1)
-    # Both may be 0: then only equal means agree, whatever the degrees of freedom.
-    welch = np.divide((own + other) ** 2, parts, out=np.ones_like(parts), where=parts > 0.0)
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, np.where(one, m - 1, welch)) * error
-    return np.abs(mean - paper_mean) <= half
+    figures = mean, np.nan_to_num(std), n, paper_mean, paper_std, m
+    # Two figures without any spread, or one that is not there, have no p.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        welch, student = (
+            stats.ttest_ind_from_stats(*figures, equal_var=pooled).pvalue
+            for pooled in (False, True)
+        )
+    return (mean == paper_mean) | (np.where(n == 1, student, welch) >= 1.0 - CONFIDENCE)
 
 
 def within_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
     """Whether means over mini-batches of one theta0 are within two of the paper's stds."""
     difference = np.asarray(ours.mean, float) - np.asarray(paper.mean, float)
     return np.abs(difference) <= CLOSE * np.asarray(paper.std, float)
-
-
-class Ordering(NamedTuple):
-    """Two rows that the paper orders in a column, and ours of the one minus ours of the other."""
-
-    column: str
-    above: str
-    below: str
-    difference: float
-
-
-Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
-Same = Callable[[Estimates, Estimates], np.ndarray]
-
-
-def all_pairs(rows: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Each row with each other one."""
-    return combinations(rows, 2)
-
-
-def orderings(
-    ours: pd.DataFrame, paper: Estimates, same: Same | None, pairs: Pairs = all_pairs
-) -> list[Ordering]:
-    """The paper's orderings of the rows that ours has, among the pairs that are compared.
-
-    Two figures of the paper's that are the ``same`` have no order; without it all have one.
-    """
-    found = []
-    for column in paper.mean:
-        figures = {
-            row: Estimates(*(part.at[row, column] for part in paper)) for row in paper.mean.index
-        }
-        own = ours[column].dropna()
-        for one, other in pairs([row for row in figures if row in own.index]):
-            if same is not None and same(figures[one], figures[other]):
-                continue
-            above, below = sorted((one, other), key=lambda row: -figures[row].mean)
-            found.append(Ordering(column, above, below, float(own[above] - own[below])))
-    return found
 
 
 # Settings of the fine-tuning

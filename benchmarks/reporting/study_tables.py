@@ -5,7 +5,6 @@ The paper's figures stand there only for its own data and network.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,13 +12,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reporting.layout import Table, in_brackets, mean_and_std, named_rows, texts
-from reporting.paper import FINAL_LOSS, compares_with_paper, loss_name, paper_table, scale_name
-from reporting.results import Results, ratios
+from reporting.layout import Table, mean_and_std, named_rows, texts
+from reporting.paper import (
+    FINAL_LOSS,
+    beside_paper,
+    compares_with_paper,
+    loss_name,
+    paper_texts,
+    said_of,
+    scale_name,
+)
+from reporting.results import Results
 from reporting.statistics import Estimates
 
-FRESH, NOT_RUN = "fresh weights", "not yet run"
 FORM_NAMES = {"theorem": "as stated", "sub_exponential": "of its proof"}
+OF_RATIOS = ("degenerate_softmax", "dead_neurons")
 # Rows of the table of detachment; the picture has them all.
 N_STEPS = 6
 
@@ -34,10 +41,10 @@ def setting_of(record: dict[str, Any]) -> Setting:
 
 def _row_of(record: dict[str, Any]) -> str:
     setting = setting_of(record)
-    return FRESH if setting is None else loss_name(*setting)
+    return "fresh weights" if setting is None else loss_name(*setting)
 
 
-def _pretraining(settings: dict[str, Any]) -> str:
+def _how(settings: dict[str, Any]) -> str:
     """How theta0 was learned: how long, with how many networks, and by which reading."""
     passes = settings["passes"]
     averaged = ", the kernels averaged" if settings.get("kernels") == "mean" else ""
@@ -52,20 +59,16 @@ def _pretraining(settings: dict[str, Any]) -> str:
 
 def ratio_estimates(records: list[dict[str, Any]], rows: list[str]) -> Estimates:
     """Means and stds over mini-batches: the named records by degenerate softmax and layer (%)."""
-    frames = [ratios([record]).set_index("measure") for record in records]
-    mean, std = (pd.DataFrame([f[end] for f in frames], index=rows) for end in ("mean", "std"))
-    return Estimates(mean, std, mean.notna().astype(int))
+    figures = pd.DataFrame(
+        [[r["degenerate_softmax_percent"], *r["dead_neurons_percent"]] for r in records], rows
+    ).rename(columns=lambda layer: f"hidden {layer}" if layer else "ratio")
+    mean, std = (figures.map(lambda figure, end=end: figure[end]) for end in ("mean", "std"))
+    return Estimates(mean.astype(float), std.astype(float), mean.notna().astype(int))
 
 
 def ratios_by_setting(results: Results) -> Estimates:
-    """The same of each (lambda, xi), the rows named as the paper's; the fresh weights are first."""
+    """The same of each (lambda, xi), the rows named as the paper's."""
     return ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
-
-
-def _paper_ratios() -> pd.DataFrame:
-    """The paper's figures of both tables."""
-    tables = (paper_table(name) for name in ("degenerate_softmax", "dead_neurons"))
-    return pd.concat([texts(mean_and_std, t.mean, t.std) for t in tables], axis=1).fillna("-")
 
 
 def _ratio_table(results: Results, what: str, own: pd.DataFrame, networks: int, more: str) -> Table:
@@ -76,18 +79,15 @@ def _ratio_table(results: Results, what: str, own: pd.DataFrame, networks: int, 
         f"hidden layer (%): mean ± std over {settings['n_batches']} mini-batches of "
         f"{settings['batch_size']}{more}"
     )
-    return Table(title, named_rows(own.rename(columns=heads), what))
+    return named_rows(title, own.rename(columns=heads), what)
 
 
 def _degeneracies(results: Results) -> Table:
-    """A row for each setting that is shown, the fresh weights first."""
+    """A row for each setting in the order of the records, the fresh weights first."""
     settings, found = results["settings"], ratios_by_setting(results)
-    rows = [FRESH, *(loss_name(*setting) for setting in settings["shown"])]
-    own = texts(mean_and_std, found.mean, found.std).reindex(rows).fillna(NOT_RUN)
-    more = f"; {_pretraining(settings)}"
+    own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
     if compares_with_paper(results):
-        own = in_brackets(own, _paper_ratios())
-        more += " (the paper's figure in brackets)"
+        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0])
     return _ratio_table(results, "loss", own, settings["networks_a_ratio"], more)
 
 
@@ -96,65 +96,50 @@ def _diagnostics(results: Results) -> Table:
     found = ratio_estimates(results["theta0"], [record["name"] for record in results["theta0"]])
     own = texts(mean_and_std, found.mean, found.std)
     if compares_with_paper(results):
-        own.loc["the paper, after five passes"] = _paper_ratios().loc[loss_name(*FINAL_LOSS)]
+        paper = pd.concat([paper_texts(name) for name in OF_RATIOS], axis=1)
+        own.loc["the paper, after five passes"] = paper.loc[loss_name(*FINAL_LOSS)]
     networks = results["settings"]["n_perturbations"]
     return _ratio_table(results, "theta0", own, networks, " training images")
 
 
-def shares_table(results: Results) -> Table:
-    """What becomes of theta0 as L_uni weighs less beside the other two terms.
-
-    Of the records with a multiple of the paper's (lambda, xi): as many times both is an L_uni of
-    as small a share, since Adam does not mind the scale of a loss.
-    """
-    multiples = {}
-    for record in results["records"]:
-        weight, detachment = setting_of(record) or (math.nan, math.nan)
-        times = detachment / FINAL_LOSS[1]
-        if math.isclose(weight / FINAL_LOSS[0], times):
-            multiples["1" if times == 1.0 else f"1/{times:g}"] = record
-    found = ratio_estimates(list(multiples.values()), list(multiples))
-    own, settings = texts(mean_and_std, found.mean, found.std), results["settings"]
-    more = f"; {_pretraining(settings)}"
-    return _ratio_table(results, "weight of L_uni", own, settings["networks_a_ratio"], more)
-
-
 def scale_figures(results: Results) -> Estimates:
     """DS, and IOD of the hidden layer where it is largest: mean and std over runs by cell."""
-    cell = ["squared_scale", "degeneracy_weight"]
-    of_run = ratios(results["records"]).pivot(
-        index=[*cell, "run"], columns="measure", values="mean"
-    )
+    cells = pd.DataFrame(results["records"])[["squared_scale", "degeneracy_weight"]]
+    of_run = ratio_estimates(results["records"], [*cells.index]).mean
     worst = of_run.drop(columns="ratio").max(axis=1)
-    over_runs = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst}).groupby(cell)
+    figures = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst})
+    over_runs = figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]])
     found = over_runs.mean(), over_runs.std(), over_runs.count()
     names = [scale_name(*key) for key in found[0].index]
     return Estimates(*(part.set_axis(names) for part in found))
 
 
+def _uniformity(results: Results) -> pd.Series:
+    """L_uni of the last window by cell, mean over the runs."""
+    cells = pd.DataFrame(results["records"])
+    last = cells["uniformity"].map(lambda values: values[-1])
+    return last.groupby([cells["squared_scale"], cells["degeneracy_weight"]]).mean()
+
+
 def _scale_and_weight(results: Results) -> Table:
-    """A row for each cell of the grid, those that were not run yet among them."""
+    """A row for each cell of the grid that was run."""
     settings = results["settings"]
-    weights = settings["weights"]
-    rows = [scale_name(square, w) for square in settings["squared_scales"] for w in weights]
-    own = pd.DataFrame(NOT_RUN, index=rows, columns=["DS", "IOD"])
-    runs = pd.Series("0", index=rows)
-    if results["records"]:
-        found = scale_figures(results)
-        own.update(texts(mean_and_std, found.mean, found.std))
-        runs.update(found.n["DS"].astype(str))
     title = (
         f"Degenerate softmax (DS, % of {settings['networks_a_ratio']} perturbed networks) and "
         f"fully dead neurons of the worst hidden layer (IOD, %), {settings['n_batches']} "
         f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
-        f"{_pretraining(settings)}"
+        f"{_how(settings)}"
     )
+    if not results["records"]:
+        return Table(title, pd.DataFrame(columns=["setting"]))
+    found = scale_figures(results)
+    own = texts(mean_and_std, found.mean, found.std)
     if compares_with_paper(results):
-        table = paper_table("scale_and_weight")
-        own = in_brackets(own, texts(mean_and_std, table.mean, table.std))
-        title += " (in brackets the paper: 5 passes, K = 256, four runs)"
-    own.insert(0, "runs", runs)
-    return Table(title, named_rows(own, "setting"))
+        own, title = beside_paper(found, "scale_and_weight"), title + said_of("scale_and_weight")
+        title += "; the paper's by 5 passes, K = 256, four runs"
+    own.insert(0, "runs", found.n["DS"].astype(str))
+    own["L_uni at the end"] = _uniformity(results).map("{:.2g}".format).to_numpy()
+    return named_rows(title, own, "setting")
 
 
 def density_figures(densities: dict[str, Any]) -> tuple[float, float]:
@@ -243,7 +228,6 @@ def _theorems(results: Results) -> Table:
 STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
     "degeneracies": _degeneracies,
     "densities": _densities,
-    "shares": shares_table,
     "diagnostics": _diagnostics,
     "scale_and_weight": _scale_and_weight,
     "detachment": _detachment,

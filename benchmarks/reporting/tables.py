@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from reporting.layout import Table, as_markdown, as_text
+from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import TITLES, against_table, task_table, wide_of
-from reporting.time_tables import SPEED_KINDS, TIME_TABLES, budget_statement
-
-__all__ = [
-    "SPEED_KINDS",
-    "TABLES",
-    "Table",
-    "as_markdown",
-    "as_text",
-    "budget_statement",
-    "build_table",
-    "text_of",
-]
+from reporting.task_tables import TITLES, against_table, claims_table, gain_table, task_table
+from reporting.time_tables import SPEED_KINDS, TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
-    "against": lambda results: against_table(wide_of(results)),
+    "gain": gain_table,
+    "claims": claims_table,
+    "against": against_table,
     **STUDY_TABLES,
     **TIME_TABLES,
 }

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,11 +28,9 @@ ROUNDING = 1e-9
 REFERENCE, DEFAULT = "paper", "default"
 
 
-def scratch_line(results: Results) -> str:
-    """Accuracy (%) of the network from scratch, by N."""
-    wide = wide_of(results)
-    means = mean_by(wide[[SCRATCH]], "n_labels")[SCRATCH] if SCRATCH in wide else {}
-    return "From scratch: " + ", ".join(f"N = {n}: {mean:.2f}" for n, mean in means.items())
+def sizes_of(points: pd.DataFrame) -> list[int]:
+    """The N whose accuracies are columns of points."""
+    return [column for column in points if isinstance(column, int)]
 
 
 # budget.py
@@ -63,211 +60,109 @@ def budget_points(results: Results) -> pd.DataFrame:
     return points.assign(**{name: found[name].to_numpy() for name in ("mean", "low", "high")})
 
 
-def _cheapest(points: pd.DataFrame) -> pd.Series:
-    return points.sort_values(["seconds", "steps"], kind="stable").iloc[0]
-
-
-def _name(point: pd.Series) -> str:
-    return f"{point['setting']}, {point['passes']:g} {'pass' if point['passes'] == 1 else 'passes'}"
-
-
-def budget_statement(results: Results) -> list[str]:
-    """Which point is the cheapest within the margin of the full setting, and how sure that is.
-
-    Better than the full setting is within the margin too. Nothing is said without that setting.
-    """
-    points = budget_points(results)
-    if not points["reference"].any():
-        return []
-    full = points[points["reference"]].iloc[0]
-    pairs = len(wide_of(results).dropna(how="all").groupby(["run", "task"]))
-
-    def said(ends: str) -> str:
-        within = points["reference"] | (points[ends] >= -MARGIN - ROUNDING)
-        point = _cheapest(points[within])
-        if point["reference"]:
-            return "none but itself"
-        gain = gain_text(*point[["mean", "low", "high"]])
-        return (
-            f"{_name(point)}: {point['seconds']:.3g} s, "
-            f"{100 * point['seconds'] / full['seconds']:.3g} % of the full cost, "
-            f"{gain} points over {pairs} (run, task) pairs"
-        )
-
-    return [
-        f"Full setting: {_name(full)}, {full['seconds']:.3g} s.",
-        f"Cheapest whose mean accuracy is within {MARGIN:g} points of it: {said('mean')}.",
-        f"Cheapest whose whole 95% interval is within {MARGIN:g} points: {said('low')}.",
-        "Pairs of one run share a theta0. The cheapest of many is also the luckiest of "
-        "them: its mean difference is a little flattered, its interval a little narrow.",
-    ]
-
-
-def _budget_table(title: str, points: pd.DataFrame) -> Table:
-    sizes = [column for column in points if isinstance(column, int)]
-    full = points.loc[points["reference"], "seconds"]
-    cost = 100 * points["seconds"] / full.item() if len(full) else None
-    difference = points[["mean", "low", "high"]].apply(lambda row: gain_text(*row), axis=1)
-    frame = {
-        "setting": points["setting"],
-        "passes": points["passes"].map("{:g}".format),
-        "seconds": points["seconds"].map("{:.3g}".format),
-        "cost": "-" if cost is None else cost.map("{:.1f} %".format),
-        "loss": points["loss"].map("{:.4f}".format),
-        **{f"N = {n}": points[n].map(mean_and_std) for n in sizes},
-        "difference": difference.mask(points["reference"], "reference"),
-    }
-    return Table(title, pd.DataFrame(frame))
-
-
-def _every_point(results: Results) -> Table:
-    title = (
-        "Seconds of pre-training, cost against the full setting, loss (the paper's, at theta0), "
-        "test accuracy (%), difference from the full setting (points) and its 95% interval"
-    )
-    return _budget_table(title, budget_points(results))
-
-
 def _budget(results: Results) -> Table:
     """The full setting, then each setting where it is first within the margin, cheapest first.
 
     A setting that never is stands there with its last point.
     """
     points = budget_points(results)
-    points["within"] = points["mean"] >= -MARGIN - ROUNDING
-    rows = []
-    for _, own in points.groupby("setting", sort=False):
-        within = own[own["within"]]
-        rows.append(_cheapest(within) if len(within) else own.loc[own["passes"].idxmax()])
-    chosen = pd.DataFrame(rows)
-    chosen = chosen.iloc[np.lexsort([chosen["seconds"], ~chosen["within"].astype(bool)])]
-    full = points[points["reference"]]
-    chosen = pd.concat([full, chosen[~chosen["reference"].astype(bool)]])
+    points["beyond"] = ~(points["mean"] >= -MARGIN - ROUNDING)
+    points = points.sort_values(["beyond", "seconds", "steps"])
+    firsts = {
+        own["passes"].idxmax() if own["beyond"].all() else own.index[0]
+        for _, own in points.groupby("setting")
+    }
+    points = points[points.index.isin(firsts) | points["reference"]]
+    points = points.sort_values("reference", ascending=False, kind="stable")
+    full = points.loc[points["reference"], "seconds"]
     title = (
         "The full setting, and the fewest passes with which each setting's mean accuracy is "
         f"within {MARGIN:g} points of it (all its passes where none are)"
     )
-    return _budget_table(title, chosen)
+    difference = points[["mean", "low", "high"]].apply(lambda row: gain_text(*row), axis=1)
+    cost = 100 * points["seconds"] / (full.item() if len(full) else np.nan)
+    frame = {
+        "setting": points["setting"],
+        "passes": points["passes"].map("{:g}".format),
+        "seconds": points["seconds"].map("{:.3g}".format),
+        "cost": cost.map(lambda share: "-" if pd.isna(share) else f"{share:.1f} %"),
+        "loss": points["loss"].map("{:.4f}".format),
+        **{f"N = {n}": points[n].map(mean_and_std) for n in sizes_of(points)},
+        "difference": difference.mask(points["reference"], "reference"),
+    }
+    return Table(title, pd.DataFrame(frame))
 
 
 # coherence.py
 
+COHERENCE_TITLES = {
+    "time": "Test accuracy (%) after so many seconds of pre-training, and the difference from "
+    "scratch on the same tasks (points) with its 95% interval",
+    "ablation": "One change at a time, {passes} passes: test accuracy (%), and the difference from "
+    "the default on the same tasks (points) with its 95% interval",
+}
 
-class CoherencePoints(NamedTuple):
-    """Settings, a row each (section, name, passes, runs, seconds); their accuracies (%) by N.
 
-    And their differences from their base, as text: from scratch where time is asked for, and from
-    the default in an ablation.
+def coherence_points(results: Results) -> pd.DataFrame:
+    """The points of a file that ``coherence.py`` wrote, in the order of their theta0.
+
+    Columns: section, name, passes, runs, seconds, an accuracy (%) for each N and, as text, its
+    difference ("difference N") from scratch where time is asked for, from the default in an
+    ablation.
     """
-
-    settings: pd.DataFrame
-    accuracy: pd.DataFrame
-    difference: pd.DataFrame
-
-
-def coherence_points(results: Results) -> CoherencePoints:
-    """The points of a file that ``coherence.py`` wrote, in the order of their theta0."""
     theta0 = pd.DataFrame(results["theta0"])
     section, name, passes = (theta0[k].astype(str) for k in ("section", "name", "passes"))
     grouped = theta0.groupby(section + "/" + name + "@" + passes, sort=False)
     columns = {"section": "first", "name": "first", "passes": "first"}
-    settings = grouped.agg(columns | {"run": "nunique", "seconds": "min"})
-    settings = settings.rename(columns={"run": "runs"})
+    points = grouped.agg(columns | {"run": "nunique", "seconds": "min"})
+    points = points.rename(columns={"run": "runs"})
     wide = wide_of(results)
-    base = pd.Series(SCRATCH, index=settings.index)
-    ablation = settings["section"] == "ablation"
-    base[ablation] = f"ablation/{DEFAULT}@" + settings["passes"].astype(str)
-    pairs = {own: other for own, other in base.items() if own != other and other in wide}
+    ablation = points["section"] == "ablation"
+    default = f"ablation/{DEFAULT}@" + points["passes"].astype(str)
+    bases = default.where(ablation, SCRATCH)
+    pairs = {own: other for own, other in bases.items() if own != other and other in wide}
     found = {own: complete(wide[own], wide[other]) for own, other in pairs.items()}
-    points = gains(pd.DataFrame(found, index=wide.index))
-    difference = texts(gain_text, *points[:3]).reindex(settings.index)
-    is_default = ablation & (settings["name"] == DEFAULT)
-    difference[is_default] = "reference"
-    accuracy = mean_by(wide[settings.index], "n_labels").T
-    return CoherencePoints(settings, accuracy, difference.fillna("-"))
+    over = gains(pd.DataFrame(found, index=wide.index))
+    difference = texts(gain_text, *over[:3]).reindex(points.index).fillna("-")
+    difference[ablation & (points["name"] == DEFAULT)] = "reference"
+    accuracy = mean_by(wide[points.index], "n_labels").T
+    return points.join(accuracy).join(difference.rename(columns="difference {}".format))
 
 
-def _coherence_table(results: Results, section: str, title: str, what: str) -> Table:
-    settings, accuracy, difference = coherence_points(results)
-    own = settings[settings["section"] == section]
-    counts = sorted(own["runs"].unique()) or [0]
-    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    passes = "/".join(map(str, own["passes"].unique()))
-    title = f"{title.format(passes=passes)}; {number} run{'' if counts == [1] else 's'}"
-    columns = [own["name"].rename("objective" if section == "time" else "change")]
+def _coherence(section: str, results: Results) -> Table:
+    points = coherence_points(results)
+    points = points[points["section"] == section]
+    counts = [str(count) for count in sorted(points["runs"].unique())] or ["0"]
+    title = COHERENCE_TITLES[section].format(passes="/".join(map(str, points["passes"].unique())))
+    runs = " to ".join([counts[0], *counts[1:][-1:]])
+    title = f"{title}; {runs} run{'' if runs == '1' else 's'}"
+    over = "over scratch" if section == "time" else "difference"
+    columns = [points["name"].rename("objective" if section == "time" else "change")]
     # An ablation has no seconds: every row takes as many steps, and they say more of the machine.
     if section == "time":
-        columns += [own["passes"].astype(str), own["seconds"].map("{:.3g}".format)]
-    for n in accuracy:
-        columns.append(accuracy.loc[own.index, n].map(mean_and_std).rename(f"N = {n}"))
-        columns.append(difference.loc[own.index, n].rename(what))
+        columns += [points["passes"].astype(str), points["seconds"].map("{:.3g}".format)]
+    for n in sizes_of(points):
+        columns.append(points[n].map(mean_and_std).rename(f"N = {n}"))
+        columns.append(points[f"difference {n}"].rename(over))
     return Table(title, pd.concat(columns, axis=1))
-
-
-def _coherence_time(results: Results) -> Table:
-    title = (
-        "Test accuracy (%) after so many seconds of pre-training, and the difference from scratch "
-        "on the same tasks (points) with its 95% interval"
-    )
-    return _coherence_table(results, "time", title, "over scratch")
-
-
-def _coherence_ablation(results: Results) -> Table:
-    title = (
-        "One change at a time, {passes} passes: test accuracy (%), and the difference from the "
-        "default on the same tasks (points) with its 95% interval"
-    )
-    return _coherence_table(results, "ablation", title, "difference")
-
-
-def time_sentences(results: Results) -> list[str]:
-    """The least time in which both objectives together overtake the best of the paper's alone."""
-    settings, accuracy, _ = coherence_points(results)
-    timed = settings[settings["section"] == "time"]
-    paper, both = (timed[timed["name"] == name] for name in ("paper", "both"))
-    if paper.empty or both.empty:
-        return []
-    said = []
-    for n in accuracy:
-        best = accuracy.loc[paper.index, n].idxmax()
-        above = both[accuracy.loc[both.index, n] > accuracy.loc[best, n]]
-        text = (
-            f"N = {n}: the paper's objective with 64 perturbed networks a step (the paper has "
-            f"256) reaches {accuracy.loc[best, n]:.2f} in {paper.loc[best, 'seconds']:.3g} s"
-        )
-        if len(above):
-            first = above["seconds"].idxmin()
-            found = accuracy.loc[first, n], above.loc[first, "seconds"]
-            text += ", with coherence {:.2f} in {:.3g} s.".format(*found)
-        else:
-            text += ", and with coherence no point is above that."
-        said.append(text)
-    return said
 
 
 # tune_scratch.py
 
 
-def _tuning(results: Results, first: int | None = None) -> Table:
-    """One row for each setting, best first; or for so many of the best, and the reference."""
-    tried = results["tried"]
-    shown = [t for place, t in enumerate(tried) if first is None or place < first]
-    shown += [t for t in tried if t["difference"] is None and t not in shown]
-    rows = [
-        {"setting": t["setting"]}
-        | {f"N = {n}": f"{value:.2f}" for n, value in t["accuracy"].items()}
-        | {"mean": f"{t['mean']:.2f}"}
-        | {
-            "difference": "reference"
-            if t["difference"] is None
-            else gain_text(*(t["difference"][end] for end in ("mean", "low", "high")))
-        }
-        for t in shown
-    ]
-    what = f"the best {first} of {len(tried)} settings" if first else "every setting, best first"
+def _tuning(results: Results) -> Table:
+    """One row for each setting, best first."""
+    rows = []
+    for tried in results["tried"]:
+        row = {"setting": tried["setting"]}
+        row |= {f"N = {n}": f"{value:.2f}" for n, value in tried["accuracy"].items()}
+        row |= {"mean": f"{tried['mean']:.2f}", "difference": "reference"}
+        if gain := tried["difference"]:
+            row["difference"] = gain_text(gain["mean"], gain["low"], gain["high"])
+        rows.append(row)
     title = (
-        f"Fine-tuning of the network from scratch, {what}: test accuracy (%), and the difference "
-        "from the paper's own on the same tasks (points) with its 95% interval"
+        "Fine-tuning of the network from scratch, every setting, best first: test accuracy (%), "
+        "and the difference from the paper's own on the same tasks (points) with its 95% interval"
     )
     return Table(title, pd.DataFrame(rows))
 
@@ -321,9 +216,7 @@ SPEED_KINDS = (
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
     "budget": _budget,
-    "budget_points": _every_point,
-    "coherence_time": _coherence_time,
-    "coherence_ablation": _coherence_ablation,
+    **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
     "tuning": _tuning,
 }
 """From the results of a command to a table of them, by kind."""

@@ -7,18 +7,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from reporting.comparison import OVER_BATCHES, OVER_RUNS, Beside, Tally, holding, side_by_side
 from reporting.results import pack_scores, unpack_scores
 from reporting.statistics import (
     Estimates,
-    Ordering,
     accuracy_over_runs,
     by_task,
     complete,
     gains,
-    orderings,
     task_std_over_runs,
     tried_settings,
+    within_batches,
     within_runs,
 )
 from results_stand_in import records
@@ -158,42 +156,4 @@ def test_over_mini_batches_two_standard_deviations_are_close_however_noisy_ours_
     paper = estimates({"a": [(5.0, 0.5, 1)]})
     for mean, std, close in ((5.99, 0.1, True), (6.01, 0.1, False), (6.01, 0.6, False)):
         ours = estimates({"a": [(mean, std, 1)]})
-        assert OVER_BATCHES.same(ours, paper).item() == close
-
-
-PAPER = estimates({"a": [(9.0, 0.1, 4)], "b": [(5.0, 0.1, 4)], "c": [(5.0, 1.0, 4)]})
-OURS = estimates({"a": [(6.0, np.nan, 1)], "b": [(5.1, np.nan, 1)]})
-
-
-def test_what_agrees_and_what_does_not_is_counted_and_named():
-    tally = Beside(OURS, PAPER, OVER_RUNS).agreement()
-    assert tally.short == "1 of 2 figures not different from the paper's at 95 % (Welch)"
-    assert tally.sentence.endswith("; not: a, x (6.00, the paper 9.00 ± 0.10).")
-    many = Tally(1, "things", tuple("abcdefgh"))
-    assert many.sentence == "1 of 9 things; not: a; b; c; d; e; f; and 2 more."
-
-
-def test_only_orderings_beyond_the_paper_s_spread_count():
-    whole = pd.DataFrame({"x": {"a": 6.0, "b": 5.1, "c": 7.0}})
-    found = orderings(whole, PAPER, within_runs)
-    assert [(o.above, o.below) for o in found] == [("a", "b"), ("a", "c")]
-    assert holding(found, "hold").sentence == "1 of 2 hold; not: a above c, x (-1.00)."
-    assert len(orderings(whole, PAPER, None)) == 3
-    some = orderings(whole.drop(index="c"), PAPER, within_runs)
-    assert some == [Ordering("x", "a", "b", pytest.approx(0.9))]
-
-
-def test_side_by_side_marks_and_says_what_is_missing():
-    some = Beside(OURS, PAPER, OVER_RUNS, "not run yet: x")
-    none = Beside(Estimates(*(part.iloc[:0] for part in OURS)), PAPER, OVER_RUNS, "no", "nowhere")
-    table = side_by_side("T", "row", [some, none], "the paper")
-    assert table.head == ["row", "", "x"]
-    assert table.rows == [
-        ["a", "the paper", "9.00 ± 0.10"],
-        ["", "here, 1 run", "6.00 *"],
-        ["b", "the paper", "5.00 ± 0.10"],
-        ["", "here, 1 run", "5.10"],
-        ["c", "the paper", "5.00 ± 1.00"],
-        ["the others", "here", "not run yet: x"],
-        ["all", "nowhere", "no"],
-    ]
+        assert within_batches(ours, paper).item() == close
