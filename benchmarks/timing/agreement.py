@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from engines.threads import threads
+from engines.engine import threads
 from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions

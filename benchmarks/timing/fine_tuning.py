@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 from torch import nn
 
-from engines.threads import threads
+from engines.engine import threads
 from sklearn_mmdinit import MLPClassifier
 from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio, timed
