@@ -42,7 +42,7 @@ class IdxFile:
             raise ValueError(f"wrong digest: {self.name} has md5 {found}, expected {self.md5}")
         return np.frombuffer(raw, np.uint8, offset=len(self.header)).reshape(self.shape).copy()
 
-    def read(self, stream: IO[bytes]) -> NDArray[np.uint8]:
+    def read(self, stream: IO[bytes] | gzip.GzipFile) -> NDArray[np.uint8]:
         """The same from a stream, of which no more is read than shows that it is too long."""
         return self.array(stream.read(len(self.header) + math.prod(self.shape) + 1))
 

@@ -11,8 +11,6 @@ from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions
 
-__all__ = ["DisagreementError", "check_learning", "check_outputs"]
-
 # Standard errors that the largest of some hundred differences may reach.
 _STANDARD_ERRORS = 6.0
 _SMALLEST_P = 1e-4

@@ -19,8 +19,6 @@ from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step, perceptron
 
-__all__ = ["check_training", "labelled_rows", "measure_fits"]
-
 EPOCHS, HIDDEN = 10, (392, 392, 392)
 # Means of the last training loss over seeds, as a share of the loss of a guess, log 2.
 _LOSS_APART = 0.15

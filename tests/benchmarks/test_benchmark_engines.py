@@ -23,7 +23,6 @@ from protocol import evaluation
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
-from sklearn_mmdinit import MMDInitializer
 
 TINY = [
     *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
@@ -168,37 +167,6 @@ def test_each_pre_training_is_found_under_its_method_and_run(initializers, tmp_p
     assert all(" reused " in line for line in said)
     assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
     assert len(list(tmp_path.iterdir())) == 4
-
-
-def test_a_worker_goes_on_where_the_folder_has_a_beginning(initializers, tmp_path, monkeypatch):
-    passes, partial_fit = [], MMDInitializer.partial_fit
-
-    def counted(self, X, y=None):
-        passes.append("interrupted" if len(passes) == 1 else "done")
-        if passes[-1] == "interrupted":
-            raise KeyboardInterrupt
-        return partial_fit(self, X, y)
-
-    monkeypatch.setattr(MMDInitializer, "partial_fit", counted)
-    one = {key: initializers[key] for key in list(initializers)[:1]}
-    with pytest.raises(KeyboardInterrupt):
-        _learn_all(one, tmp_path)
-    _learn_all(one, tmp_path)
-    assert passes == ["done", "interrupted", "done"]
-
-
-def test_the_command_keeps_what_comes_back_from_a_worker_without_the_folder(
-    initializers, tmp_path, monkeypatch
-):
-    shared, _ = _learn_all(initializers, tmp_path / "shared")
-    own, mine = tmp_path / "own", Path.exists
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "exists", lambda path: path != own and mine(path))
-        alone, _ = _learn_all(initializers, own)
-    for key, theta0 in alone.items():
-        assert theta0.digest == shared[key].digest
-        assert theta0.path == own / shared[key].path.name
-    assert all(" reused " in line for line in _learn_all(initializers, own)[1])
 
 
 # Dask: real clusters, whose workers and scheduler may die
