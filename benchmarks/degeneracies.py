@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser
+from protocol.command import command_parser, run_command
 from reporting.pictures import draw_densities
 from reporting.tables import text_of
 
@@ -97,7 +97,8 @@ _text = partial(text_of, kinds=("degeneracies", "densities"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text, draw_densities)
+    study = studies.Study
+    return run_command(_parser(), argv, _prepare, study.measure, _text, draw_densities, study.kept)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from protocol import studies
-from protocol.command import command_parser
+from protocol.command import command_parser, run_command
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Checkpoint, fit_key, learn_along, portion_ends
@@ -75,88 +74,64 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     return Theta0(theta0.architecture, arrays)
 
 
-@dataclass(frozen=True)
-class Curve:
+def _prepare(options: argparse.Namespace) -> studies.Study:
     """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images.
 
     Its path does not depend on s, since perturbed networks have no weight in its loss; s is only
     how far from theta0 one looks. The perturbations are the same at each step, and for each s
     the same up to their length.
     """
+    appendix = studies.prepare_appendix(options)
+    X, seed = appendix.X, appendix.seed
+    steps_a_pass = len(X) // studies.BATCH_SIZE
+    steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
+    ends = portion_ends(steps, steps_a_pass)
+    yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
 
-    appendix: studies.Appendix
-
-    @property
-    def _steps_a_pass(self) -> int:
-        return len(self.appendix.X) // studies.BATCH_SIZE
-
-    @cached_property
-    def steps(self) -> list[int]:
-        return log_spaced_steps(self._steps_a_pass * self.appendix.network.epochs)
-
-    @cached_property
-    def _checkpoints(self) -> dict[int, Checkpoint]:
+    @cache
+    def checkpoints() -> dict[int, Checkpoint]:
         """All that is to be learned, at the first call for any of it."""
-        X, seed = self.appendix.X, self.appendix.seed
         found = learn_along(
-            self.appendix.initializer(CHANGES),
+            appendix.initializer(CHANGES),
             X,
-            self.steps,
+            steps,
             order=lambda number: shuffled_rows(len(X), "passes", 0, number, seed=seed),
             name="detachment-alone",
-            folder=self.appendix.options.output / "detachment",
-            X_digest=digest_of([self.appendix.X_digest, seed]),
+            folder=options.output / "detachment",
+            X_digest=digest_of([appendix.X_digest, seed]),
         )
         return {checkpoint.steps: checkpoint for checkpoint in found}
 
-    @cached_property
-    def _scorer(self) -> tuple[Any, np.ndarray]:
-        """What measures L_iod of a theta0 that is put in its place, and the rows."""
-        X = self.appendix.X
-        X = X[shuffled_rows(len(X), "yardstick", seed=self.appendix.seed)[:N_ROWS]]
-        return self.appendix.initializer(CHANGES | {"max_iter": 0}).fit(X), X
+    @cache
+    def scorer() -> Any:
+        return appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
 
-    def _loss(self, theta0: Theta0) -> float:
-        scorer, X = self._scorer
-        scorer.theta0_ = theta0
-        return float(-scorer.score(X))
+    def loss(theta0: Theta0) -> float:
+        scorer().theta0_ = theta0
+        return float(-scorer().score(yardstick))
 
-    def _measure(self, step: int) -> dict[str, Any]:
-        theta0 = load_theta0(self._checkpoints[step].path) if step else self.appendix.fresh()
+    def measure(step: int) -> dict[str, Any]:
+        theta0 = load_theta0(checkpoints()[step].path) if step else appendix.fresh()
         m = sum(array.size for array in theta0.arrays.values())
-        rng = np.random.default_rng(diagnostics_seed(seed=self.appendix.seed))
+        rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
-        return {
-            "at_theta0": self._loss(theta0),
-            "nearby": [
-                [self._loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
-                for square in SQUARED_SCALES
-            ],
-        }
+        nearby = [
+            [loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
+            for square in SQUARED_SCALES
+        ]
+        return {"at_theta0": loss(theta0), "nearby": nearby}
 
-    def cells(self) -> list[studies.Cell]:
-        """One for each step of the curve, and before them the fresh weights."""
-        appendix, ends = self.appendix, portion_ends(self.steps, self._steps_a_pass)
-        own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), appendix.seed]
-        cells = []
-        for step in (0, *self.steps):
-            # A portion that ends before the step changes the order of rows.
-            passed = [end for end in ends if end <= step]
-            key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
-            name = f"L_iod near theta0 after {step} steps"
-            cells.append(studies.Cell(name, {"step": step}, key, partial(self._measure, step)))
-        return cells
-
-
-def _prepare(options: argparse.Namespace) -> studies.Study:
-    curve = Curve(studies.prepare_appendix(options))
-    settings = {
-        "changes": CHANGES,
-        "squared_scales": SQUARED_SCALES,
-        "draws": N_DRAWS,
-        "rows_measured": N_ROWS,
-    }
-    return curve.appendix.study("detachment_nearby", __doc__, curve.cells(), settings)
+    own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
+    cells = []
+    for step in (0, *steps):
+        # A portion that ends before the step changes the order of rows.
+        passed = [end for end in ends if end <= step]
+        key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
+        name = f"L_iod near theta0 after {step} steps"
+        cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
+    settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
+    settings |= {"rows_measured": N_ROWS}
+    return appendix.study("detachment_nearby", __doc__, cells, settings)
 
 
 _text = partial(text_of, kinds=("detachment",))
@@ -167,7 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
-    return studies.run_study(parser, argv, _prepare, _text, draw_detachment)
+    study = studies.Study
+    return run_command(parser, argv, _prepare, study.measure, _text, draw_detachment, study.kept)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from itertools import product
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser, positive, positive_number
+from protocol.command import command_parser, positive, positive_number, run_command
 from protocol.methods import KERNELS
 from reporting.pictures import draw_uniformity
 from reporting.tables import text_of
@@ -98,7 +98,8 @@ _text = partial(text_of, kinds=("scale_and_weight",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text, draw_uniformity)
+    study = studies.Study
+    return run_command(_parser(), argv, _prepare, study.measure, _text, draw_uniformity, study.kept)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from typing import Any
 
 import torch
 
-from protocol.command import OUTPUT, command_parser, positive
+from protocol.command import OUTPUT, command_parser
 from protocol.store import provenance, write_json
 from reporting.results import machine_line
 from reporting.tables import text_of
@@ -94,10 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--quick", action="store_true", help="rough figures in about a minute")
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
     add("--device", default="cpu", help="of 'step' and 'modules' (default: cpu)")
-    add("--threads", type=positive, help="of PyTorch (default: its own choice)")
     add("--output", type=Path, default=OUTPUT, help="for speed.json")
     options = parser.parse_args(argv)
-    torch.set_num_threads(options.threads or torch.get_num_threads())
     start = time.perf_counter()
     results: dict[str, Any] = {
         "quick": options.quick,

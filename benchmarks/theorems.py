@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import add_output_options, command_parser
+from protocol.command import add_output_options, command_parser, run_command
 from protocol.store import digest_of, versions
-from protocol.studies import Cell, Study, run_study
+from protocol.studies import Cell, Study
 from reporting.pictures import draw_theorems
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
@@ -234,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add_output_options(parser)
-    return run_study(parser, argv, _prepare, _text, draw_theorems)
+    return run_command(parser, argv, _prepare, Study.measure, _text, draw_theorems, Study.kept)
 
 
 if __name__ == "__main__":

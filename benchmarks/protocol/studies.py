@@ -95,17 +95,6 @@ class Study:
         }
 
 
-def run_study(
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    prepare: Callable[[argparse.Namespace], Study],
-    text: Callable[[dict[str, Any]], str],
-    draw: Callable[[dict[str, Any], Path], str],
-) -> int:
-    """Run a command that measures in cells."""
-    return command.run_command(parser, argv, prepare, Study.measure, text, draw, kept=Study.kept)
-
-
 # What the appendix measures of a theta0
 
 N_BATCHES = 128
@@ -118,10 +107,9 @@ N_DRAWS = 1024
 N_DENSITIES = 4
 
 
-def _percent(ratios: np.ndarray) -> dict[str, float | None]:
-    """Mean and std over mini-batches; the std of a single one is None."""
-    std = 100.0 * float(ratios.std(ddof=1)) if len(ratios) > 1 else None
-    return {"mean": 100.0 * float(ratios.mean()), "std": std}
+def _percent(ratios: np.ndarray) -> dict[str, float]:
+    """Mean and std over mini-batches."""
+    return {"mean": 100.0 * float(ratios.mean()), "std": 100.0 * float(ratios.std(ddof=1))}
 
 
 def measure_ratios(
@@ -135,17 +123,11 @@ def measure_ratios(
 
     Mini-batches and perturbations follow from the seed: they are the same for every theta0.
     """
-    common = {
-        "n_batches": N_BATCHES,
-        "batch_size": BATCH_SIZE,
-        "random_state": diagnostics_seed(seed=seed),
-    }
+    common: dict[str, Any] = {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
+    common |= {"random_state": diagnostics_seed(seed=seed)}
+    scale, K = perturbation_scale, N_PERTURBATIONS
     degenerate = degenerate_softmax_ratio(
-        theta0,
-        X,
-        perturbation_scale=perturbation_scale,
-        n_perturbations=N_PERTURBATIONS,
-        **common,
+        theta0, X, perturbation_scale=scale, n_perturbations=K, **common
     )
     dead = dead_neuron_ratio(theta0, X, **common)
     return {

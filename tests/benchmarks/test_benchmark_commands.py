@@ -25,7 +25,7 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import evaluation, studies, theta0s
 from protocol.command import command_parser, run_command
 from protocol.methods import PAPER_FINE_TUNING, TUNED, FineTuning
-from protocol.studies import Cell, Study, measure_densities, run_study
+from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
 from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
@@ -243,7 +243,10 @@ def test_a_study_shows_what_it_has_measured_and_names_every_commit_and_machine(t
     parser = SimpleNamespace(prog="counting", parse_args=lambda argv: options)
     for wanted in ([2], [0], [0]):
         prepare = lambda options, wanted=wanted: study(options, wanted)  # noqa: E731
-        assert run_study(parser, None, prepare, str, lambda results, path: path.name) == 0
+        assert (
+            run_command(parser, None, prepare, Study.measure, str, lambda results, path: path.name)
+            == 0
+        )
     assert done == [2, 0]
     results = json.loads((tmp_path / "counting.json").read_text())
     assert results["claim"] == "Claim: more."
