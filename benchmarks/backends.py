@@ -26,17 +26,22 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
 
 from engines.engine import ENGINES, Engine, engine_of
-from protocol.command import add_task_options, command_parser, positive, results_head, run_command
+from protocol.command import (
+    Written,
+    add_task_options,
+    command_parser,
+    positive,
+    results_head,
+    run_command,
+)
 from protocol.evaluation import Bench, prepare_bench
-from protocol.methods import METHODS, NetworkSettings, network_contender, select_names
+from protocol.methods import METHODS, network_contender, select_names
 from protocol.store import Log
 from reporting.tables import text_of
+from timing.clock import in_turns, ratio
 
-N_LABELS = (5, 10, 20, 40)
-N_TASKS = 20
 REFERENCE = "loky"
 
 Job = tuple[Bench, dict[str, Engine]]
@@ -50,11 +55,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     # Loky first: all others are compared with it.
     names = [name for name in ENGINES if name in {REFERENCE, *options.backends}]
     engines = {name: engine_of(name, None, options.jobs) for name in names}
-    network = NetworkSettings(tuple(options.hidden_layer_sizes))
-    n_labels = options.n_labels
-    return prepare_bench(
-        options, network, n_labels, n_tasks=options.tasks, n_runs=options.runs
-    ), engines
+    return prepare_bench(options), engines
 
 
 def _round(bench: Bench, engine: Engine) -> tuple[float, list[dict[str, Any]]]:
@@ -68,25 +69,10 @@ def _round(bench: Bench, engine: Engine) -> tuple[float, list[dict[str, Any]]]:
     return time.perf_counter() - started, scores
 
 
-def _summary(seconds: list[float], reference: list[float]) -> dict[str, Any]:
-    """Times taken in turns, and ratios round by round: what slows down slows both of a round."""
-    ratios = [own / other for own, other in zip(seconds, reference, strict=True)]
-    return {
-        "rounds": {
-            "median": float(np.median(seconds)),
-            "minimum": min(seconds),
-            "seconds": seconds,
-        },
-        "times_of_loky": {
-            "median": float(np.median(ratios)),
-            "of_minima": min(seconds) / min(reference),
-        },
-    }
-
-
-def _measure(job: Job) -> dict[str, Any]:
+def _measure(job: Job) -> Written:
     """Seconds of each engine; a DisagreementError if figures differ."""
     bench, engines = job
+    options = bench.options
     found: dict[str, dict[str, Any]] = {}
     reference: list[dict[str, Any]] = []
     with ExitStack() as stack:
@@ -100,24 +86,17 @@ def _measure(job: Job) -> dict[str, Any]:
             bench.say(f"{name}: started in {start:.1f} s, first round {first:.1f} s")
             if figures != reference:
                 raise DisagreementError(f"{name} has other figures than {REFERENCE}")
-        times: dict[str, list[float]] = {name: [] for name in engines}
-        for _ in range(bench.options.rounds):
-            for name, engine in engines.items():
-                times[name].append(_round(bench, engine)[0])
+        rounds = {name: partial(lambda e: _round(bench, e)[0], e) for name, e in engines.items()}
+        times = in_turns(rounds, options.rounds)
     for name in engines:
-        found[name] |= _summary(times[name], times[REFERENCE])
-    return {"fits": len(reference), "engines": found}
-
-
-def _results(job: Job, found: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
-    bench, _ = job
-    options = bench.options
+        found[name] |= {"rounds": times[name], "times_of_loky": ratio(times, name, REFERENCE)}
     settings = {"n_labels": bench.n_labels, "tasks": options.tasks, "runs": options.runs}
     return options.output / f"{bench.dataset.name}_backends.json", {
         **results_head(__doc__, bench.dataset, settings),
         "jobs": joblib.effective_n_jobs(options.jobs),
-        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        **found,
+        "load_average": os.getloadavg()[0],
+        "fits": len(reference),
+        "engines": found,
     }
 
 
@@ -130,10 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
     add("--rounds", type=positive, default=5, help="after the first one; default: 5")
-    add_task_options(parser, n_labels=N_LABELS, tasks=N_TASKS, runs=1, device=False)
-    parser.set_defaults(n_labels=N_LABELS, tasks=N_TASKS, runs=1)
+    add_task_options(parser, n_labels=(5, 10, 20, 40), tasks=20, runs=1)
     try:
-        return run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
+        return run_command(parser, argv, _prepare, _measure, _text)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

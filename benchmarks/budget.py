@@ -9,10 +9,9 @@ rows with the same perturbations. The clock runs for the pre-training alone::
     init.partial_fit(X[first_rows])     # timed; then theta0 is kept and evaluated
     init.partial_fit(X[next_rows])      # timed; and so on
 
-Run it (about three minutes on two cores), then in full (about two hours, in portions with Ctrl-C
-where it must be); one with more passes, settings or tasks does only what is new::
+Run it (about two hours, in portions with Ctrl-C where it must be; less for few passes); one with
+more passes, settings or tasks does only what is new::
 
-    python benchmarks/budget.py --quick
     python benchmarks/budget.py
     python benchmarks/budget.py --settings paper k64 'k64_lr*' --passes 0.1 0.25 0.5 1
 
@@ -23,13 +22,11 @@ rest run the same command with ``--time-steps 100``: cost is then seconds a step
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from protocol import command, methods
@@ -42,6 +39,7 @@ from reporting.results import pack_scores
 from reporting.tables import text_of
 from sklearn_mmdinit import Theta0, load_theta0
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
+from timing.clock import in_turns, timed
 
 METHOD = "xavier/fcn/ours"
 
@@ -61,21 +59,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # default compares those at K = 64, and the others are there by name.
 DEFAULT_SETTINGS = ("paper", "k128", "k64", "k32", "k64_lr2.5x", "k64_lr5x")
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be measured."""
-
-    settings: tuple[str, ...]
-    passes: tuple[float, ...]
-    n_labels: tuple[int, ...]
-    tasks: int
-    runs: int
-
-
-FULL = Plan(DEFAULT_SETTINGS, (0.1, 0.25, 0.5, 1, 2, 3, 5), (5, 20), 20, 1)
-QUICK = Plan(("paper", "k64", "k64_lr5x"), (0.1, 0.25), (5, 20), 5, 1)
-
 # Mini-batches on which the loss of every theta0 is measured.
 N_BATCHES = 32
 
@@ -86,31 +69,23 @@ ROUNDS = 3
 def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__doc__)
     add = parser.add_argument
-    add("--quick", action="store_true", help="three settings, a quarter of a pass, five tasks")
-    add("--settings", nargs="+", help="names or patterns such as 'k64*'; see --list-settings")
-    add("--list-settings", action="store_true", help="print the valid names and stop")
-    add("--passes", nargs="+", type=command.positive_number, help="default: 0.1 0.25 0.5 1 2 3 5")
+    add(
+        "--settings",
+        nargs="+",
+        default=DEFAULT_SETTINGS,
+        help=f"names or patterns such as 'k64*' of {', '.join(SETTINGS)}",
+    )
+    passes = (0.1, 0.25, 0.5, 1, 2, 3, 5)
+    number = command.positive_number
+    add("--passes", nargs="+", type=number, default=passes, help="default: 0.1 0.25 0.5 1 2 3 5")
     add(
         "--time-steps",
         type=command.positive,
         metavar="STEPS",
         help="cost is seconds a step, measured now over so many steps, times the steps",
     )
-    command.add_task_options(parser, n_labels=FULL.n_labels, tasks=FULL.tasks, runs=FULL.runs)
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1)
     return parser
-
-
-def _plan(options: argparse.Namespace) -> Plan:
-    """The plan with what the command line changes; ValueError for an unknown setting."""
-    plan = QUICK if options.quick else FULL
-    chosen = options.settings
-    return Plan(
-        tuple(methods.select_names(chosen, SETTINGS, what="setting")) if chosen else plan.settings,
-        tuple(sorted(set(options.passes or plan.passes))),
-        tuple(sorted(set(options.n_labels or plan.n_labels))),
-        options.tasks or plan.tasks,
-        options.runs or plan.runs,
-    )
 
 
 def steps_of_passes(passes: Sequence[float], steps_a_pass: int) -> dict[float, int]:
@@ -126,41 +101,39 @@ def steps_of_passes(passes: Sequence[float], steps_a_pass: int) -> dict[float, i
 
 @dataclass(frozen=True)
 class Job:
-    plan: Plan
+    """Settings by name; ``steps``: after which theta0 is looked at, by the number of passes."""
+
+    settings: list[str]
     bench: Bench
     steps: dict[float, int]
 
-    def initializer(self, setting: str, run: int) -> Any:
-        """Unfitted."""
-        own: Any = methods.initializer_of(
-            METHOD, self.bench.network, random_state=self.bench.seed_of(run)
-        )
-        verbose = 0 if self.bench.options.quiet else 1
-        return own.set_params(**SETTINGS[setting], verbose=verbose)
+
+def _initializer(bench: Bench, setting: str, run: int) -> Any:
+    own: Any = methods.initializer_of(METHOD, bench.network, random_state=bench.seed_of(run))
+    return own.set_params(**SETTINGS[setting], verbose=0 if bench.options.quiet else 1)
 
 
 def _prepare(options: argparse.Namespace) -> Job:
-    plan = _plan(options)
-    network = methods.NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device)
-    bench = prepare_bench(options, network, plan.n_labels, n_tasks=plan.tasks, n_runs=plan.runs)
-    batch_size = Job(plan, bench, {}).initializer("paper", 0).batch_size
-    return Job(plan, bench, steps_of_passes(plan.passes, len(bench.X_unlabelled) // batch_size))
+    settings = methods.select_names(options.settings, SETTINGS, what="setting")
+    bench = prepare_bench(options)
+    steps_a_pass = len(bench.X_unlabelled) // _initializer(bench, "paper", 0).batch_size
+    return Job(settings, bench, steps_of_passes(sorted(set(options.passes)), steps_a_pass))
 
 
-def yardstick(job: Job, run: int) -> Callable[[Theta0], dict[str, Any]]:
+def yardstick(bench: Bench, run: int) -> Callable[[Theta0], dict[str, Any]]:
     """The paper's loss and its two ratios of any theta0, looked up where known.
 
     The loss a setting minimises has its own number of perturbed networks and its own noise. Here
     each theta0 gets K = 256 on the same rows with the same perturbations.
     """
-    X, log = job.bench.X_unlabelled, Log(job.bench.options.output / "losses.jsonl")
+    X, log = bench.X_unlabelled, Log(bench.options.output / "losses.jsonl")
     # No pass: a fitted initializer whose theta0 is the fresh weights, to be exchanged.
-    scorer = job.initializer("paper", run).set_params(max_iter=0, verbose=0)
-    rows = shuffled_rows(len(X), "yardstick", seed=job.bench.options.seed)
+    scorer = _initializer(bench, "paper", run).set_params(max_iter=0, verbose=0)
+    rows = shuffled_rows(len(X), "yardstick", seed=bench.options.seed)
     X = X[rows[: N_BATCHES * scorer.batch_size]]
     own_key = digest_of([fit_key(scorer, data_digest(X)), N_BATCHES])
     scorer.fit(X)
-    options = {"n_batches": N_BATCHES, "random_state": job.bench.seed_of(run)}
+    options = {"n_batches": N_BATCHES, "random_state": bench.seed_of(run)}
 
     def measure(theta0: Theta0) -> dict[str, Any]:
         key = digest_of([own_key, theta0_digest(theta0)])
@@ -181,10 +154,10 @@ def yardstick(job: Job, run: int) -> Callable[[Theta0], dict[str, Any]]:
 
 def _learn(job: Job, setting: str, run: int) -> list[Checkpoint]:
     bench, seed = job.bench, job.bench.options.seed
-    bench.say(f"run {run}: learning theta0 of {setting}, up to {job.plan.passes[-1]:g} passes")
+    bench.say(f"run {run}: learning theta0 of {setting}, up to {max(job.steps):g} passes")
     n = len(bench.X_unlabelled)
     return learn_along(
-        job.initializer(setting, run),
+        _initializer(bench, setting, run),
         bench.X_unlabelled,
         list(job.steps.values()),
         # One order for every setting: they differ in nothing but themselves.
@@ -198,41 +171,36 @@ def _learn(job: Job, setting: str, run: int) -> list[Checkpoint]:
 
 def _seconds_a_step(job: Job) -> dict[str, dict[str, Any]]:
     """Median over three rounds, each of which times every setting once, so that all slow down."""
-    X = job.bench.X_unlabelled
-    rounds: dict[str, list[float]] = {name: [] for name in job.plan.settings}
-    for number in range(ROUNDS):
-        for name, taken in rounds.items():
-            job.bench.say(f"timing {name}, round {number + 1} of {ROUNDS}")
-            fresh = clone(job.initializer(name, 0)).set_params(verbose=0)
-            steps = min(job.bench.options.time_steps, len(X) // fresh.batch_size)
-            warm_up(fresh, X)
-            started = time.perf_counter()
-            fresh.partial_fit(X[: steps * fresh.batch_size])
-            taken.append((time.perf_counter() - started) / steps)
+    bench, X = job.bench, job.bench.X_unlabelled
+
+    def measure(name: str) -> float:
+        bench.say(f"timing {name}")
+        fresh = clone(_initializer(bench, name, 0)).set_params(verbose=0)
+        steps = min(bench.options.time_steps, len(X) // fresh.batch_size)
+        warm_up(fresh, X)
+        return timed(lambda: fresh.partial_fit(X[: steps * fresh.batch_size])) / steps
+
+    times = in_turns({name: partial(measure, name) for name in job.settings}, ROUNDS)
     return {
-        name: {"seconds_a_step": float(np.median(taken)), "rounds": taken}
-        for name, taken in rounds.items()
+        name: {"seconds_a_step": own["median"], "rounds": own["seconds"]}
+        for name, own in times.items()
     }
 
 
-Found = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any] | None]
-
-
-def _measure(job: Job) -> Found:
+def _measure(job: Job) -> command.Written:
     """Records of all checkpoints, all scores, and seconds a step where they are asked for."""
-    bench, plan = job.bench, job.plan
+    bench, options = job.bench, job.bench.options
     records: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []
 
     def evaluate(run: int, name: str, contenders: list[methods.Contender]) -> None:
         scores.extend(bench.evaluate({run: contenders}, title=f"run {run}: evaluating {name}"))
 
-    for run in range(plan.runs):
-        evaluate(
-            run, "scratch", [methods.network_contender(methods.SCRATCH, bench.network, bench.X)]
-        )
-        measure = yardstick(job, run)
-        for setting in plan.settings:  # each is finished before the next
+    for run in bench.tasks:
+        scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
+        evaluate(run, "scratch", [scratch])
+        measure = yardstick(bench, run)
+        for setting in job.settings:  # each is finished before the next
             contenders = []
             for passes, checkpoint in zip(job.steps, _learn(job, setting, run), strict=True):
                 theta0 = load_theta0(checkpoint.path)
@@ -241,31 +209,25 @@ def _measure(job: Job) -> Found:
                 contender = methods.network_contender(METHOD, bench.network, bench.X, theta0)
                 contenders.append(replace(contender, name=f"{setting}@{passes:g}"))
             evaluate(run, setting, contenders)
-    times = _seconds_a_step(job) if bench.options.time_steps else None
+    times = _seconds_a_step(job) if options.time_steps else None
     if times is not None:
         for record in records:
             record["seconds_while_learning"] = record["seconds"]
             record["seconds"] = record["steps"] * times[record["setting"]]["seconds_a_step"]
-    # Points stand in the order of the plan.
-    records.sort(key=lambda r: (plan.settings.index(r["setting"]), r["passes"], r["run"]))
-    return records, scores, times
-
-
-def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
-    plan, bench = job.plan, job.bench
-    records, scores, times = found
-    settings = {
-        "settings": {name: SETTINGS[name] for name in plan.settings},
-        "passes": plan.passes,
-        "n_labels": plan.n_labels,
-        "tasks": plan.tasks,
-        "runs": plan.runs,
-        "seed": bench.options.seed,
+    # Points stand in the order of the settings.
+    records.sort(key=lambda r: (job.settings.index(r["setting"]), r["passes"], r["run"]))
+    plan = {
+        "settings": {name: SETTINGS[name] for name in job.settings},
+        "passes": list(job.steps),
+        "n_labels": bench.n_labels,
+        "tasks": options.tasks,
+        "runs": options.runs,
+        "seed": options.seed,
         "hidden_layer_sizes": bench.network.hidden_layer_sizes,
-        "device": bench.options.device,
+        "device": options.device,
     }
-    return bench.options.output / f"{bench.dataset.name}_budget.json", {
-        **command.results_head(__doc__, bench.dataset, settings, "plan"),
+    return options.output / f"{bench.dataset.name}_budget.json", {
+        **command.results_head(__doc__, bench.dataset, plan, "plan"),
         "seconds_from": "while learning" if times is None else "steps x seconds a step",
         "seconds_a_step": times,
         "checkpoints": records,
@@ -274,26 +236,12 @@ def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
 
 
 def _text(results: dict[str, Any]) -> str:
-    records = results["checkpoints"]
-    commits = {commit for record in records for commit in record["commits"]}
-    machines = {digest_of(machine) for record in records for machine in record["machines"]}
-    lines = [text_of(results, ["budget"])]
-    if results["seconds_a_step"] is None and max(len(commits), len(machines)) > 1:
-        lines.append(
-            f"Seconds come from {len(commits)} commits of the code and {len(machines)} machines "
-            "or numbers of threads; see --time-steps"
-        )
-    return "\n".join(lines)
+    return text_of(results, ["budget"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.list_settings:
-        print("\n".join(f"{name}: {changed}" for name, changed in SETTINGS.items()))
-        return 0
-    return command.run_command(parser, options, _prepare, _measure, _results, _text, draw_budget)
+    return command.run_command(_parser(), argv, _prepare, _measure, _text, draw_budget)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ so every point is a pre-training of its own, its seconds with the graph of neigh
     MMDInitializer(coherence="auto", random_state=0)
     MMDInitializer(coherence=Coherence(separation=4.0), random_state=0)
 
-Run it (about 5 minutes on two cores), then in full (about two hours a run, in portions with Ctrl-C
-where it must be)::
+Run it (about two hours a run on two cores, in portions with Ctrl-C where it must be), or a part::
 
-    python benchmarks/coherence.py --quick
     python benchmarks/coherence.py
     python benchmarks/coherence.py --sections ablation --settings default 'separation=*'
 
@@ -96,92 +94,44 @@ class Setting:
         return f"{self.section}/{self.name}@{self.passes}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to be measured."""
-
-    settings: tuple[Setting, ...]
-    n_labels: tuple[int, ...]
-    tasks: int
-    runs: int
-    first_run: int
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Defaults of the options."""
-
-    sections: tuple[str, ...]
-    passes: tuple[int, ...]
-    paper_passes: tuple[int, ...]
-    budget: int
-    tasks: int
-
-
-FULL = Preset(("time", "ablation"), (1, 2, 4, 8, 16), (1, 2, 4), 6, 20)
-QUICK = Preset(("time",), (1, 2), (1,), 1, 5)
-N_LABELS = (5, 20)
-FIRST_RUN = 4
+SECTIONS = {"time": OBJECTIVES, "ablation": ABLATION}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__doc__)
     add = parser.add_argument
-    add("--quick", action="store_true", help="time alone, one and two passes, five tasks")
-    add("--sections", nargs="+", choices=FULL.sections, help="default: time ablation")
-    add("--settings", nargs="+", help="names or patterns such as 'gain=*'; see --list-settings")
-    add("--list-settings", action="store_true", help="print the valid names and stop")
+    every, number = [*SECTIONS], command.positive
+    add("--sections", nargs="+", choices=every, default=every, help="default: time ablation")
+    names = "names or patterns such as 'gain=*'; a wrong one is answered with those that there are"
+    add("--settings", nargs="+", default=["*"], help=names)
     add(
         "--passes",
         nargs="+",
-        type=command.positive,
+        type=number,
+        default=(1, 2, 4, 8, 16),
         help="against time, of the objectives with coherence, whose passes have an eighth of the "
         "steps; default: 1 2 4 8 16",
     )
-    add(
-        "--paper-passes",
-        nargs="+",
-        type=command.positive,
-        help="against time, of the paper's objective; default: 1 2 4",
-    )
-    add("--budget", type=command.positive, help="passes of the ablation; default: 6")
-    command.add_task_options(
-        parser, n_labels=N_LABELS, tasks=FULL.tasks, runs=1, first_run=FIRST_RUN
-    )
+    paper = "against time, of the paper's objective; default: 1 2 4"
+    add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
+    add("--budget", type=number, default=6, help="passes of the ablation; default: 6")
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
     return parser
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    """The preset with what the command line changes; ValueError for an unknown setting."""
-    preset = QUICK if options.quick else FULL
-    sections = options.sections or preset.sections
-    valid = {"time": OBJECTIVES, "ablation": ABLATION}
+def _settings(options: argparse.Namespace) -> list[Setting]:
+    """What is to be measured; ValueError for an unknown setting."""
     # A pattern may belong to one section alone.
-    every = [name for section in sections for name in valid[section]]
-    chosen = methods.select_names(options.settings or ["*"], every, what="setting")
-    passes, paper = options.passes or preset.passes, options.paper_passes or preset.paper_passes
+    every = [name for section in options.sections for name in SECTIONS[section]]
+    chosen = methods.select_names(options.settings, every, what="setting")
     settings = []
-    if "time" in sections:
-        settings += [
-            Setting("time", name, number, changes)
-            for name, changes in OBJECTIVES.items()
-            if name in chosen
-            for number in sorted(set(paper if name == "paper" else passes))
-        ]
-    if "ablation" in sections:
-        budget = options.budget or preset.budget
-        settings += [
-            Setting("ablation", name, budget, changes)
-            for name, changes in ABLATION.items()
-            if name in chosen
-        ]
-    return Plan(
-        tuple(settings),
-        n_labels=tuple(sorted(set(options.n_labels or N_LABELS))),
-        tasks=options.tasks or preset.tasks,
-        runs=options.runs or 1,
-        first_run=options.first_run,
-    )
+    for section in [own for own in SECTIONS if own in options.sections]:
+        for name, changes in SECTIONS[section].items():
+            passes = options.paper_passes if name == "paper" else options.passes
+            passes = sorted(set(passes)) if section == "time" else [options.budget]
+            if name in chosen:
+                settings += [Setting(section, name, number, changes) for number in passes]
+    return settings
 
 
 def initializer_for(
@@ -197,35 +147,25 @@ def initializer_for(
     ).set_params(**setting.changes)
 
 
-Job = tuple[Plan, Bench]
-Found = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+Job = tuple[list[Setting], Bench]
 
 
 def _prepare(options: argparse.Namespace) -> Job:
-    plan = _plan(options)
-    return plan, prepare_bench(
-        options,
-        methods.NetworkSettings(tuple(options.hidden_layer_sizes), device=options.device),
-        plan.n_labels,
-        n_tasks=plan.tasks,
-        n_runs=plan.runs,
-        first_run=plan.first_run,
-    )
+    return _settings(options), prepare_bench(options)
 
 
-def _measure(job: Job) -> Found:
+def _measure(job: Job) -> command.Written:
     """Records of every theta0, and all scores; each setting is finished before the next."""
-    plan, bench = job
+    settings, bench = job
+    options = bench.options
     records, scores = [], []
     for run in bench.tasks:
         scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
         scores += bench.evaluate({run: [scratch]}, title=f"run {run}: evaluating scratch")
-        for setting in plan.settings:
+        for setting in settings:
             bench.say(f"run {run}: learning theta0 of {setting.method}")
-            graphs = bench.options.output / "graphs"
-            initializer = initializer_for(
-                setting, bench.network, random_state=bench.seed_of(run), graphs=graphs
-            )
+            graphs, seed = options.output / "graphs", bench.seed_of(run)
+            initializer = initializer_for(setting, bench.network, random_state=seed, graphs=graphs)
             learned = bench.learn(initializer, setting.method)
             records.append(asdict(setting) | {"run": run} | learned.record())
             theta0 = learned.initializer.theta0_
@@ -234,19 +174,15 @@ def _measure(job: Job) -> Found:
             )
             contender = replace(contender, name=setting.method)
             scores += bench.evaluate({run: [contender]}, title=f"run {run}: {setting.method}")
-    return records, scores
-
-
-def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
-    plan, bench = job
-    records, scores = found
-    settings = asdict(plan) | {
-        "seed": bench.options.seed,
+    plan = {
+        "settings": [asdict(setting) for setting in settings],
+        "n_labels": bench.n_labels,
+        **{name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")},
         "hidden_layer_sizes": bench.network.hidden_layer_sizes,
-        "device": bench.options.device,
+        "device": options.device,
     }
-    return bench.options.output / f"{bench.dataset.name}_coherence.json", {
-        **command.results_head(__doc__, bench.dataset, settings, "plan"),
+    return options.output / f"{bench.dataset.name}_coherence.json", {
+        **command.results_head(__doc__, bench.dataset, plan, "plan"),
         "theta0": records,
         "scores": pack_scores(scores),
     }
@@ -257,13 +193,7 @@ _text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.list_settings:
-        for section, settings in (("time", OBJECTIVES), ("ablation", ABLATION)):
-            print("\n".join(f"{section}/{name}: {changed}" for name, changed in settings.items()))
-        return 0
-    return command.run_command(parser, options, _prepare, _measure, _results, _text, draw_coherence)
+    return command.run_command(_parser(), argv, _prepare, _measure, _text, draw_coherence)
 
 
 if __name__ == "__main__":

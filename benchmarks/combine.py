@@ -7,14 +7,12 @@ pre-training; this puts them together in some seconds::
     python benchmarks/combine.py xavier.json he.json --output mnist-full.json
 
 Each method, run and N may be in one part only, or in several with the same figures. The same goes
-for settings and runs of ``coherence.py``, and for cells of ``degeneracies.py`` and
-``scale_and_weight.py``. The file says what each part was made with, and beside it lies a picture
-where its command draws one.
+for settings and runs of ``coherence.py``, and for cells of ``scale_and_weight.py``. The file says
+what each part was made with, and a picture of all it holds lies beside it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,15 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from protocol.methods import NAMES
+from protocol.command import command_parser
+from protocol.methods import CONVNET_NAMES, NAMES
 from protocol.rivals import ALL_RIVALS
 from protocol.store import write_json
 from reporting.pictures import draw_accuracy, draw_coherence
 from reporting.results import Results
 from reporting.task_tables import SCRATCH
-from runs import CONVNET
-
-__all__ = ["PartsDifferError", "combined", "main"]
 
 # What came later has been this before.
 BEFORE = {
@@ -49,12 +45,10 @@ IDLE = {"device", "preset", "precision", "jacobian_at", "coherent_passes"}
 
 TIMES = {"seconds", "cpu_seconds", "theta0"}
 
-MADE_WITH = ("seconds_of_this_call", "versions", "hardware", "git_commit", "git_changed",
-             "measured_at_commits", "measured_on")  # fmt: skip
-
-
-# What not every part says of itself.
-MAY_LACK = {"runs", "first_run", "rivals"}
+MADE_WITH = (
+    *("seconds_of_this_call", "versions", "hardware", "git_commit", "git_changed"),
+    *("measured_at_commits", "measured_on"),
+)
 
 
 class PartsDifferError(ValueError):
@@ -63,59 +57,51 @@ class PartsDifferError(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a command writes."""
+    """What a command writes.
+
+    ``settings`` is the key of what was asked for, and ``own`` what of it a part may have of its
+    own; ``keys``: by the key of a list, what tells its entries apart; ``names``: from the settings
+    to the rows in the order of the tables.
+    """
 
     script: str
-    # The key of what was asked for, and what of it a part may have of its own; a list has all.
     settings: str
     own: tuple[str, ...]
-    # By the key of a list, what tells its entries apart.
     keys: dict[str, tuple[str, ...]]
     draw: Callable[[Results, Path], str] | None = None
-    # From the settings to the rows in the order of the tables.
     names: Callable[[dict[str, Any]], Sequence[str]] = lambda settings: ()
 
     def holds(self, results: Any) -> bool:
         """Whether results are of this command."""
-        if not isinstance(results, dict) or not {self.settings, *self.keys} <= results.keys():
+        if not {self.settings, *self.keys} <= results.keys():
             return False
-        return set(self.own) - MAY_LACK <= results[self.settings].keys()
+        return self.own[0] in results[self.settings]
 
 
 CELL = ("method", "run", "n_labels")
-
-
-def _coherence_names(plan: dict[str, Any]) -> list[str]:
-    return [SCRATCH, *map(_name, plan["settings"])]
-
+RUNS = ("runs", "first_run")
 
 KINDS = (
     Kind(
         "mnist_tasks.py",
         "settings",
-        ("methods", "n_labels", "runs", "first_run", "rivals"),
+        ("methods", "n_labels", "rivals", *RUNS),
         {"scores": CELL, "theta0": ("method", "run")},
         draw_accuracy,
-        lambda settings: (*NAMES, *CONVNET, *ALL_RIVALS),
+        lambda settings: (*NAMES, *CONVNET_NAMES, *ALL_RIVALS),
     ),
     Kind(
         "coherence.py",
         "plan",
-        ("settings", "runs", "first_run"),
+        ("settings", *RUNS),
         {"scores": CELL, "theta0": ("section", "name", "passes", "run")},
         draw_coherence,
-        _coherence_names,
-    ),
-    Kind(
-        "degeneracies.py",
-        "settings",
-        ("shown",),
-        {"records": ("degeneracy_weight", "detachment_weight")},
+        lambda plan: [SCRATCH, *map(_name, plan["settings"])],
     ),
     Kind(
         "scale_and_weight.py",
         "settings",
-        ("squared_scales", "weights", "runs", "first_run"),
+        ("weights", "squared_scales", *RUNS),
         {"records": ("run", "squared_scale", "degeneracy_weight")},
     ),
 )
@@ -143,10 +129,10 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _place(by: tuple[str, ...], names: Sequence[str], entry: dict[str, Any]) -> list[float]:
-    """Where an entry stands: by row, N and run, or by its own numbers, the fresh weights first."""
+    """Where an entry stands: by row, N and run, or by its own numbers."""
     if names:
         return [names.index(_name(entry)), entry.get("n_labels", 0), entry["run"]]
-    return [-1.0 if entry[field] is None else entry[field] for field in by]
+    return [entry[field] for field in by]
 
 
 def _entries(
@@ -174,12 +160,8 @@ def _made_with(kind: Kind, part: Results) -> dict[str, Any]:
 def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
     """One file of results from several, in an order that is not that of the parts.
 
-    Under "parts" it says what each of them was made with.
-
-    Raises
-    ------
-    PartsDifferError
-        If they are of other data, tasks or settings, or differ in an entry that several have.
+    Under "parts" it says what each of them was made with. A PartsDifferError where they are of
+    other data, tasks or settings, or differ in an entry that several have.
     """
     first = parts[0][1]
     common = _common(kind, first)
@@ -193,8 +175,7 @@ def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
     given = [part[kind.settings] for _, part in parts]
     settings = {key: value for key, value in first[kind.settings].items() if key not in IDLE}
     for key in kind.own:
-        lists = [own[key] for own in given if isinstance(own.get(key), list)]
-        if lists:
+        if lists := [own[key] for own in given if isinstance(own.get(key), list)]:
             settings[key] = _union(lists)
     names = kind.names(settings)
     entries = {
@@ -208,38 +189,25 @@ def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
     return head | {"parts": made} | entries
 
 
-def _read(paths: Sequence[Path]) -> tuple[Kind, list[tuple[str, Results]]]:
-    """Of which kind the files are, and what they hold; ValueError where they are of none."""
-    kinds: Sequence[Kind] = KINDS
-    parts = []
-    for path in paths:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        own = [kind for kind in kinds if kind.holds(results)]
-        if not own:
-            scripts = ", ".join(kind.script for kind in kinds)
-            raise ValueError(f"{path} holds no results of {scripts}")
-        kinds = own
-        parts.append((str(path), results))
-    return kinds[0], parts
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the file was written, 2 if the parts are not valid."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(__doc__)
     parser.add_argument("parts", nargs="+", type=Path, help="files of results")
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     options = parser.parse_args(argv)
     try:
-        kind, parts = _read(options.parts)
-        results = combined(kind, parts)
+        parts = [(str(p), json.loads(p.read_text(encoding="utf-8"))) for p in options.parts]
+        kinds = [kind for kind in KINDS if all(kind.holds(results) for _, results in parts)]
+        if not kinds:
+            scripts = ", ".join(kind.script for kind in KINDS)
+            raise ValueError(f"{', '.join(dict(parts))} are no parts of one of {scripts}")
+        results = combined(kinds[0], parts)
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)
-    if kind.draw is not None:
-        print(kind.draw(results, options.output.with_suffix(".png")))
+    if kinds[0].draw is not None:
+        print(kinds[0].draw(results, options.output.with_suffix(".png")))
     print(f"{options.output} written from {len(parts)} parts")
     return 0
 

@@ -8,10 +8,9 @@ of each hidden layer are 0 for all rows, the fresh weights first. For (0, 0) and
 densities of the probability of class 0: over 1,024 perturbations at four images, which are to be
 uniform, and over 1,024 images for four networks, which collapse where these ignore their input.
 
-Run it (about a minute on one core), then in full (under 30 minutes a setting on two cores, in
-portions with Ctrl-C where it must be)::
+Run it (under 30 minutes a setting on two cores, in portions with Ctrl-C where it must be)::
 
-    python benchmarks/degeneracies.py --quick
+    python benchmarks/degeneracies.py
     python benchmarks/degeneracies.py --settings 0,0 0.4,1
 
 What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --preset paper`` kept
@@ -27,14 +26,10 @@ from functools import partial
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser
-from protocol.store import digest_of
+from protocol.command import command_parser, run_command
 from reporting.tables import text_of
 
-FULL = studies.Preset(n_perturbations=256)
-QUICK = studies.Preset(n_perturbations=32, steps=200, rows=6400, n_batches=16)
-
-# The paper's (lambda, xi), and those whose densities are kept.
+# The paper's (lambda, xi), and those whose densities are drawn.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
 WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
 
@@ -59,10 +54,11 @@ def _parser() -> argparse.ArgumentParser:
         "--settings",
         nargs="+",
         type=_setting,
+        default=SETTINGS,
         metavar="LAMBDA,XI",
         help="which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1",
     )
-    studies.add_appendix_options(parser, n_perturbations=FULL.n_perturbations)
+    studies.add_appendix_options(parser, n_perturbations=256)
     return parser
 
 
@@ -75,24 +71,22 @@ def _cell(appendix: studies.Appendix, setting: Setting | None, wanted: bool = Tr
     else:
         name = f"learning and measuring theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
         head = changes = dict(zip(names, setting, strict=True))
-    key = digest_of([appendix.fit_key(changes), appendix.preset.n_batches, appendix.seed])
-    return studies.Cell(name, head, key, partial(_measure, appendix, setting, changes), wanted)
 
+    def measure() -> dict[str, Any]:
+        learned = None if setting is None else appendix.learned(changes)
+        theta0 = appendix.fresh() if learned is None else learned.initializer.theta0_
+        found = studies.measure_ratios(theta0, appendix.X, seed=appendix.seed)
+        if setting in (None, *WITH_DENSITIES):
+            found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
+        return found if learned is None else found | {"theta0": learned.record()}
 
-def _measure(appendix: studies.Appendix, setting: Setting | None, changes: dict[str, Any]) -> Any:
-    learned = None if setting is None else appendix.learn(changes)
-    theta0 = appendix.fresh() if learned is None else learned.initializer.theta0_
-    found = appendix.ratios(theta0)
-    if setting in (None, *WITH_DENSITIES):
-        found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
-    return found if learned is None else found | {"theta0": learned.record()}
+    return studies.Cell(name, head, appendix.key(changes), measure, wanted)
 
 
 def _prepare(options: argparse.Namespace) -> studies.Study:
-    appendix = studies.prepare_appendix(options, FULL, QUICK)
-    chosen = options.settings or SETTINGS
-    shown = dict.fromkeys([*SETTINGS, *chosen])
-    cells = [_cell(appendix, setting, setting in chosen) for setting in shown]
+    appendix = studies.prepare_appendix(options)
+    shown = dict.fromkeys([*SETTINGS, *options.settings])
+    cells = [_cell(appendix, setting, setting in options.settings) for setting in shown]
     settings = {"shown": list(shown), "networks_a_ratio": studies.N_PERTURBATIONS}
     return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
 
@@ -102,7 +96,8 @@ _text = partial(text_of, kinds=("degeneracies", "densities"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text)
+    study = studies.Study
+    return run_command(_parser(), argv, _prepare, study.measure, _text, kept=study.kept)
 
 
 if __name__ == "__main__":

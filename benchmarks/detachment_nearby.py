@@ -6,9 +6,8 @@ measured along the way at theta0 and at theta0 + epsilon, with epsilon of the pa
 s^2 = 0.2, 0.5, 1 and 2. The perturbed networks of the other terms have no weight here, so that one
 pre-training with two of them, the fewest there can be, serves the four panels.
 
-Run it (about a minute on one core), then in full (under ten minutes on two cores)::
+Run it (under ten minutes on two cores)::
 
-    python benchmarks/detachment_nearby.py --quick
     python benchmarks/detachment_nearby.py
 
 The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
@@ -21,17 +20,16 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from protocol import studies
-from protocol.command import command_parser, positive, positive_number
+from protocol.command import command_parser, run_command
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
-from protocol.theta0s import Checkpoint, learn_along, portion_ends
+from protocol.theta0s import Checkpoint, fit_key, learn_along, portion_ends
 from reporting.tables import text_of
 from sklearn_mmdinit import Theta0, load_theta0
 from sklearn_mmdinit.theory import perturbation_std
@@ -48,28 +46,8 @@ CHANGES: dict[str, Any] = {
     "window": 10**9,
 }
 
-FULL = studies.Preset(n_perturbations=CHANGES["n_perturbations"])
-QUICK = studies.Preset(n_perturbations=CHANGES["n_perturbations"], steps=600, rows=6400)
-
-# Images on which L_iod is measured.
-N_ROWS, QUICK_ROWS = 1024, 128
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
-    parser.add_argument(
-        "--squared-scales",
-        nargs="+",
-        type=positive_number,
-        default=SQUARED_SCALES,
-        metavar="S2",
-        help="values of s squared, a panel each; default: the paper's 0.2 0.5 1 2",
-    )
-    parser.add_argument(
-        "--draws", type=positive, default=4, help="perturbations; default: the paper's 4"
-    )
-    studies.add_appendix_options(parser)
-    return parser
+# Images on which L_iod is measured, and perturbations, as many as the paper has.
+N_ROWS, N_DRAWS = 1024, 4
 
 
 def log_spaced_steps(last: int, a_decade: int = 6) -> list[int]:
@@ -95,96 +73,64 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     return Theta0(theta0.architecture, arrays)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One pre-training, looked at after some of its steps, on ``n_rows`` of its images.
+def _prepare(options: argparse.Namespace) -> studies.Study:
+    """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images.
 
     Its path does not depend on s, since perturbed networks have no weight in its loss; s is only
     how far from theta0 one looks. The perturbations are the same at each step, and for each s
     the same up to their length.
     """
+    appendix = studies.prepare_appendix(options)
+    X, seed = appendix.X, appendix.seed
+    steps_a_pass = len(X) // studies.BATCH_SIZE
+    steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
+    ends = portion_ends(steps, steps_a_pass)
+    yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
 
-    appendix: studies.Appendix
-    squared_scales: tuple[float, ...]
-    n_draws: int
-    n_rows: int
-
-    @property
-    def _steps_a_pass(self) -> int:
-        return len(self.appendix.X) // studies.BATCH_SIZE
-
-    @cached_property
-    def steps(self) -> list[int]:
-        return log_spaced_steps(self._steps_a_pass * self.appendix.bench.network.epochs)
-
-    @cached_property
-    def _checkpoints(self) -> dict[int, Checkpoint]:
+    @cache
+    def checkpoints() -> dict[int, Checkpoint]:
         """All that is to be learned, at the first call for any of it."""
-        bench, seed = self.appendix.bench, self.appendix.seed
         found = learn_along(
-            self.appendix.initializer(CHANGES),
-            bench.X,
-            self.steps,
-            order=lambda number: shuffled_rows(len(bench.X), "passes", 0, number, seed=seed),
+            appendix.initializer(CHANGES),
+            X,
+            steps,
+            order=lambda number: shuffled_rows(len(X), "passes", 0, number, seed=seed),
             name="detachment-alone",
-            folder=bench.options.output / "detachment",
-            X_digest=digest_of([bench.X_digest, seed]),
+            folder=options.output / "detachment",
+            X_digest=digest_of([appendix.X_digest, seed]),
         )
         return {checkpoint.steps: checkpoint for checkpoint in found}
 
-    @cached_property
-    def _scorer(self) -> tuple[Any, np.ndarray]:
-        """What measures L_iod of a theta0 that is put in its place, and the rows."""
-        X = self.appendix.X
-        X = X[shuffled_rows(len(X), "yardstick", seed=self.appendix.seed)[: self.n_rows]]
-        return self.appendix.initializer(CHANGES | {"max_iter": 0}).fit(X), X
+    @cache
+    def scorer() -> Any:
+        return appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
 
-    def _loss(self, theta0: Theta0) -> float:
-        scorer, X = self._scorer
-        scorer.theta0_ = theta0
-        return float(-scorer.score(X))
+    def loss(theta0: Theta0) -> float:
+        scorer().theta0_ = theta0
+        return float(-scorer().score(yardstick))
 
-    def _measure(self, step: int) -> dict[str, Any]:
-        theta0 = load_theta0(self._checkpoints[step].path) if step else self.appendix.fresh()
+    def measure(step: int) -> dict[str, Any]:
+        theta0 = load_theta0(checkpoints()[step].path) if step else appendix.fresh()
         m = sum(array.size for array in theta0.arrays.values())
-        rng = np.random.default_rng(diagnostics_seed(seed=self.appendix.seed))
-        noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(self.n_draws)]
-        return {
-            "at_theta0": self._loss(theta0),
-            "nearby": [
-                [self._loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
-                for square in self.squared_scales
-            ],
-        }
+        rng = np.random.default_rng(diagnostics_seed(seed=seed))
+        noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
+        nearby = [
+            [loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
+            for square in SQUARED_SCALES
+        ]
+        return {"at_theta0": loss(theta0), "nearby": nearby}
 
-    def cells(self) -> list[studies.Cell]:
-        """One for each step of the curve, and before them the fresh weights."""
-        fit_key, ends = self.appendix.fit_key(CHANGES), portion_ends(self.steps, self._steps_a_pass)
-        cells = []
-        for step in (0, *self.steps):
-            # A portion that ends before the step changes the order of rows.
-            passed = [end for end in ends if end <= step]
-            parts = [fit_key, self.appendix.seed, passed, self.squared_scales]
-            key = digest_of([*parts, self.n_draws, self.n_rows])
-            name = f"L_iod near theta0 after {step} steps"
-            cells.append(studies.Cell(name, {"step": step}, key, partial(self._measure, step)))
-        return cells
-
-
-def _prepare(options: argparse.Namespace) -> studies.Study:
-    curve = Curve(
-        studies.prepare_appendix(options, FULL, QUICK),
-        tuple(sorted(set(options.squared_scales))),
-        options.draws,
-        QUICK_ROWS if options.quick else N_ROWS,
-    )
-    settings = {
-        "changes": CHANGES,
-        "squared_scales": curve.squared_scales,
-        "draws": curve.n_draws,
-        "rows_measured": curve.n_rows,
-    }
-    return curve.appendix.study("detachment_nearby", __doc__, curve.cells(), settings)
+    own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
+    cells = []
+    for step in (0, *steps):
+        # A portion that ends before the step changes the order of rows.
+        passed = [end for end in ends if end <= step]
+        key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
+        name = f"L_iod near theta0 after {step} steps"
+        cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
+    settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
+    settings |= {"rows_measured": N_ROWS}
+    return appendix.study("detachment_nearby", __doc__, cells, settings)
 
 
 _text = partial(text_of, kinds=("detachment",))
@@ -192,7 +138,11 @@ _text = partial(text_of, kinds=("detachment",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return studies.run_study(_parser(), argv, _prepare, _text)
+    parser = command_parser(__doc__)
+    studies.add_appendix_options(parser)
+    parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
+    study = studies.Study
+    return run_command(parser, argv, _prepare, study.measure, _text, kept=study.kept)
 
 
 if __name__ == "__main__":

@@ -17,45 +17,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
-
-from data.datasets import Dataset
+from data.datasets import Dataset, standardize
 from protocol import command, studies
 from protocol.evaluation import load_scaled, say
 from protocol.tasks import pretraining_seed
-from protocol.theta0s import read_kept, theta0_digest
+from protocol.theta0s import read_kept
 from reporting.tables import text_of
 from sklearn_mmdinit import MMDInitializer, Theta0, load_theta0
 
 FRESH = "fresh"
-
-
-@dataclass(frozen=True)
-class Given:
-    """A theta0 of the command line; its fitted initializer where the file has it."""
-
-    name: str
-    path: Path
-    theta0: Theta0
-    initializer: Any
-
-
-@dataclass(frozen=True)
-class Job:
-    """The images, every theta0 that is given, and the fresh one with its network's parameters."""
-
-    dataset: Dataset
-    X: np.ndarray
-    givens: list[Given]
-    fresh: Theta0
-    network: dict[str, Any]
-    options: argparse.Namespace
 
 
 def _name_and_path(text: str) -> tuple[str, Path]:
@@ -68,113 +42,76 @@ def _name_and_path(text: str) -> tuple[str, Path]:
 def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__doc__)
     add = parser.add_argument
-    add(
-        "--theta0",
-        nargs="+",
-        type=_name_and_path,
-        required=True,
-        metavar="NAME=PATH",
-        help="the name of a row, and a file .safetensors or .joblib",
-    )
-    add(
-        "--n-batches",
-        type=command.positive,
-        default=studies.N_BATCHES,
-        help="mini-batches; default: 128",
-    )
+    row = "the name of a row, and a file .safetensors or .joblib"
+    pair: dict[str, Any] = {"type": _name_and_path, "metavar": "NAME=PATH"}
+    add("--theta0", nargs="+", required=True, help=row, **pair)
     add("--init", choices=("xavier", "he"), default="xavier", help="of the fresh weights")
     add("--run", type=command.not_negative, default=0, help="which learned them; default: 0")
     command.add_data_options(parser)
     return parser
 
 
-def _read(name: str, path: Path) -> Given:
+def _read(name: str, path: Path, init: str, seed: int) -> Theta0:
+    """ValueError where there is none, or one that says it was learned from other weights."""
     if not path.is_file():
         raise ValueError(f"{name}: no file {str(path)!r}")
     if path.suffix != ".joblib":
-        return Given(name, path, load_theta0(path), None)
-    kept = read_kept(path)
-    initializer = kept.get("initializer") if isinstance(kept, dict) else None
-    theta0 = getattr(initializer, "theta0_", None)
-    if theta0 is None:
-        raise ValueError(f"{name}: {str(path)!r} holds no fitted initializer")
-    return Given(name, path, theta0, initializer)
+        return load_theta0(path)
+    initializer = read_kept(path)["initializer"]
+    if (initializer.init, initializer.random_state) != (init, seed):
+        raise ValueError(
+            f"{name}: {str(path)!r} was learned from other fresh weights (init="
+            f"{initializer.init!r}, random_state={initializer.random_state}); see --seed, --run "
+            "and --init"
+        )
+    theta0: Theta0 = initializer.theta0_
+    return theta0
 
 
-def _network_of(theta0: Theta0) -> dict[str, Any]:
-    """What the initializer of a perceptron of the same shape is called with."""
+def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, Dataset, Any]:
+    """The images and every theta0 by its name, the fresh one first."""
+    names = [FRESH, *(name for name, _ in options.theta0)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"every row needs a name of its own, got {', '.join(names)}")
+    dataset = load_scaled(options)[0]
+    X, seed = standardize(dataset)[0], pretraining_seed(options.run, seed=options.seed)
+    given = {name: _read(name, path, options.init, seed) for name, path in options.theta0}
     try:
-        keywords = theta0.architecture.keywords
+        network = dict(next(iter(given.values())).architecture.keywords)
     except AttributeError as error:  # another module
         raise ValueError(str(error)) from error
-    return {name: value for name, value in keywords.items() if name != "n_features"}
-
-
-def _check_begins_from(fresh: Theta0, given: Given, X: np.ndarray) -> None:
-    """ValueError if the network is another, or was certainly learned from other weights."""
-    if given.theta0.architecture != fresh.architecture:
-        raise ValueError(
-            f"{given.name}: {str(given.path)!r} has {given.theta0.architecture}, and the network "
-            f"that the first file and the images make is {fresh.architecture}"
-        )
-    if given.initializer is None:
-        return
-    own = clone(given.initializer).set_params(max_iter=0, device="cpu", verbose=0).fit(X[:2])
-    if theta0_digest(own.theta0_) != theta0_digest(fresh):
-        raise ValueError(
-            f"{given.name}: {str(given.path)!r} was learned from other fresh weights "
-            f"(init={own.init!r}, random_state={own.random_state}); see --seed, --run and --init"
-        )
-
-
-def _prepare(options: argparse.Namespace) -> Job:
-    """The images and every theta0; ValueError now rather than between two measurements."""
-    names = [FRESH, *(name for name, _ in options.theta0)]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"the name {name!r} is taken; every row needs its own")
-    givens = [_read(name, path) for name, path in options.theta0]
-    dataset, images = load_scaled(options)
-    X, network = images[: len(dataset.y_train)], _network_of(givens[0].theta0)
-    seed = pretraining_seed(options.run, seed=options.seed)
+    if network["activation"] != "relu":
+        raise ValueError(f"only ReLU units die, these are {network['activation']!r}")
+    network.pop("n_features")
     initializer = MMDInitializer(
         **network, init=options.init, max_iter=0, device="cpu", random_state=seed
     )
-    fresh = initializer.fit(X[:2]).theta0_
-    for given in givens:
-        _check_begins_from(fresh, given, X)
-    if network["activation"] != "relu":
-        raise ValueError(f"only ReLU units die, these are {network['activation']!r}")
-    return Job(dataset, X, givens, fresh, network, options)
+    theta0s = {FRESH: initializer.fit(X[:2]).theta0_, **given}
+    for name, theta0 in given.items():
+        if theta0.architecture != theta0s[FRESH].architecture:
+            raise ValueError(f"{name} has {theta0.architecture}, and the first another one")
+    return options, dataset, theta0s
 
 
-def _measure(job: Job) -> list[dict[str, Any]]:
-    """What is found at each theta0, the fresh one first."""
-    options, records = job.options, []
-    theta0s = [(given.name, given.path.name, given.theta0) for given in job.givens]
-    for name, file, theta0 in [(FRESH, None, job.fresh), *theta0s]:
+def _measure(job: tuple[argparse.Namespace, Dataset, Any]) -> command.Written:
+    options, dataset, theta0s = job
+    X = standardize(dataset)[0]
+    files = {name: path.name for name, path in options.theta0}
+    records = []
+    for name, theta0 in theta0s.items():
         say(options, f"measuring {name}")
-        found = studies.measure_ratios(
-            theta0, job.X, seed=options.seed, n_batches=options.n_batches
-        )
-        records.append({"name": name, "file": file, **found})
-    return records
-
-
-def _results(job: Job, records: list[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-    options = job.options
+        found = studies.measure_ratios(theta0, X, seed=options.seed)
+        records.append({"name": name, "file": files.get(name), **found})
     settings = {
-        "n_batches": options.n_batches,
-        "batch_size": min(studies.BATCH_SIZE, len(job.X)),
+        "n_batches": studies.N_BATCHES,
+        "batch_size": min(studies.BATCH_SIZE, len(X)),
         "n_perturbations": studies.N_PERTURBATIONS,
         "perturbation_scale": studies.PERTURBATION_SCALE,
-        "hidden_layer_sizes": job.network["hidden_layer_sizes"],
-        "init": options.init,
-        "run": options.run,
-        "seed": options.seed,
+        "hidden_layer_sizes": theta0s[FRESH].architecture.keywords["hidden_layer_sizes"],
+        **{name: getattr(options, name) for name in ("init", "run", "seed")},
     }
-    path = options.output / f"{job.dataset.name}_diagnostics.json"
-    return path, command.results_head(__doc__, job.dataset, settings) | {"theta0": records}
+    path = options.output / f"{dataset.name}_diagnostics.json"
+    return path, command.results_head(__doc__, dataset, settings) | {"theta0": records}
 
 
 _text = partial(text_of, kinds=("diagnostics",))
@@ -182,8 +119,7 @@ _text = partial(text_of, kinds=("diagnostics",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    parser = _parser()
-    return command.run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
+    return command.run_command(_parser(), argv, _prepare, _measure, _text)
 
 
 if __name__ == "__main__":

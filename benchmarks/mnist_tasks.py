@@ -27,13 +27,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from engines.engine import Engine, add_engine_options, engine_of
 from protocol.command import (
+    Written,
     add_task_options,
     command_parser,
     positive,
@@ -49,6 +49,7 @@ from protocol.methods import (
     FEATURES,
     FEATURES_CV,
     FEATURES_THETA0,
+    NAMES,
     NAMES_OF,
     PAPER_METHODS,
     SCRATCH,
@@ -68,29 +69,12 @@ from reporting.pictures import draw_accuracy
 from reporting.results import pack_scores
 from reporting.tables import text_of
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be measured; ``coherent_passes`` is None where coherence decides itself."""
-
-    methods: tuple[str, ...]
-    n_labels: tuple[int, ...]
-    tasks: int
-    runs: int
-    epochs: int
-    n_perturbations: int
-    coherent_passes: int | None
-    first_run: int
-    classes: int
-    draw: str
-    rivals: tuple[str, ...]
-    network: str
-    augmentation: str
-    neighbors: str
-    separation: float
-    rounds: int
-    kernels: str
-
+# What is measured, as results have it; ``coherent_passes`` is None where coherence decides itself.
+PLAN = (
+    *("methods", "n_labels", "tasks", "runs", "epochs", "n_perturbations", "coherent_passes"),
+    *("first_run", "classes", "draw", "rivals", "network", "augmentation", "neighbors"),
+    *("separation", "rounds", "kernels"),
+)
 
 # The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still.
@@ -125,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
     network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
     add("--network", choices=NAMES_OF, default="mlp", help=network)
-    add("--list-methods", action="store_true", help="print the valid names and stop")
+    names = "\n".join((*NAMES, *CONVNET_NAMES))
+    add("--list-methods", action="version", version=names, help="print the valid names and stop")
     add(
         "--rivals",
         nargs="*",
@@ -151,12 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     rounds = "times that theta0 of ours+coherence is learned; default: 1"
     add("--rounds", type=positive, default=1, help=rounds)
     add_kernels_option(parser)
-    add_task_options(parser, first_run=0)
+    add_task_options(parser)
     add_engine_options(parser)
     return parser
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     """The preset with what the command line changes; ValueError where parts do not fit."""
     if options.classes != 2 and options.draw != "uniform":
         raise ValueError(
@@ -169,16 +154,13 @@ def plan_of(options: argparse.Namespace) -> Plan:
             preset[name] *= PASSES_FOR_ONE[options.dataset]
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
-    given = {field.name: getattr(options, field.name) for field in fields(Plan)}
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
-    rivals = select_rivals(options.rivals, augmented=augmented, gradients=gradients)
-    given["rivals"] = tuple(rivals)
-    if options.n_labels:
-        given["n_labels"] = tuple(sorted(set(options.n_labels)))
-    if options.methods:
-        given["methods"] = tuple(select_names(options.methods, NAMES_OF[options.network]))
-    values: dict[str, Any] = {k: preset.get(k) if v is None else v for k, v in given.items()}
-    plan = Plan(**values)
+    given = vars(options) | {
+        "rivals": select_rivals(options.rivals, augmented=augmented, gradients=gradients),
+        "methods": options.methods and select_names(options.methods, NAMES_OF[options.network]),
+    }
+    values = {name: preset.get(name) if v is None else v for name, v in given.items()}
+    plan = argparse.Namespace(**values, coherent_epochs=values["coherent_passes"])
     if FEATURES_CV in plan.methods and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
         raise ValueError(
             f"{FEATURES_CV} chooses its penalty on parts of the labelled rows, each of which must "
@@ -188,16 +170,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
     return plan
 
 
-# What of a plan the settings of its networks have under the same name.
-OF_THE_NETWORK = (
-    *("epochs", "n_perturbations", "classes", "kernels"),
-    *("augmentation", "neighbors", "separation", "rounds"),
-)
-
-
 @dataclass(frozen=True)
 class Job:
-    plan: Plan
     bench: Bench
     engine: Engine
     started: float
@@ -205,38 +179,15 @@ class Job:
 
 def _prepare(options: argparse.Namespace) -> Job:
     started, plan = time.perf_counter(), plan_of(options)
-    engine = engine_of(options.backend, options.address, options.jobs)
-    network = NetworkSettings(
-        hidden_layer_sizes=tuple(options.hidden_layer_sizes),
-        device=options.device,
-        coherent_epochs=plan.coherent_passes,
-        **{name: getattr(plan, name) for name in OF_THE_NETWORK},
-    )
-    bench = prepare_bench(
-        options,
-        network,
-        plan.n_labels,
-        n_tasks=plan.tasks,
-        n_runs=plan.runs,
-        first_run=plan.first_run,
-        law=plan.draw,
-    )
+    engine = engine_of(plan.backend, plan.address, plan.jobs)
+    bench = prepare_bench(plan, plan.draw)
     rows_for(plan.network, bench.X[:1])
-    return Job(plan, bench, engine, started)
+    return Job(bench, engine, started)
 
 
-Found = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
-
-
-def _measure(job: Job) -> Found:
-    """Where cells were computed, all scores, and records of every theta0."""
-    with job.engine as engine:
-        return engine.describe(), *_on(engine, job)
-
-
-def _on(engine: Engine, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """First every theta0 is learned, then everything is evaluated."""
-    plan, bench = job.plan, job.bench
+def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Records of every theta0, each of which is learned first, and all scores."""
+    plan = bench.options
     X = rows_for(plan.network, bench.X)
     n_pixels = bench.X.shape[1]
     initializers = {
@@ -251,10 +202,10 @@ def _on(engine: Engine, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, 
         initializers,
         X,
         len(bench.X_unlabelled),
-        folder=bench.options.output / "theta0",
+        folder=plan.output / "theta0",
         engine=engine,
         say=bench.say,
-        quiet=bench.options.quiet,
+        quiet=plan.quiet,
     )
     records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
     rivals = Rivals(plan.rivals, bench)
@@ -270,10 +221,10 @@ def _on(engine: Engine, job: Job) -> tuple[list[dict[str, Any]], list[dict[str, 
     scores = bench.evaluate(contenders, engine=engine)
     names = (*NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
-    return scores, records
+    return records, scores
 
 
-def _stem(dataset: str, plan: Plan) -> str:
+def _stem(dataset: str, plan: argparse.Namespace) -> str:
     """Name of the results: what settings were chosen by must not overwrite what is reported."""
     parts = [dataset] if plan.network == "mlp" else [dataset, plan.network]
     parts.append("tasks" if plan.classes == 2 else "ten_way")
@@ -291,14 +242,16 @@ def _stem(dataset: str, plan: Plan) -> str:
     return "_".join(parts if plan.first_run == 0 else [*parts, f"from_run_{plan.first_run}"])
 
 
-def _results(job: Job, found: Found) -> tuple[Path, dict[str, Any]]:
-    """The file of results, and what it holds."""
-    plan, bench, options = job.plan, job.bench, job.bench.options
-    where, scores, learned = found
-    settings = asdict(plan) | {"seed": options.seed, "preset": options.preset}
+def _measure(job: Job) -> Written:
+    bench, plan = job.bench, job.bench.options
+    with job.engine as engine:
+        where = engine.describe()
+        learned, scores = _scores(bench, engine)
+    settings = {name: getattr(plan, name) for name in PLAN}
+    settings |= {"n_labels": bench.n_labels, "seed": plan.seed, "preset": plan.preset}
     settings |= describe_network(plan.network, bench.network, bench.X.shape[1])
-    settings |= {"device": options.device}
-    return options.output / f"{_stem(bench.dataset.name, plan)}.json", {
+    settings |= {"device": plan.device}
+    return plan.output / f"{_stem(bench.dataset.name, plan)}.json", {
         **results_head(__doc__, bench.dataset, settings),
         "backend": where,
         "seconds_of_this_call": round(time.perf_counter() - job.started, 1),
@@ -312,12 +265,7 @@ _text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.list_methods:
-        print("\n".join(NAMES_OF[options.network]))
-        return 0
-    return run_command(parser, options, _prepare, _measure, _results, _text, draw_accuracy)
+    return run_command(_parser(), argv, _prepare, _measure, _text, draw_accuracy)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ the approximate search finds. Beyond 60,000 rows the exact time is that of some 
 times how many more there are. numba compiles the approximate search anew in each process: that
 stands beside. More rows than MNIST has are its images over again, each with noise of its own.
 
-Run it (about 8 minutes on two cores, or 2 with ``--quick``, which stops at 60,000 rows)::
+Run it (about 8 minutes on two cores)::
 
     pip install 'sklearn_mmdinit[neighbors]'
     python benchmarks/neighbors.py
@@ -31,11 +31,8 @@ from protocol.store import provenance, write_json
 from sklearn_mmdinit._core.graph import search
 from timing.clock import timed
 
-__all__ = ["main"]
-
 N_NEIGHBORS = 10
-QUICK = (20_000, 60_000)
-FULL = (*QUICK, 100_000, 200_000, 1_000_000)
+SIZES = (20_000, 60_000, 100_000, 200_000, 1_000_000)
 ALL_QUERIES_UP_TO, QUERIES = 60_000, 4096
 NOISE = 0.5  # standard deviation; that of a pixel over all images is 1
 
@@ -80,7 +77,6 @@ def measure(rows: np.ndarray) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = command_parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="20,000 and 60,000 rows only")
     add_data_options(parser)
     options = parser.parse_args(arguments)
     X = standardize(DATASETS[options.dataset](options.data_dir))[0]
@@ -91,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report |= {"load_average": os.getloadavg()[0]}  # other programs lengthen it all
     report |= {"n_neighbors": N_NEIGHBORS, "n_components": search.N_COMPONENTS, "noise": NOISE}
     report |= {"compile_seconds": round(compiling, 1), "sizes": []}
-    for n in QUICK if options.quick else FULL:
+    for n in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             report["sizes"].append(measure(repeated(X, n, Path(folder))))
         print(json.dumps(report["sizes"][-1]), flush=True)

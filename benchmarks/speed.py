@@ -16,11 +16,9 @@ whose steps have a quarter of the paper's perturbed networks)::
     python benchmarks/speed.py
     python benchmarks/speed.py --quick
     python benchmarks/speed.py --sections step modules
-    python benchmarks/speed.py --against ../worktree-of-an-earlier-commit
 
-It prints the tables and writes them to ``speed.json`` in the output folder; with ``--against``
-only the seconds of the library's steps by another checkout of the package and by this one. Leave
-the machine alone meanwhile: another program that uses its cores shows in every figure.
+It prints the tables and writes them to ``speed.json`` in the output folder. Leave the machine alone
+meanwhile: another program that uses its cores shows in every figure.
 """
 
 from __future__ import annotations
@@ -34,16 +32,14 @@ from typing import Any
 
 import torch
 
-from protocol.command import OUTPUT, command_parser, positive
+from protocol.command import OUTPUT, command_parser
 from protocol.store import provenance, write_json
 from reporting.results import machine_line
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
-from timing.probe import compare, in_own_process
+from timing.probe import in_own_process
 from timing.steps import Step, measure_modules, measure_steps
-
-__all__ = ["main"]
 
 SECTIONS = ("step", "fine-tuning", "modules")
 PAPER = Step()
@@ -53,12 +49,6 @@ MODULES = {
     "perceptron": PAPER,
     "sequential": replace(PAPER, network="sequential"),
     **{f"convnet {w}": Step("convnet", n_perturbations=64, width=w) for w in (8, 16, 32)},
-}
-AGAINST = {
-    **MODULES,
-    "perceptron, 10 classes": replace(PAPER, n_classes=10),
-    "coherent": replace(PAPER, n_perturbations=32, coherent=True),
-    "coherent convnet": Step("convnet", n_perturbations=32, coherent=True),
 }
 
 
@@ -104,16 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--quick", action="store_true", help="rough figures in about a minute")
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
     add("--device", default="cpu", help="of 'step' and 'modules' (default: cpu)")
-    add("--threads", type=positive, help="of PyTorch (default: its own choice)")
     add("--output", type=Path, default=OUTPUT, help="for speed.json")
-    add("--against", type=Path, help="a checkout of the package to compare this one with")
-    add("--steps", nargs="+", choices=AGAINST, default=AGAINST, help="of --against (default: all)")
-    add("--rounds", type=positive, default=5, help="of --against (default: 5)")
     options = parser.parse_args(argv)
-    torch.set_num_threads(options.threads or torch.get_num_threads())
-    if options.against:
-        compare(options.against, {name: AGAINST[name] for name in options.steps}, options.rounds)
-        return 0
     start = time.perf_counter()
     results: dict[str, Any] = {
         "quick": options.quick,

@@ -10,7 +10,7 @@ Each theorem beside what it speaks of, a point at a time, with whether it holds 
   it holds where the mean is within four standard errors of its exact value at that width, which
   tends to the theorem's 1.
 
-Run it (under a minute on one core, some seconds with ``--quick``)::
+Run it (under 60 seconds on one core)::
 
     python benchmarks/theorems.py
 """
@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import add_output_options, command_parser
+from protocol.command import add_output_options, command_parser, run_command
 from protocol.store import digest_of, versions
-from protocol.studies import Cell, Study, run_study
+from protocol.studies import Cell, Study
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
@@ -41,34 +40,18 @@ from sklearn_mmdinit.theory import (
     relu_jacobian_row_norms,
 )
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The cases; ``n_rows`` of Jacobians for each width, from ``n_networks`` or more."""
-
-    n_draws: int
-    n_radii: int
-    n_equal: tuple[int, ...]
-    network_widths: tuple[int, ...]
-    n_classes: tuple[int, ...]
-    squared_scales: tuple[float, ...]
-    n_networks: int
-    n_rows: int
-    widths: tuple[int, ...]
-
-
-FULL = Plan(
-    n_draws=500_000,
-    n_radii=24,
-    n_equal=(1, 10, 100, 1000),
-    network_widths=(8, 64, 392),
-    n_classes=(2, 3, 5, 10),
-    squared_scales=(0.5, 2.0, 8.0),
-    n_networks=20,
-    n_rows=16_384,
-    widths=(4, 8, 16, 32, 64, 128, 256, 512, 1024),
-)
-QUICK = Plan(20_000, 8, (1, 100), (8,), (2, 3), (0.5, 8.0), 5, 256, (4, 16, 64))
+# The cases; ``n_rows`` of Jacobians for each width, from ``n_networks`` or more.
+PLAN: dict[str, Any] = {
+    "n_draws": 500_000,
+    "n_radii": 24,
+    "n_equal": (1, 10, 100, 1000),
+    "network_widths": (8, 64, 392),
+    "n_classes": (2, 3, 5, 10),
+    "squared_scales": (0.5, 2.0, 8.0),
+    "n_networks": 20,
+    "n_rows": 16_384,
+    "widths": (4, 8, 16, 32, 64, 128, 256, 512, 1024),
+}
 
 # Images in each network of Theorem 3.
 N_IMAGES = 32
@@ -81,13 +64,6 @@ N_SIGMA = 4.0
 
 # Float32 probabilities, summed over images.
 ROUNDING = 1e-6
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer cases and draws")
-    add_output_options(parser)
-    return parser
 
 
 def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializer:
@@ -215,33 +191,28 @@ def jacobian_points(
     }
 
 
-def _cases(plan: Plan, X: np.ndarray, seed: int) -> Iterator[tuple[int, str, Callable[[], Any]]]:
+def _cases(X: np.ndarray, seed: int) -> Iterator[tuple[int, str, Callable[[], Any]]]:
     """Number of the theorem, the case in words, and what measures it."""
-    tails = partial(tail_points, n_draws=plan.n_draws, n_radii=plan.n_radii, seed=seed)
-    for m in plan.n_equal:
+    scales, n_networks = PLAN["squared_scales"], PLAN["n_networks"]
+    tails = partial(tail_points, n_draws=PLAN["n_draws"], n_radii=PLAN["n_radii"], seed=seed)
+    for m in PLAN["n_equal"]:
         yield 1, f"m = {m:,} equal", partial(tails, np.ones(m))
-    for width in plan.network_widths:
+    for width in PLAN["network_widths"]:
         yield 1, f"784-{width}-{width}-{width}-2", partial(tails, network_std(width))
-    classes = partial(
-        class_points,
-        X,
-        squared_scales=plan.squared_scales,
-        n_networks=plan.n_networks,
-        seed=seed,
-    )
-    for d in plan.n_classes:
+    classes = partial(class_points, X, squared_scales=scales, n_networks=n_networks, seed=seed)
+    for d in PLAN["n_classes"]:
         yield 2, f"d = {d}", partial(classes, d)
     jacobians = partial(jacobian_points, X, n_images=N_IMAGES, seed=seed)
-    for width in plan.widths:
+    n_rows = PLAN["n_rows"]
+    for width in PLAN["widths"]:
         # The norms of a narrow network scatter more.
-        n_networks = min(max(plan.n_networks, plan.n_rows // width), plan.n_rows // 16)
-        yield 3, f"n = {width}", partial(jacobians, width, n_networks=n_networks)
+        enough = min(max(n_networks, n_rows // width), n_rows // 16)
+        yield 3, f"n = {width}", partial(jacobians, width, n_networks=enough)
 
 
 def _prepare(options: argparse.Namespace) -> Study:
-    plan = QUICK if options.quick else FULL
     X = standardize(load_digits_dataset())[0]
-    settings = asdict(plan) | {"n_images": N_IMAGES, "seed": options.seed}
+    settings = PLAN | {"n_images": N_IMAGES, "seed": options.seed}
     identity = [settings, versions()]
     cells = [
         Cell(
@@ -250,7 +221,7 @@ def _prepare(options: argparse.Namespace) -> Study:
             digest_of([theorem, case, *identity]),
             measure,
         )
-        for theorem, case, measure in _cases(plan, X, options.seed)
+        for theorem, case, measure in _cases(X, options.seed)
     ]
     return Study("theorems", __doc__, cells, settings, options)
 
@@ -260,7 +231,9 @@ _text = partial(text_of, kinds=("theorems",))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return run_study(_parser(), argv, _prepare, _text)
+    parser = command_parser(__doc__)
+    add_output_options(parser)
+    return run_command(parser, argv, _prepare, Study.measure, _text, kept=Study.kept)
 
 
 if __name__ == "__main__":

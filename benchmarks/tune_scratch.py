@@ -11,45 +11,22 @@ have draws of their own. Run it (about 40 minutes on one core)::
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from protocol import methods
-from protocol.command import add_task_options, command_parser, results_head, run_command
+from protocol.command import Written, add_task_options, command_parser, results_head, run_command
 from protocol.evaluation import Bench, prepare_bench
 from reporting.statistics import tried_settings
 from reporting.tables import text_of
 
-N_LABELS = (5, 20)
-TASKS = 20
-RUNS = 2
-FIRST_RUN = 4
 
-
-def _prepare(options: argparse.Namespace) -> Bench:
-    return prepare_bench(
-        options,
-        methods.NetworkSettings(tuple(options.hidden_layer_sizes)),
-        sorted(set(options.n_labels)),
-        n_tasks=options.tasks,
-        n_runs=options.runs,
-        first_run=options.first_run,
-    )
-
-
-def _measure(bench: Bench) -> list[dict[str, Any]]:
-    """Scores of every setting on every task."""
+def _measure(bench: Bench) -> Written:
+    """The grid, best first, and what is chosen."""
     scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
     contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
-    return bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
-
-
-def _results(bench: Bench, scores: list[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-    """The grid, best first, and what is chosen."""
+    scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
     options, tried = bench.options, tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
     (chosen,) = [setting for setting in methods.GRID if setting.name == tried[0]["setting"]]
     settings = {name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")}
@@ -66,11 +43,8 @@ _text = partial(text_of, kinds=("tuning",))
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
-    add_task_options(
-        parser, n_labels=N_LABELS, tasks=TASKS, runs=RUNS, first_run=FIRST_RUN, device=False
-    )
-    parser.set_defaults(n_labels=N_LABELS, tasks=TASKS, runs=RUNS)
-    return run_command(parser, parser.parse_args(argv), _prepare, _measure, _results, _text)
+    add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
+    return run_command(parser, argv, prepare_bench, _measure, _text)
 
 
 if __name__ == "__main__":

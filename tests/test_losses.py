@@ -10,6 +10,7 @@ from scipy import integrate
 from torch import nn
 
 from helpers import as_a_team_of, finite_differences, mlp, normal, seeded, uniform_simplex
+from image_networks import MODULES
 from module_zoo import (
     Convs,
     SequenceFirst,
@@ -21,7 +22,6 @@ from module_zoo import (
     rows,
     tokens,
 )
-from protocol.networks import MODULES
 from sklearn_mmdinit._core.config import CoherenceConfig, Config
 from sklearn_mmdinit._core.layers import bias_std, weight_std
 from sklearn_mmdinit._core.mlp import ACTIVATIONS

@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded
+from image_networks import MODULES, ConvNet, flat_perceptron
 from module_zoo import Halved, Routed, Words, images, rows, tokens
 from nets import assert_same_fit, digit_images
-from protocol.networks import MODULES, ConvNet, flat_perceptron
 from sklearn_mmdinit import (
     MLP,
     Coherence,

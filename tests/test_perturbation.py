@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from helpers import LARGE, DoubleRandom, mlp, normal, seeded, threads
+from image_networks import MODULES, ConvNet, PatchTransformer, ResidualNet, flat_perceptron
 from module_zoo import (
     SCALE,
     Bare,
@@ -33,7 +34,6 @@ from module_zoo import (
     rows,
     tokens,
 )
-from protocol.networks import MODULES, ConvNet, PatchTransformer, ResidualNet, flat_perceptron
 from sklearn_mmdinit import MMDInitializer, register_layer
 from sklearn_mmdinit._core import profile
 from sklearn_mmdinit._core.layers import (

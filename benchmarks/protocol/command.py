@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data.datasets import DATASETS, Dataset
-from engines.engine import EngineLostError, EngineUnavailableError
+from engines.engine import EngineError
 from protocol.store import provenance, write_json
 
 Job = TypeVar("Job")
-Found = TypeVar("Found")
 
 OUTPUT = Path(__file__).resolve().parents[1] / "output"
 
@@ -44,26 +43,27 @@ def results_head(
     return head | {key: settings} | provenance()
 
 
+Written = tuple[Path, dict[str, Any]]
+"""The file of results, and what it holds."""
+
+
 def run_command(
     parser: argparse.ArgumentParser,
-    options: argparse.Namespace,
+    argv: Sequence[str] | None,
     prepare: Callable[[argparse.Namespace], Job],
-    measure: Callable[[Job], Found],
-    results_of: Callable[[Job, Found], tuple[Path, dict[str, Any]]],
+    measure: Callable[[Job], Written],
     text: Callable[[dict[str, Any]], str],
     draw: Callable[[dict[str, Any], Path], str] | None = None,
-    kept: Callable[[Job], Found] | None = None,
+    kept: Callable[[Job], Written] | None = None,
 ) -> int:
     """Run a command; the status that it ends with.
 
     ``prepare`` raises a ValueError or a RuntimeError (no data, a damaged file) where the options
-    are wrong; ``measure`` keeps each part as it ends. The ``results_of`` what was found, or after
-    an interruption of what is ``kept`` if a command has a use for a part, are printed, written and
-    drawn.
+    are wrong; ``measure`` keeps each part as it ends. What was found, or after an interruption
+    what is ``kept`` if a command has a use for a part, is printed, written and drawn.
     """
 
-    def publish(found: Found) -> None:
-        path, results = results_of(job, found)
+    def publish(path: Path, results: dict[str, Any]) -> None:
         print(text(results), end="\n\n")
         write_json(path, results)
         if draw is not None:
@@ -73,25 +73,23 @@ def run_command(
     def say(line: object) -> None:
         print(f"{parser.prog}: {line}", file=sys.stderr)
 
+    options = parser.parse_args(argv)
     try:
         job = prepare(options)
     except (ValueError, RuntimeError) as error:
         say(error)
         return 2
     try:
-        found = measure(job)
+        written = measure(job)
     except KeyboardInterrupt:
         if kept is not None:
-            publish(kept(job))
+            publish(*kept(job))
         say("stopped; the same command goes on from here")
         return 130
-    except EngineUnavailableError as error:
-        say(error)
-        return 2
-    except EngineLostError as error:
+    except EngineError as error:
         say(f"{error}; the same command goes on from here")
         return CLUSTER_LOST
-    publish(found)
+    publish(*written)
     return 0
 
 
@@ -139,58 +137,25 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser)
 
 
-def add_network_options(parser: argparse.ArgumentParser, *, device: bool = True) -> None:
-    """Add the widths of the network and, where the command heeds it, where theta0 is learned."""
-    parser.add_argument(
-        "--hidden-layer-sizes",
-        nargs="+",
-        type=positive,
-        default=(392, 392, 392),
-        metavar="WIDTH",
-        help="default: the paper's 392 392 392",
-    )
-    if device:
-        parser.add_argument(
-            "--device",
-            default="auto",
-            help="of the pre-training; the rest is done on the CPU; default: auto",
-        )
-
-
-def add_task_options(
-    parser: argparse.ArgumentParser,
-    *,
-    n_labels: Sequence[int] | None = None,
-    tasks: int | None = None,
-    runs: int | None = None,
-    first_run: int | None = None,
-    device: bool = True,
-) -> None:
-    """Add what every command on binary tasks can be asked for; these are the plan's own values.
-
-    Options that are not given are None, for a plan to fill in; without ``first_run`` there is no
-    such option.
-    """
+def add_network_options(parser: argparse.ArgumentParser) -> None:
+    """Add the widths of the network, and where theta0 is learned; and the data."""
     add = parser.add_argument
-
-    def default(value: object) -> str:
-        return "" if value is None else f"; default: {value}"
-
-    many = " ".join(map(str, n_labels)) if n_labels else None
-    add("--n-labels", nargs="+", type=positive, metavar="N",
-        help=f"10 N + 2 N labelled images{default(many)}")  # fmt: skip
-    add("--tasks", type=positive, help=f"tasks a run{default(tasks)}")
-    add("--runs", type=positive,
-        help=f"each run has its own theta0 and its own tasks{default(runs)}")  # fmt: skip
-    if first_run is not None:
-        add(
-            "--first-run",
-            type=not_negative,
-            default=first_run,
-            metavar="R",
-            help="runs R, R + 1, ...: settings are chosen on other runs than those that are "
-            f"reported{default(first_run)}",
-        )
-    add_network_options(parser, device=device)
-    add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
+    paper = (392, 392, 392)
+    widths = "default: the paper's 392 392 392"
+    add("--hidden-layer-sizes", nargs="+", type=positive, default=paper, metavar="W", help=widths)
+    where = "of the pre-training; the rest is done on the CPU; default: auto"
+    add("--device", default="auto", help=where)
     add_data_options(parser)
+
+
+def add_task_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Add what every command on binary tasks can be asked for, with its own default values."""
+    add = parser.add_argument
+    add("--n-labels", nargs="+", type=positive, metavar="N", help="10 N + 2 N labelled images")
+    add("--tasks", type=positive, help="tasks a run")
+    add("--runs", type=positive, help="each run has its own theta0 and its own tasks")
+    first = "runs R, R + 1, ...: settings are chosen on other runs than those that are reported"
+    add("--first-run", type=not_negative, default=0, metavar="R", help=first)
+    add("--jobs", type=int, default=-1, help="processes of the evaluation; default: one a core")
+    add_network_options(parser)
+    parser.set_defaults(**defaults)

@@ -169,26 +169,18 @@ def _score(
     return [{**cell, "accuracy": float(a)} for cell, a in zip(cells, scores, strict=True)]
 
 
-def prepare_bench(
-    options: argparse.Namespace,
-    network: NetworkSettings,
-    n_labels: Sequence[int],
-    *,
-    n_tasks: int,
-    n_runs: int,
-    first_run: int = 0,
-    law: str = "uniform",
-) -> Bench:
+def prepare_bench(options: argparse.Namespace, law: str = "uniform") -> Bench:
     """Load the data and draw the tasks; ValueError now rather than after the pre-training."""
     dataset, X = load_scaled(options)
+    network, n_labels = NetworkSettings.of(options), tuple(sorted(set(options.n_labels)))
     tasks = tasks_of_runs(
         dataset.y_train,
         n_labels,
-        n_tasks=n_tasks,
-        n_runs=n_runs,
+        n_tasks=options.tasks,
+        n_runs=options.runs,
         seed=options.seed,
-        first_run=first_run,
+        first_run=options.first_run,
         classes=network.classes,
         law=law,
     )
-    return Bench(dataset, X, network, tuple(n_labels), tasks, options, law)
+    return Bench(dataset, X, network, n_labels, tasks, options, law)

@@ -10,11 +10,12 @@ of a theta0 with coherence says of the rows. ``convnet/...`` are the same on a s
 
 from __future__ import annotations
 
+import argparse
 import copy
 import fnmatch
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -52,17 +53,13 @@ class Method:
     pretraining: str
 
     @property
-    def network(self) -> str:
-        return "fcn+bn" if self.batch_norm else "fcn"
-
-    @property
     def name(self) -> str:
-        return f"{self.init}/{self.network}/{self.pretraining}"
+        return f"{self.init}/fcn{'+bn' if self.batch_norm else ''}/{self.pretraining}"
 
     @property
     def scratch(self) -> str:
         """Name of the same network from the same fresh weights, the pair of the comparison."""
-        return f"{self.init}/{self.network}/scratch"
+        return replace(self, pretraining="scratch").name
 
 
 PRETRAININGS = {
@@ -88,11 +85,7 @@ PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence
 CONVNET_FEATURES = "convnet/features+logistic"
 CONVNET_FEATURES_THETA0 = "convnet/ours+coherence"
 CONVNET_SCRATCH = "convnet/scratch"
-CONVNET_METHODS = {
-    "convnet/ours": "ours",
-    CONVNET_FEATURES_THETA0: "ours+coherence",
-    CONVNET_SCRATCH: "scratch",
-}
+CONVNET_METHODS = {f"convnet/{own}": own for own in ("ours", "ours+coherence", "scratch")}
 """Every ConvNet by its name, and how its theta0 is learned."""
 
 # The features stand behind the network whose they are.
@@ -105,8 +98,9 @@ NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 
 def theta0_of(name: str) -> str:
     """The network whose theta0 a method starts from, if it has one."""
-    features = {FEATURES: FEATURES_THETA0, FEATURES_CV: FEATURES_THETA0}
-    return (features | {CONVNET_FEATURES: CONVNET_FEATURES_THETA0}).get(name, name)
+    if name == CONVNET_FEATURES:
+        return CONVNET_FEATURES_THETA0
+    return FEATURES_THETA0 if name in (FEATURES, FEATURES_CV) else name
 
 
 def select_names(
@@ -162,17 +156,23 @@ class NetworkSettings:
     separation: float = Coherence().separation
     rounds: int = 1
 
-    def ours(self, **params: Any) -> MMDInitializer:
-        """The unfitted initializer of the paper's objective."""
-        return MMDInitializer(
-            **params,
-            max_iter=self.epochs,
-            n_perturbations=self.n_perturbations,
-            uniformity_weight=KERNELS[self.kernels],
-        )
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> NetworkSettings:
+        """What the command line says, and the defaults of the rest."""
+        given = {f.name: getattr(options, f.name) for f in fields(cls) if hasattr(options, f.name)}
+        return cls(**given | {"hidden_layer_sizes": tuple(options.hidden_layer_sizes)})
 
-    def coherent(self, **params: Any) -> MMDInitializer:
-        """The unfitted initializer of "ours+coherence"."""
+    def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
+        """The unfitted initializer of a kind of pre-training."""
+        if pretraining == "rlabel":
+            return RandomLabelInitializer(**params, max_iter=self.epochs)
+        if pretraining == "ours":
+            return MMDInitializer(
+                **params,
+                max_iter=self.epochs,
+                n_perturbations=self.n_perturbations,
+                uniformity_weight=KERNELS[self.kernels],
+            )
         coherence = Coherence(
             separation=self.separation,
             embedding=EMBEDDINGS[self.neighbors],
@@ -189,29 +189,25 @@ class NetworkSettings:
             initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
         return initializer
 
-    def random_labels(self, **params: Any) -> RandomLabelInitializer:
-        """The unfitted initializer of "rlabel"."""
-        return RandomLabelInitializer(**params, max_iter=self.epochs)
-
 
 # Channels of the ConvNet's first convolution, half those of the second: so many that a fit of 400
 # images and the prediction of 10,000 take a few seconds of one core.
 CONVNET_WIDTH = 8
 
 
-def _convnet_parameters(settings: NetworkSettings, n_pixels: int) -> dict[str, int]:
+def _convnet(settings: NetworkSettings, n_pixels: int) -> dict[str, int]:
     return {"n_classes": settings.classes, "side": math.isqrt(n_pixels), "width": CONVNET_WIDTH}
 
 
-def _prefixed(parameters: dict[str, int]) -> dict[str, int]:
-    return {f"module__{name}": value for name, value in parameters.items()}
+def _as_module(parameters: dict[str, int]) -> dict[str, Any]:
+    return {"module": ConvNet, **{f"module__{name}": v for name, v in parameters.items()}}
 
 
 def describe_network(network: str, settings: NetworkSettings, n_pixels: int) -> dict[str, Any]:
     """What results say of the networks of a kind."""
     if network == "mlp":
         return {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    return {"module": {"class": "ConvNet", **_convnet_parameters(settings, n_pixels)}}
+    return {"module": {"class": "ConvNet", **_convnet(settings, n_pixels)}}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:
@@ -231,38 +227,24 @@ def initializer_of(
     name: str, settings: NetworkSettings, *, n_pixels: int = 784, random_state: int = 0
 ) -> BaseEstimator | None:
     """The unfitted initializer of a network, or None where it starts from scratch."""
-    common = {
-        "n_classes": settings.classes,
-        "device": settings.device,
-        "random_state": random_state,
-    }
+    common: dict[str, Any] = {"n_classes": settings.classes, "device": settings.device}
+    common |= {"random_state": random_state}
     if name in CONVNET_METHODS:
         pretraining = CONVNET_METHODS[name]
-        common |= {"module": ConvNet, **_prefixed(_convnet_parameters(settings, n_pixels))}
+        common |= _as_module(_convnet(settings, n_pixels))
     else:
         method = METHODS[name]
         pretraining = method.pretraining
         common |= {"hidden_layer_sizes": settings.hidden_layer_sizes, "init": method.init}
         common |= {"batch_norm": True} if method.batch_norm else {}
-    if pretraining == "scratch":
-        return None
-    build: dict[str, Callable[..., BaseEstimator]] = {
-        "ours": settings.ours,
-        "ours+coherence": settings.coherent,
-        "rlabel": settings.random_labels,
-    }
-    return build[pretraining](**common)
+    return None if pretraining == "scratch" else settings.initializer(pretraining, **common)
 
 
 # What is evaluated
 
 # Fine-tuning as the paper has it: Adam, all parameters, no regularisation.
-FINE_TUNING: dict[str, Any] = {
-    "optimizer": "adam",
-    "learning_rate_init": 1e-3,
-    "batch_size": 50,
-    "max_iter": 10,
-}
+FINE_TUNING: dict[str, Any] = {"optimizer": "adam", "learning_rate_init": 1e-3}
+FINE_TUNING |= {"batch_size": 50, "max_iter": 10}
 
 
 class LastRowsSplit:
@@ -288,16 +270,9 @@ class LastRowsSplit:
 class Contender:
     """Something to evaluate.
 
-    Parameters
-    ----------
-    name : str
-        Its row in the tables.
-    X : ndarray, shape (n_train + n_test, ...)
-        What it reads: the training rows, then the test rows.
-    make : callable
-        ``make(random_state)`` gives the unfitted estimator that is cross-validated.
-    identity : dict
-        All that decides a score besides the task and the rows, as JSON can hold it.
+    ``name`` is its row in the tables, ``X`` (n_train + n_test, ...) what it reads, the training
+    rows first; ``make(random_state)`` gives the unfitted estimator that is cross-validated, and
+    ``identity`` is all that decides a score besides the task and the rows, as JSON can hold it.
     """
 
     name: str
@@ -311,11 +286,10 @@ def network_contender(
 ) -> Contender:
     """The paper's fine-tuning of a network from a theta0; without one from fresh weights."""
     classifier: Callable[..., BaseEstimator]
-    own: dict[str, Any]
     network: dict[str, Any]
     if name in CONVNET_METHODS:
-        parameters = _convnet_parameters(settings, X[0].size)
-        classifier, own = NetClassifier, {"module": ConvNet, **_prefixed(parameters)}
+        parameters = _convnet(settings, X[0].size)
+        classifier, own = NetClassifier, _as_module(parameters)
         network = {"name": "convnet", "pretraining": CONVNET_METHODS[name], **parameters}
     else:
         method = METHODS[name]

@@ -152,45 +152,30 @@ class Rivals:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
         if name in CLASSIFIERS:
             return self._pixels.contender(name, name, {})
+        change: Any = methods.AUGMENTATIONS[self.bench.network.augmentation]
+        copies = {"n_copies": N_COPIES, "augmentation": repr(change)}
         if name == "rival/augmented-scratch":
-            return self._augmented_scratch(name)
+
+            def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
+                return make_pipeline(
+                    classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
+                )
+
+            return methods.variant(self._scratch, name, augmented, copies)
+        # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
+        features: list[Any] = [self._pixels.pca]
         if name == AUGMENTED_GRADIENTS:
-            pca = self._gradients.pca
-            return self._augmented_svm(name, [gradients.fit(self.bench.X), pca], by_gradients)
-        return self._augmented_svm(name, [self._pixels.pca], {})
-
-    def _copies(self) -> tuple[Any, dict[str, Any]]:
-        change = methods.AUGMENTATIONS[self.bench.network.augmentation]
-        return change, {"n_copies": N_COPIES, "augmentation": repr(change)}
-
-    def _augmented_svm(
-        self, name: str, features: list[Any], identity: dict[str, Any]
-    ) -> methods.Contender:
-        """An RBF-SVM on fitted features of the labelled rows and of changed copies of them."""
-        change, copies = self._copies()
+            features = [gradients.fit(self.bench.X), self._gradients.pca]
+            copies |= by_gradients
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
         trained = classifiers.AugmentedClassifier(svm, change, N_COPIES)
-        identity = (
-            self._pixels.identity
-            | {"n_components": features[-1].n_components, "C": 10.0, "changes": "of each task"}
-            | copies
-            | identity
-        )
+        identity = self._pixels.identity | {"n_components": features[-1].n_components, "C": 10.0}
+        identity |= {"changes": "of each task"} | copies
 
         def make(random_state: int) -> BaseEstimator:
             return clone(trained).set_params(random_state=random_state)
 
         return methods.Contender(name, self.bench.X, make, identity)
-
-    def _augmented_scratch(self, name: str) -> methods.Contender:
-        change, copies = self._copies()
-
-        def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
-            return make_pipeline(
-                classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
-            )
-
-        return methods.variant(self._scratch, name, augmented, copies)
 
     # Networks
 
@@ -230,7 +215,17 @@ class Rivals:
         if name == "rival/tuned-scratch":
             return methods.TUNED.contender(scratch, name)
         if name == "rival/self-training":
-            return self._self_training(name, scratch)
+            rows = shuffled_rows(len(X), "self_training", seed=self.bench.options.seed)
+            X_unlabelled = X[np.sort(rows[:SELF_TRAINING_ROWS])]
+
+            def self_trained(pipeline: Pipeline, random_state: int) -> Pipeline:
+                network = pipeline[-1]
+                return make_pipeline(
+                    classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
+                )
+
+            own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
+            return methods.variant(scratch, name, self_trained, own)
         if name == "rival/lsuv":
             return starting(
                 lambda fresh, random_state: starts.lsuv_arrays(
@@ -252,18 +247,6 @@ class Rivals:
             lambda fresh, random_state: dict(fresh.arrays) | encoder, {"encoder": theta0.digest}
         )
 
-    def _self_training(self, name: str, scratch: methods.Contender) -> methods.Contender:
-        X, seed = self.bench.X_unlabelled, self.bench.options.seed
-        rows = shuffled_rows(len(X), "self_training", seed=seed)[:SELF_TRAINING_ROWS]
-        X_unlabelled = X[np.sort(rows)]
-
-        def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-            trained = classifiers.SelfTrainedNetwork(pipeline[-1], X_unlabelled, **SELF_TRAINING)
-            return Pipeline([("selftrainednetwork", trained)])
-
-        identity = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
-        return methods.variant(scratch, name, change, identity)
-
 
 class _Features:
     """What the classifiers read of X (n_train + n_test, n_features), made when first asked for."""
@@ -271,11 +254,9 @@ class _Features:
     def __init__(self, X: np.ndarray, bench: Bench) -> None:
         self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
         self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
-        self.identity = {
-            "seed": self.seed,
-            "n_train": self.n_train,
-            "n_components": min(N_COMPONENTS, X.shape[1]),
-        }
+        n_components = min(N_COMPONENTS, X.shape[1])
+        own = {"seed": self.seed, "n_train": self.n_train, "n_components": n_components}
+        self.identity: dict[str, Any] = own
 
     @cached_property
     def pca(self) -> PCA:
@@ -289,9 +270,8 @@ class _Features:
     def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
         """A rival of CLASSIFIERS under a name."""
         X, estimator, own = self._classifier(of)
-        return methods.Contender(
-            name, X, lambda _: clone(estimator), self.identity | own | identity
-        )
+        own = self.identity | own | identity
+        return methods.Contender(name, X, lambda _: clone(estimator), own)
 
     def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
         """What it reads, what it is, and what of it decides a score."""
@@ -300,18 +280,13 @@ class _Features:
         if of == "rival/rbf-svm":
             return self.components, SVC(C=10.0), {"C": 10.0}
         if of == "rival/k-means-svm":
-            n_clusters = min(N_CLUSTERS, self.n_train)
-            clusters = MiniBatchKMeans(
-                n_clusters, random_state=self.seed, n_init=3, batch_size=2048
-            ).fit(self.X[: self.n_train])
+            n = min(N_CLUSTERS, self.n_train)
+            clusters = MiniBatchKMeans(n, random_state=self.seed, n_init=3, batch_size=2048)
+            distances = clusters.fit(self.X[: self.n_train]).transform(self.X).astype(np.float32)
             svm = make_pipeline(StandardScaler(), SVC(C=10.0))
-            distances = clusters.transform(self.X).astype(np.float32)
-            return distances, svm, {"C": 10.0, "n_clusters": n_clusters}
-        neighbors = classifiers.nearest_rows(
-            self.components, self.n_train, N_NEIGHBORS, self.n_jobs
-        )
-        spreading = classifiers.GraphLabelSpreading(
-            classifiers.normalized_graph(neighbors[: self.n_train]), neighbors
-        )
+            return distances, svm, {"C": 10.0, "n_clusters": n}
+        nearest = classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
+        graph = classifiers.normalized_graph(nearest[: self.n_train])
+        spreading = classifiers.GraphLabelSpreading(graph, nearest)
         values = {"alpha": spreading.alpha, "n_iter": spreading.n_iter}
         return np.arange(len(self.X))[:, None], spreading, {"n_neighbors": N_NEIGHBORS} | values

@@ -10,7 +10,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +103,8 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "joblib")
 
 def versions() -> dict[str, str]:
     """Version of Python, of this library and of what the figures depend on."""
-    found = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    own = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
+    return own | {package: version(package) for package in PACKAGES}
 
 
 @cache
@@ -126,20 +121,15 @@ def require_versions(used: dict[str, str]) -> None:
         raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
 
 
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def hardware() -> dict[str, Any]:
     """The processor, the cores this process may use, and the GPU if torch sees one."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, ValueError):  # not on Linux, or without a name
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        (cpu, *_) = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     affinity = getattr(os, "sched_getaffinity", None)
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu,
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
     }

@@ -15,7 +15,7 @@ from data.datasets import Dataset
 from protocol import command
 from protocol.evaluation import Bench, load_scaled, say
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
-from protocol.store import Log, hardware, provenance
+from protocol.store import Log, digest_of, hardware, provenance
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
@@ -32,18 +32,9 @@ from sklearn_mmdinit.diagnostics import (
 class Cell:
     """One thing to measure.
 
-    Parameters
-    ----------
-    name : str
-        For a line of progress.
-    head : dict
-        What it is, as JSON can hold it; its record begins with it.
-    key : str
-        Stands for all that decides what is found.
-    compute : callable
-        Measures it; returns the rest of its record.
-    wanted : bool, default=True
-        Whether this call is to measure it. What an earlier one kept is shown in any case.
+    ``name`` is for a line of progress, ``head`` what it is, as JSON can hold it: its record begins
+    with it; ``key`` stands for all that decides what ``compute`` finds, the rest of the record.
+    Where it is not ``wanted`` by this call, what an earlier one kept is shown all the same.
     """
 
     name: str
@@ -74,8 +65,8 @@ class Study:
     def log(self) -> Log:
         return Log(self.options.output / f"{self.name}.jsonl")
 
-    def measure(self) -> list[dict[str, Any]]:
-        """Measure what is wanted and not there yet; records of all cells that are there."""
+    def measure(self) -> command.Written:
+        """Measure what is wanted and not there yet; results of all cells that are there."""
         done = self.log.read()
         made_with = {"commit": provenance()["git_commit"], "machine": hardware()}
         for cell in self.cells:
@@ -84,12 +75,12 @@ class Study:
                 self.log.append({"key": cell.key, **cell.head, **cell.compute(), **made_with})
         return self.kept()
 
-    def kept(self) -> list[dict[str, Any]]:
-        """Records of the cells that are there, in their order."""
+    def kept(self) -> command.Written:
+        """Results of the cells that are there, in their order."""
         done = self.log.read()
-        return [done[cell.key] for cell in self.cells if cell.key in done]
+        return self.results([done[cell.key] for cell in self.cells if cell.key in done])
 
-    def results(self, records: Sequence[dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
+    def results(self, records: Sequence[dict[str, Any]]) -> command.Written:
         """The file of results and what it holds: each commit and machine once for all its cells."""
         machines: list[dict[str, Any]] = []
         for record in records:
@@ -104,19 +95,6 @@ class Study:
         }
 
 
-def run_study(
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    prepare: Callable[[argparse.Namespace], Study],
-    text: Callable[[dict[str, Any]], str],
-) -> int:
-    """Run a command that measures in cells."""
-    options = parser.parse_args(argv)
-    return command.run_command(
-        parser, options, prepare, Study.measure, Study.results, text, kept=Study.kept
-    )
-
-
 # What the appendix measures of a theta0
 
 N_BATCHES = 128
@@ -129,10 +107,9 @@ N_DRAWS = 1024
 N_DENSITIES = 4
 
 
-def _percent(ratios: np.ndarray) -> dict[str, float | None]:
-    """Mean and std over mini-batches; the std of a single one is None."""
-    std = 100.0 * float(ratios.std(ddof=1)) if len(ratios) > 1 else None
-    return {"mean": 100.0 * float(ratios.mean()), "std": std}
+def _percent(ratios: np.ndarray) -> dict[str, float]:
+    """Mean and std over mini-batches."""
+    return {"mean": 100.0 * float(ratios.mean()), "std": 100.0 * float(ratios.std(ddof=1))}
 
 
 def measure_ratios(
@@ -140,24 +117,17 @@ def measure_ratios(
     X: np.ndarray,
     *,
     seed: int,
-    n_batches: int = N_BATCHES,
     perturbation_scale: float = PERTURBATION_SCALE,
 ) -> dict[str, Any]:
     """Degenerate softmax and fully dead neurons (%) on mini-batches of rows X (n, n_features).
 
     Mini-batches and perturbations follow from the seed: they are the same for every theta0.
     """
-    common = {
-        "n_batches": n_batches,
-        "batch_size": BATCH_SIZE,
-        "random_state": diagnostics_seed(seed=seed),
-    }
+    common: dict[str, Any] = {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
+    common |= {"random_state": diagnostics_seed(seed=seed)}
+    scale, K = perturbation_scale, N_PERTURBATIONS
     degenerate = degenerate_softmax_ratio(
-        theta0,
-        X,
-        perturbation_scale=perturbation_scale,
-        n_perturbations=N_PERTURBATIONS,
-        **common,
+        theta0, X, perturbation_scale=scale, n_perturbations=K, **common
     )
     dead = dead_neuron_ratio(theta0, X, **common)
     return {
@@ -200,71 +170,52 @@ METHOD = "xavier/fcn/ours"
 PAPER_STEPS = 9375
 
 
-@dataclass(frozen=True)
-class Preset:
-    """Defaults of the options; ``rows`` is None for all images there are."""
-
-    n_perturbations: int
-    steps: int = PAPER_STEPS
-    rows: int | None = None
-    n_batches: int = N_BATCHES
-    window: int = 100
+WINDOW = 100
 
 
 @dataclass(frozen=True)
-class Appendix:
+class Appendix(Bench):
     """Unlabelled images, and theta0 learned from them with other values of some parameters."""
-
-    bench: Bench
-    preset: Preset
-
-    @property
-    def X(self) -> np.ndarray:
-        return self.bench.X
 
     @property
     def seed(self) -> int:
-        return int(self.bench.options.seed)
+        return int(self.options.seed)
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
         """The unfitted initializer of the paper's objective with the changes."""
-        own: Any = initializer_of(METHOD, self.bench.network, random_state=self.bench.seed_of(run))
-        return own.set_params(window=self.preset.window).set_params(**changes)
+        own: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
+        return own.set_params(window=WINDOW).set_params(**changes)
 
-    def fit_key(self, changes: Mapping[str, Any], run: int = 0) -> str:
-        """What stands for a theta0 before it is learned."""
-        return fit_key(self.initializer(changes, run), self.bench.X_digest)
+    def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
+        """What stands for a theta0 and its ratios before it is learned."""
+        own = fit_key(self.initializer(changes, run), self.X_digest)
+        return digest_of([own, N_BATCHES, self.seed])
 
-    def learn(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
+    def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
         """Theta0, where ``mnist_tasks.py`` keeps and finds it too."""
-        return self.bench.learn(self.initializer(changes, run), theta0_name(changes))
+        return self.learn(self.initializer(changes, run), theta0_name(changes))
 
     def fresh(self) -> Theta0:
         """The weights that pre-training begins from."""
         return self.initializer({"max_iter": 0}).fit(self.X[:BATCH_SIZE]).theta0_
 
-    def ratios(self, theta0: Theta0, **options: Any) -> dict[str, Any]:
-        n_batches = self.preset.n_batches
-        return measure_ratios(theta0, self.X, seed=self.seed, n_batches=n_batches, **options)
-
     def study(
         self, name: str, doc: str | None, cells: Sequence[Cell], settings: dict[str, Any]
     ) -> Study:
         """What the cells are, in a file that one reading of the paper does not share."""
-        network = self.bench.network
         common = {
             "rows": len(self.X),
-            "passes": network.epochs,
-            "n_perturbations": network.n_perturbations,
-            "n_batches": self.preset.n_batches,
+            "passes": self.network.epochs,
+            "n_perturbations": self.network.n_perturbations,
+            "n_batches": N_BATCHES,
             "batch_size": BATCH_SIZE,
-            "hidden_layer_sizes": network.hidden_layer_sizes,
+            "hidden_layer_sizes": self.network.hidden_layer_sizes,
             "seed": self.seed,
-            "device": network.device,
-            "kernels": network.kernels,
+            "device": self.network.device,
+            "kernels": self.network.kernels,
         }
-        stem = with_kernels(name, network.kernels)
-        return Study(stem, doc, cells, common | settings, self.bench.options, self.bench.dataset)
+        stem = with_kernels(name, self.network.kernels)
+        return Study(stem, doc, cells, common | settings, self.options, self.dataset)
 
 
 def theta0_name(changes: Mapping[str, Any]) -> str:
@@ -294,13 +245,12 @@ def add_kernels_option(parser: argparse.ArgumentParser) -> None:
 def add_appendix_options(
     parser: argparse.ArgumentParser, *, n_perturbations: int | None = None
 ) -> None:
-    """Add what the commands of the appendix can be asked for; values not given are None.
+    """Add what the commands of the appendix can be asked for.
 
     Without a default of ``--n-perturbations`` there is neither that option nor ``--kernels``, for a
     command without L_uni.
     """
     add = parser.add_argument
-    add("--quick", action="store_true", help="few images, few steps: about a minute on one core")
     add(
         "--epochs",
         type=command.positive,
@@ -311,33 +261,23 @@ def add_appendix_options(
         add(
             "--n-perturbations",
             type=command.at_least(2),
+            default=n_perturbations,
             metavar="K",
-            help=f"perturbed networks a step of the pre-training; default: {n_perturbations}",
+            help="perturbed networks a step of the pre-training; default: %(default)s",
         )
         add_kernels_option(parser)
-    add(
-        "--rows",
-        type=command.positive,
-        help="the first so many images; default: all, with --quick some",
-    )
+    add("--rows", type=command.positive, help="the first so many images; default: all")
     command.add_network_options(parser)
-    command.add_data_options(parser)
 
 
-def prepare_appendix(options: argparse.Namespace, full: Preset, quick: Preset) -> Appendix:
+def prepare_appendix(options: argparse.Namespace) -> Appendix:
     """Load the images; ValueError now rather than after the pre-training."""
-    preset = quick if options.quick else full
     dataset, images = load_scaled(options)
     n = len(dataset.y_train)
-    rows = options.rows or min(preset.rows or n, n)
+    rows = options.rows or n
     if not BATCH_SIZE <= rows <= n:
         raise ValueError(f"--rows must be from {BATCH_SIZE} to {n}, which there are, got {rows}")
-    network = NetworkSettings(
-        tuple(options.hidden_layer_sizes),
-        epochs=options.epochs or max(1, round(preset.steps / (rows // BATCH_SIZE))),
-        n_perturbations=getattr(options, "n_perturbations", None) or preset.n_perturbations,
-        device=options.device,
-        kernels=getattr(options, "kernels", NetworkSettings.kernels),
-    )
+    epochs = options.epochs or max(1, round(PAPER_STEPS / (rows // BATCH_SIZE)))
+    network = replace(NetworkSettings.of(options), epochs=epochs)
     used = replace(dataset, y_train=dataset.y_train[:rows])
-    return Appendix(Bench(used, images[:rows], network, (), {}, options), preset)
+    return Appendix(used, images[:rows], network, (), {}, options)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import joblib
@@ -20,7 +19,6 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
-from tqdm import tqdm
 
 from engines.engine import Call, Engine
 from protocol.store import (
@@ -170,8 +168,9 @@ def _write(path: Path, state: dict[str, Any]) -> None:
     write_atomically(path, lambda part: joblib.dump(state, part))
 
 
-def _slug(name: str) -> str:
-    return name.replace("/", "-")
+def _path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
+    """Its key stands for the parameters, the data and the versions; the name is for people."""
+    return folder / f"{name.replace('/', '-')}-{fit_key(initializer, X_digest)}.joblib"
 
 
 def _read(initializer: BaseEstimator, path: Path) -> tuple[Any, dict[str, float]]:
@@ -192,13 +191,8 @@ def _is_done(initializer: BaseEstimator, fitted: Any) -> bool:
 def learn(
     initializer: BaseEstimator, X: np.ndarray, *, name: str, folder: Path, X_digest: str
 ) -> Pretrained:
-    """Fit an initializer, or go on with what an earlier run left in the folder.
-
-    The parameters, the data and the versions make the key of the file, whose name begins with
-    ``name``, for people to read.
-    """
-    path = folder / f"{_slug(name)}-{fit_key(initializer, X_digest)}.joblib"
-    return _learn_at(path, initializer, X)
+    """Fit an initializer, or go on with what an earlier run left in the folder."""
+    return _learn_at(_path_of(initializer, name, folder, X_digest), initializer, X)
 
 
 def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
@@ -239,13 +233,10 @@ def _learn_in_worker(
     n_rows: int,
     X: np.ndarray,
 ) -> tuple[tuple[str, int], Pretrained]:
-    """Learn a theta0 from the first rows of X, in the command's own folder where it is seen."""
+    """Learn a theta0 from the first rows of X; in the command's own folder where that is shared."""
     require_versions(used)
     rows = np.require(X[:n_rows], requirements="A")  # a message may end in the middle of a number
-    if path.parent.exists():
-        return key, _learn_at(path, initializer, rows)
-    with TemporaryDirectory() as folder:
-        return key, _learn_at(Path(folder) / path.name, initializer, rows)
+    return key, _learn_at(path, initializer, rows)
 
 
 def learn_all(
@@ -263,47 +254,37 @@ def learn_all(
     All rows are handed on, since they are what the evaluation needs too. Each theta0 is in the
     folder as soon as it is there. A pre-training has a machine for itself.
     """
-    folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
     X_digest = data_digest(X[:n_rows])
     paths = {
-        key: folder / f"{_slug(key[0])}-{fit_key(initializer, X_digest)}.joblib"
+        key: _path_of(initializer, key[0], folder.absolute(), X_digest)
         for key, initializer in initializers.items()
     }
-    # Bars of passes are for a terminal; on a cluster there is one bar, of theta0.
-    alone = engine.in_process
-    found, calls = {}, {}
+    found, missing = {}, []
     for key, initializer in initializers.items():
-        name, run = key
         if paths[key].exists() and _is_done(initializer, _read(initializer, paths[key])[0]):
             found[key] = _learn_at(paths[key], initializer, X[:n_rows])
-            say(f"run {run}: reused {paths[key].name}")
-            continue
-        passes = initializer.get_params()["max_iter"]
-        loud = [n for n in initializer.get_params() if n.rpartition("__")[2] == "verbose"]
-        initializer = clone(initializer).set_params(
-            **dict.fromkeys(loud, 0 if quiet or not alone else 1)
-        )
-        line = f"run {run}: learning theta0 of {name}, passes: {passes}"
-        args = (key, deciding_versions(), initializer, paths[key], n_rows)
-        calls[key] = line, Call(args, shared=(X,))
+            say(f"run {key[1]}: reused {paths[key].name}")
+        else:
+            missing.append(key)
     # Where several run at a time, the one that takes longest should not be the last to begin.
-    order = sorted(calls, key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
+    missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
+    # Bars of passes are for a terminal.
+    verbose = 0 if quiet or not engine.in_process else 1
 
-    def said() -> Iterator[Call]:
-        for line, call in (calls[key] for key in (calls if alone else order)):
-            say(line)
-            yield call
+    def calls() -> Iterator[Call]:
+        for key in missing:
+            params = initializers[key].get_params()
+            loud = [name for name in params if name.rpartition("__")[2] == "verbose"]
+            initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
+            say(f"run {key[1]}: learning theta0 of {key[0]}, passes: {params['max_iter']}")
+            yield Call((key, deciding_versions(), initializer, paths[key], n_rows), (X,))
 
-    hidden = quiet or alone or not calls
-    with tqdm(desc="pre-training", total=len(calls), unit="theta0", disable=hidden) as bar:
-        for key, theta0 in engine.results(_learn_in_worker, said(), whole_machine=True):
-            if not paths[key].exists():  # a worker that does not see the folder
-                spent = {name: getattr(theta0, name) for name in SPENT}
-                _write(paths[key], {"initializer": theta0.initializer, **spent})
-            found[key] = replace(theta0, path=paths[key])
-            say(f"run {key[1]}: kept {paths[key].name}")
-            bar.update()
+    for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
+        if not paths[key].exists():  # of a worker that does not see the folder
+            spent = {name: getattr(theta0, name) for name in SPENT}
+            _write(paths[key], {"initializer": theta0.initializer, **spent})
+        found[key] = replace(theta0, path=paths[key])
+        say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}
 
 
@@ -355,8 +336,9 @@ def learn_along(
     steps_a_pass = len(X) // batch_size
     ends = portion_ends(checkpoints, steps_a_pass)
     key, log = fit_key(initializer, X_digest), Log(folder / "checkpoints.jsonl")
+    begin = name.replace("/", "-")
     paths = [
-        folder / f"{_slug(name)}-{end:06d}-{digest_of([key, ends[: i + 1]])}.safetensors"
+        folder / f"{begin}-{end:06d}-{digest_of([key, ends[: i + 1]])}.safetensors"
         for i, end in enumerate(ends)
     ]
     states = [path.with_suffix(".joblib") for path in paths]
@@ -368,20 +350,19 @@ def learn_along(
         fitted = read_kept(states[done - 1])["initializer"] if done else clone(initializer)
         fitted.set_params(verbose=initializer.get_params()["verbose"])
         warm_up(initializer, X)
-        for i in range(done, len(ends)):
-            start = ends[i - 1] if i else 0
-            number, first = divmod(start, steps_a_pass)
-            last = ends[i] - number * steps_a_pass
-            rows = X[order(number)[first * batch_size : last * batch_size]]
-            cost = _timed_fit(fitted, rows)
-            before = kept[paths[i - 1].stem] if i else {}
-            kept[paths[i].stem] = _along_record(fitted, ends[i], cost, before)
-            folder.mkdir(parents=True, exist_ok=True)
-            save_theta0(paths[i], fitted)
-            _write(states[i], {"initializer": fitted})
-            log.append({"key": paths[i].stem, **kept[paths[i].stem]})
-            if i:
-                states[i - 1].unlink(missing_ok=True)
+    for i in range(done, len(ends)):
+        number, first = divmod(ends[i - 1] if i else 0, steps_a_pass)
+        last = ends[i] - number * steps_a_pass
+        rows = X[order(number)[first * batch_size : last * batch_size]]
+        cost = _timed_fit(fitted, rows)
+        before = kept[paths[i - 1].stem] if i else {}
+        kept[paths[i].stem] = _along_record(fitted, ends[i], cost, before)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_theta0(paths[i], fitted)
+        _write(states[i], {"initializer": fitted})
+        log.append({"key": paths[i].stem, **kept[paths[i].stem]})
+        if i:
+            states[i - 1].unlink(missing_ok=True)
     return [
         Checkpoint(end, path, {k: v for k, v in kept[path.stem].items() if k != "key"})
         for end, path in zip(ends, paths, strict=True)

@@ -6,12 +6,10 @@ import numpy as np
 import torch
 from scipy import stats
 
-from engines.threads import threads
+from engines.engine import threads
 from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions
-
-__all__ = ["DisagreementError", "check_learning", "check_outputs"]
 
 # Standard errors that the largest of some hundred differences may reach.
 _STANDARD_ERRORS = 6.0

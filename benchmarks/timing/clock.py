@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["in_turns", "ratio", "timed"]
-
 
 def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> float:
     """Seconds that an action takes, a GPU's outstanding work included."""

@@ -13,13 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 from torch import nn
 
-from engines.threads import threads
+from engines.engine import threads
 from sklearn_mmdinit import MLPClassifier
 from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step, perceptron
-
-__all__ = ["check_training", "labelled_rows", "measure_fits"]
 
 EPOCHS, HIDDEN = 10, (392, 392, 392)
 # Means of the last training loss over seeds, as a share of the loss of a guess, log 2.

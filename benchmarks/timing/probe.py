@@ -1,6 +1,6 @@
-"""Seconds and memory of a step in a process of its own, which may import another checkout.
+"""Memory of a step in a process of its own.
 
-Run by itself, as ``python -m timing.probe JSON``, it measures one step and prints JSON.
+Run by itself, as ``python -m timing.probe JSON``, it measures one step and prints the bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,10 +19,7 @@ from typing import Any
 import torch
 
 import sklearn_mmdinit
-from timing.clock import in_turns, ratio
 from timing.steps import Step
-
-__all__ = ["compare", "grown_by", "in_own_process"]
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 
@@ -50,25 +47,20 @@ def grown_by(action: Callable[[], Any]) -> int:
     return max(_memory()[1] - before, 0)
 
 
-def _probe(step: Step, form: str, n_steps: int) -> dict[str, Any]:
-    """Peak memory of two steps, and seconds of one if `n_steps` of the library are timed."""
-    found: dict[str, Any] = {"package": sklearn_mmdinit.__file__}
+def _peak(step: Step, form: str) -> int:
+    """Peak memory of two steps."""
     if form != "library":
-        return found | {"peak": grown_by(lambda: step.textbook(form)())}
-    if n_steps:
-        return found | {"seconds": step.library(n_steps)()}
+        return grown_by(lambda: step.textbook(form)())
     rows = step.rows(2 * step.batch_size)
     replace(step, n_perturbations=2).initializer(max_iter=1).fit(rows)  # code of the first call
-    return found | {"peak": grown_by(lambda: step.initializer(max_iter=1).fit(rows))}
+    return grown_by(lambda: step.initializer(max_iter=1).fit(rows))
 
 
-def in_own_process(
-    step: Step, form: str = "library", n_steps: int = 0, checkout: Path | None = None
-) -> dict[str, Any]:
-    """Seconds a step, or peak memory above what the process held, with a checkout's package."""
+def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
+    """Peak memory of a step above what the process held before."""
     threads = torch.get_num_threads()
-    job = json.dumps([asdict(step), form, n_steps, threads])
-    path = [str(checkout or Path(sklearn_mmdinit.__file__).parents[1]), str(BENCHMARKS)]
+    job = json.dumps([asdict(step), form, threads])
+    path = [str(Path(sklearn_mmdinit.__file__).parents[1]), str(BENCHMARKS)]
     answer = subprocess.run(
         # By its name, and not from the folder one stands in: the child's files are these.
         [sys.executable, "-P", "-m", "timing.probe", job],
@@ -79,30 +71,11 @@ def in_own_process(
     )
     if answer.returncode != 0:
         raise RuntimeError(f"measuring {job} failed:\n{answer.stderr}")
-    found = json.loads(answer.stdout.splitlines()[-1])
-    package = Path(found.pop("package"))
-    if not package.is_relative_to(Path(path[0]).resolve()):
-        raise RuntimeError(f"the package is imported from {package} and not from {path[0]}")
-    return found
-
-
-def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
-    """Print seconds of each step by another checkout and by this one, in turns, and new / old."""
-    print(f"old is {old}, new is {Path(sklearn_mmdinit.__file__).parents[1]}")
-    for name, step in steps.items():
-
-        def measure(checkout: Path | None, step: Step = step) -> float:
-            return in_own_process(step, n_steps=24, checkout=checkout)["seconds"]
-
-        times = in_turns({"old": lambda: measure(old), "new": lambda: measure(None)}, rounds)
-        medians = ", ".join(f"{which} {1e3 * own['median']:.1f} ms" for which, own in times.items())
-        shares = ratio(times, "new", "old")
-        found = f"{shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
-        print(f"{name}: {medians}; new / old {found}", flush=True)
+    return {"peak": int(answer.stdout.splitlines()[-1])}
 
 
 if __name__ == "__main__":
-    given, form, n_steps, n_threads = json.loads(sys.argv[1])
+    given, form, n_threads = json.loads(sys.argv[1])
     torch.set_num_threads(n_threads)
     given["hidden_layer_sizes"] = tuple(given["hidden_layer_sizes"])
-    print(json.dumps(_probe(Step(**given), form, n_steps)))
+    print(_peak(Step(**given), form))

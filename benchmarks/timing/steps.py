@@ -23,8 +23,6 @@ from sklearn_mmdinit import MMDInitializer
 from timing.clock import in_turns, ratio, timed
 from timing.textbook import FORMS, TextbookStep
 
-__all__ = ["Product", "Step", "measure_modules", "measure_steps", "perceptron", "products_of_step"]
-
 
 def random_rows(n_rows: int, n_features: int, seed: int = 0) -> np.ndarray:
     """Correlated rows, as pixels are: 16 directions carry most of their variance."""

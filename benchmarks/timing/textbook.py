@@ -14,8 +14,6 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-__all__ = ["FORMS", "TextbookStep", "predictions", "textbook_loss"]
-
 # A weight (n_out, n_in) and a bias (n_out,) for each layer in turn; copies have K in front.
 Network = list[torch.Tensor]
 

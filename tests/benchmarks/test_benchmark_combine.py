@@ -11,8 +11,6 @@ from reporting.results import made_with
 from reporting.tables import build_table
 from results_stand_in import (
     CELLS,
-    LOSSES,
-    degeneracies,
     detachment,
     like_the_paper,
     of_coherence,
@@ -21,7 +19,7 @@ from results_stand_in import (
     write_all,
 )
 
-TASKS, COHERENCE, DEGENERACIES, SCALES = combine.KINDS
+TASKS, COHERENCE, SCALES = combine.KINDS
 
 
 def part_of(whole, wanted, keys):
@@ -71,12 +69,6 @@ PARTS = {
         ],
     ),
     "cells": (SCALES, scales(runs=2), [scales(CELLS[:5], runs=2), scales(CELLS[5:], runs=2)]),
-    # The fresh weights are in each.
-    "settings": (
-        DEGENERACIES,
-        degeneracies(sorted(LOSSES)),
-        [degeneracies([setting]) for setting in sorted(LOSSES)],
-    ),
 }
 
 
@@ -168,7 +160,7 @@ def test_parts_of_other_measurements_are_refused(changed, message):
 def test_a_file_is_known_by_what_it_holds():
     for kind, whole, _ in PARTS.values():
         assert [own for own in combine.KINDS if own.holds(whole)] == [kind]
-    assert not any(kind.holds(results) for kind in combine.KINDS for results in (detachment(), []))
+    assert not any(kind.holds(results) for kind in combine.KINDS for results in (detachment(), {}))
 
 
 def test_parts_of_other_studies_are_refused():
@@ -181,20 +173,20 @@ def test_parts_of_other_studies_are_refused():
         combine.combined(SCALES, named([scales(CELLS[:1]), other]))
 
 
-@pytest.mark.parametrize("name", ["methods", "coherence", "cells", "settings"])
+@pytest.mark.parametrize("name", ["methods", "coherence", "cells"])
 def test_the_command_writes_one_file_and_its_picture(name, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    kind, _, parts = PARTS[name]
+    parts = PARTS[name][2]
     write_all(tmp_path, {f"{name}.json": part for name, part in named(parts)})
     paths = [str(tmp_path / f"{name}.json") for name, _ in named(parts)]
     out = tmp_path / "whole.json"
     assert combine.main([*paths, "--output", str(out)]) == 0
     before = out.read_bytes()
     assert len(json.loads(before)["parts"]) == len(parts)
-    assert out.with_suffix(".png").is_file() == (kind.draw is not None)
+    assert out.with_suffix(".png").is_file() == (name != "cells")
     # Files of two commands are no parts of one, and some are of none.
     (tmp_path / "none.json").write_text("{}")
     for given in ([paths[0], str(tmp_path / "none.json")], [str(tmp_path / "missing.json")]):
         assert combine.main([*given, "--output", str(out)]) == 2
-    assert f"none.json holds no results of {kind.script}" in capsys.readouterr().err
+    assert "none.json are no parts of one of mnist_tasks.py" in capsys.readouterr().err
     assert out.read_bytes() == before

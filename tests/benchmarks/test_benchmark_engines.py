@@ -18,13 +18,11 @@ from joblib.parallel import get_active_backend
 from sklearn.base import clone
 
 import mnist_tasks
-from engines.engine import Call, Dask, EngineLostError, Loky, Ray, engine_of, work
-from engines.threads import threads
+from engines.engine import Call, Dask, Loky, engine_of, threads, work
 from protocol import evaluation
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
-from sklearn_mmdinit import MMDInitializer
 
 TINY = [
     *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
@@ -89,7 +87,7 @@ def test_a_missing_package_is_refused_and_the_extra_named(
 
 
 def test_loky_takes_no_address():
-    with pytest.raises(ValueError, match="--address tcp://a:1: loky has this machine's processes"):
+    with pytest.raises(ValueError, match="--address tcp://a:1 is for --backend dask or ray"):
         engine_of("loky", "tcp://a:1", 1)
 
 
@@ -171,37 +169,6 @@ def test_each_pre_training_is_found_under_its_method_and_run(initializers, tmp_p
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_worker_goes_on_where_the_folder_has_a_beginning(initializers, tmp_path, monkeypatch):
-    passes, partial_fit = [], MMDInitializer.partial_fit
-
-    def counted(self, X, y=None):
-        passes.append("interrupted" if len(passes) == 1 else "done")
-        if passes[-1] == "interrupted":
-            raise KeyboardInterrupt
-        return partial_fit(self, X, y)
-
-    monkeypatch.setattr(MMDInitializer, "partial_fit", counted)
-    one = {key: initializers[key] for key in list(initializers)[:1]}
-    with pytest.raises(KeyboardInterrupt):
-        _learn_all(one, tmp_path)
-    _learn_all(one, tmp_path)
-    assert passes == ["done", "interrupted", "done"]
-
-
-def test_the_command_keeps_what_comes_back_from_a_worker_without_the_folder(
-    initializers, tmp_path, monkeypatch
-):
-    shared, _ = _learn_all(initializers, tmp_path / "shared")
-    own, mine = tmp_path / "own", Path.exists
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "exists", lambda path: path != own and mine(path))
-        alone, _ = _learn_all(initializers, own)
-    for key, theta0 in alone.items():
-        assert theta0.digest == shared[key].digest
-        assert theta0.path == own / shared[key].path.name
-    assert all(" reused " in line for line in _learn_all(initializers, own)[1])
-
-
 # Dask: real clusters, whose workers and scheduler may die
 
 
@@ -227,17 +194,6 @@ def _arrived(folder):
 
 def _failing(number, parcel):
     raise ZeroDivisionError(f"cell {number}")
-
-
-class Unreadable:
-    """What no worker can unpickle, for want of a module."""
-
-    def __reduce__(self):
-        return _not_found, ("nowhere",)
-
-
-def _not_found(name):
-    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @pytest.fixture(scope="module")
@@ -288,7 +244,7 @@ def _in_this_process(**settings):
     )
 
 
-def test_what_is_shared_reaches_each_worker_once_however_many_calls(cluster, tmp_path):
+def test_what_is_shared_does_not_reach_a_worker_with_every_call(cluster, tmp_path):
     parcel = Parcel(tmp_path)
     calls = [Call((number, 0.02), shared=(parcel,)) for number in range(60)]
     with Dask(cluster.address, 0) as engine:
@@ -297,19 +253,14 @@ def test_what_is_shared_reaches_each_worker_once_however_many_calls(cluster, tmp
         assert len(set(taken.values())) == 1
         taken = dict(engine.results(_where, calls))
         assert sorted(taken) == list(range(60))
-        assert engine.describe()["workers"] == 2
-    assert parcel.arrivals() == {worker.pid: 1 for worker in cluster.workers}
     assert set(taken.values()) == set(parcel.arrivals())
+    # Dask takes away copies that nothing waits for, and may send for one again.
+    assert sum(parcel.arrivals().values()) < 20
 
 
-def test_an_error_of_a_cell_is_raised_as_it_is_and_of_an_unreadable_call_explained(
-    cluster, tmp_path
-):
-    with Dask(cluster.address, 0) as engine:
-        with pytest.raises(ZeroDivisionError, match="cell"):
-            list(engine.results(_failing, [Call((0,), shared=(Parcel(tmp_path),))]))
-        with pytest.raises(EngineLostError, match=r"'nowhere'.*on PYTHONPATH"):
-            list(engine.results(_where, [Call((0, Unreadable(), None))]))
+def test_an_error_of_a_cell_is_raised_as_it_is(cluster, tmp_path):
+    with Dask(cluster.address, 0) as engine, pytest.raises(ZeroDivisionError, match="cell"):
+        list(engine.results(_failing, [Call((0,), shared=(Parcel(tmp_path),))]))
 
 
 def test_a_pre_training_has_one_worker_of_each_machine_and_the_cores_of_the_smallest():
@@ -326,12 +277,11 @@ def test_a_pre_training_has_one_worker_of_each_machine_and_the_cores_of_the_smal
 def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys):
     pytest.importorskip("distributed", reason="needs the extra dask")
     with _in_this_process(threads_per_worker=2) as several:
-        assert _run(tmp_path, "--backend", "dask", "--address", several.scheduler_address) == 2
+        assert _run(tmp_path, "--backend", "dask", "--address", several.scheduler_address) == 75
     assert "has 2 threads; start as many workers as there are cores" in capsys.readouterr().err
     monkeypatch.setattr("engines.engine.SECONDS_TO_CONNECT", 0.2)
-    assert _run(tmp_path, "--backend", "dask", "--address", "tcp://127.0.0.1:9") == 2
-    assert "answers at tcp://127.0.0.1:9" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert _run(tmp_path, "--backend", "dask", "--address", "tcp://127.0.0.1:9") == 75
+    assert "no dask workers answer at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 
 def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_scores):
@@ -395,16 +345,6 @@ from pathlib import Path
 status = _run(Path(sys.argv[1]), "--backend", "ray", "--jobs", "2")
 print(json.dumps({"status": status, "kept": kept}))
 """
-
-
-def test_a_pre_training_on_ray_has_the_cores_of_the_smallest_machine(monkeypatch):
-    ray = pytest.importorskip("ray", reason="needs the extra ray")
-    cores = [(True, 8.0), (True, 3.0), (False, 2.0), (True, None)]
-    nodes = [{"Alive": a, "Resources": {} if n is None else {"CPU": n}} for a, n in cores]
-    monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    engine = Ray("a:1", 0)
-    assert engine._slots(whole_machine=True) == (3, 3)  # two on the first, one on the second
-    assert engine._slots(whole_machine=False) == (11, 1)
 
 
 def test_ray_gives_the_figures_of_loky_though_a_worker_is_killed(tmp_path, on_loky):

@@ -9,7 +9,7 @@ import torch
 
 import neighbors
 import speed
-from engines.threads import threads
+from engines.engine import threads
 from timing import fine_tuning, probe, steps
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
@@ -161,14 +161,6 @@ def test_memory_of_a_step_is_measured_in_a_process_of_its_own(step):
     assert 0 <= probe.in_own_process(step)["peak"] < 200 << 20
 
 
-def test_two_checkouts_are_compared(capsys, tmp_path):
-    package = probe.Path(probe.sklearn_mmdinit.__file__).parents[1]
-    probe.compare(package, {"tiny": TINY}, rounds=1)
-    assert "tiny: old" in capsys.readouterr().out
-    with pytest.raises(RuntimeError, match="is imported from"):
-        probe.in_own_process(TINY, checkout=tmp_path)
-
-
 # The commands
 
 
@@ -224,10 +216,10 @@ def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
 def test_both_searches_are_measured_on_rows_and_rows_again(monkeypatch, tmp_path):
     # The approximate search takes long to compile, and has tests of its own.
     monkeypatch.setattr(neighbors.search, "approximate", neighbors.search.exact)
-    monkeypatch.setattr(neighbors, "QUICK", (600, 1500))
+    monkeypatch.setattr(neighbors, "SIZES", (600, 1500))
     monkeypatch.setattr(neighbors, "ALL_QUERIES_UP_TO", 600)
     monkeypatch.setattr(neighbors, "QUERIES", 100)
-    assert neighbors.main(["--quick", "--dataset", "digits", "--output", str(tmp_path)]) == 0
+    assert neighbors.main(["--dataset", "digits", "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "neighbors.json").read_text())
     assert [(size["rows"], size["exact_queries_timed"]) for size in found["sizes"]] == [
         (600, 600),

@@ -27,7 +27,6 @@ from protocol.methods import (
     initializer_of,
     network_contender,
     rows_for,
-    select_names,
     theta0_of,
 )
 from protocol.networks import ConvNet
@@ -160,7 +159,6 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
         (Y, 0, "balanced", "N = 0 takes.*N must be 1 or more"),
         (Y, 84, "balanced", "N = 84 takes up to 101 .*rarest one has 100 rows"),
         (np.arange(1000) % 12, 5, "balanced", "N rows of each of 10 classes; the images have 12"),
-        (Y, 5, "even", "unknown law 'even'.*valid ones are uniform, balanced"),
     ],
 )
 def test_a_draw_that_cannot_be_had_is_refused(y, n_labels, law, message):
@@ -204,13 +202,6 @@ def test_each_network_has_its_scratch_and_classifiers_have_none():
     assert scratch_of("convnet/ours+coherence") == CONVNET_SCRATCH
     assert {scratch_of(name) for name in NETWORKS} == {SCRATCH}
     assert {scratch_of(name) for name in (*CLASSIFIERS, FEATURES, CONVNET_FEATURES)} == {None}
-
-
-def test_names_are_selected_by_pattern_in_the_order_of_the_tables():
-    selected = select_names(["he/fcn/scratch", "xavier/fcn/*s"], METHODS)
-    assert selected == ["xavier/fcn/ours", "he/fcn/scratch"]
-    with pytest.raises(ValueError, match=r"unknown method 'lecun/fcn/ours'.*xavier/fcn/ours"):
-        select_names(["lecun/fcn/ours"], METHODS)
 
 
 # Pre-trainings

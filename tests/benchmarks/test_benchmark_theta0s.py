@@ -11,7 +11,7 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import theta0s
 from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
 from protocol.store import Log, data_digest, digest_of, write_atomically, write_json
-from protocol.theta0s import fit_key, learn, learn_along, portion_ends
+from protocol.theta0s import fit_key, learn, learn_along
 from sklearn_mmdinit import Coherence, MMDInitializer, RandomAffine, load_theta0
 
 # Files
@@ -110,12 +110,6 @@ def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, monkeypat
     assert _learn(_coherent(None), tmp_path).reused
 
 
-def test_what_is_decided_is_said_by_the_package():
-    fitted = _coherent(None).partial_fit(X)
-    assert theta0s._decided(fitted)["max_iter"] > 1
-    assert theta0s._decided(_tiny().fit(X)).get("max_iter", 3) == 3
-
-
 def test_passes_are_written_down_now_and_then_and_at_the_end(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(theta0s, "_write", lambda path, state: written.append(path))
@@ -174,11 +168,6 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 # Theta0 along the way
-
-
-def test_portions_end_with_the_passes_too():
-    assert portion_ends([4, 10, 40], 40) == [4, 10, 40]
-    assert portion_ends([4, 90], 40) == [4, 40, 80, 90]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def test_all_that_the_steps_show_holds(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "DOES NOT HOLD" not in printed.out
-    assert len(printed.out.splitlines()) >= 16
+    assert len(printed.out.splitlines()) >= 14
     pictures = {f"tour-{name}.png" for name in ("accuracy", "coherence", "densities", "loss")}
     assert {path.name for path in tmp_path.iterdir()} == pictures | {
         "tour-theta0.safetensors",

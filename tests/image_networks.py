@@ -1,0 +1,144 @@
+"""Networks for images of one channel, as users write them: what ``module=`` is tested on.
+
+Each takes images of shape (n, 1, side, side), the side a multiple of 4 or of a patch, and returns
+logits (n, n_classes).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from protocol.networks import ConvNet
+
+
+class ResidualNet(nn.Module):
+    """Residual blocks of two convolutions with batch normalisation, and a mean over pixels."""
+
+    def __init__(self, n_classes: int = 2, width: int = 8, n_blocks: int = 2) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, width, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            )
+            for _ in range(n_blocks)
+        )
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.stem(x)).relu_()
+        for block in self.blocks:
+            x = (x + block(x)).relu()
+        logits: torch.Tensor = self.head(x.mean((2, 3)))
+        return logits
+
+
+class _Attention(nn.Module):
+    """Self-attention from linear layers."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).view(n, tokens, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+        attended: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
+        return attended
+
+
+class _TorchAttention(nn.Module):
+    """The same by PyTorch's own layer, which keeps its weights to itself."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, n_heads, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        attended: torch.Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return attended
+
+
+class PatchTransformer(nn.Module):
+    """A transformer on patches, with normalisation before each part, and a mean over patches.
+
+    With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
+    """
+
+    def __init__(
+        self,
+        n_classes: int = 2,
+        width: int = 16,
+        n_layers: int = 2,
+        n_heads: int = 2,
+        patch: int = 4,
+        side: int = 8,
+        multihead: bool = False,
+    ) -> None:
+        super().__init__()
+        n_patches = (side // patch) ** 2
+        attention = _TorchAttention if multihead else _Attention
+        self.embed = nn.Conv2d(1, width, patch, stride=patch)
+        self.place = nn.Embedding(n_patches, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(width),
+                    "attention": attention(width, n_heads),
+                    "norm2": nn.LayerNorm(width),
+                    "up": nn.Linear(width, 2 * width),
+                    "down": nn.Linear(2 * width, width),
+                }
+            )
+            for _ in range(n_layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x).flatten(2).mT
+        places = torch.arange(x.shape[1], device=x.device)
+        x = x + self.place(places.expand(x.shape[0], -1))
+        for block in self.blocks:
+            parts: Any = block
+            x = x + parts["attention"](parts["norm1"](x))
+            x = x + parts["down"](nn.functional.gelu(parts["up"](parts["norm2"](x))))
+        logits: torch.Tensor = self.head(self.norm(x).mean(1))
+        return logits
+
+
+def flat_perceptron(
+    n_classes: int = 2, width: int = 32, batch_norm: bool = False, side: int = 8
+) -> nn.Sequential:
+    """A perceptron of two hidden layers on flattened images, as an ``nn.Sequential``."""
+    parts: list[nn.Module] = [nn.Flatten()]
+    n_in = side * side
+    for _ in range(2):
+        parts += [nn.Linear(n_in, width)]
+        parts += [nn.BatchNorm1d(width)] if batch_norm else []
+        parts += [nn.ReLU()]
+        n_in = width
+    return nn.Sequential(*parts, nn.Linear(n_in, n_classes))
+
+
+# Name -> what makes the network for a number of classes.
+MODULES: dict[str, Any] = {
+    "perceptron": flat_perceptron,
+    "perceptron+bn": lambda n_classes: flat_perceptron(n_classes, batch_norm=True),
+    "convnet": ConvNet,
+    "convnet+bn": lambda n_classes: ConvNet(n_classes, batch_norm=True),
+    "residual": ResidualNet,
+    "transformer": PatchTransformer,
+    "transformer+multihead": lambda n_classes: PatchTransformer(n_classes, multihead=True),
+}
