@@ -138,8 +138,8 @@ def _noisy(
     first = sees(H, draw.rows)
 
     def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        # A gradient is read at once, before its thread goes on to another part.
-        owner = threading.get_ident() if role == "gradient" else draw.part
+        # What is read before its thread goes on to another part is the thread's.
+        owner = threading.get_ident() if role.startswith("passing") else draw.part
         return buffers.take((perturbed.name, role, owner), shape, like)
 
     if first and perturbed.name in draw.common:

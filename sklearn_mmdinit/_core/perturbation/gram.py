@@ -111,7 +111,8 @@ def inverse_factor(L: torch.Tensor, independent: torch.Tensor | None) -> torch.T
     return inverse * independent[:, :, None]
 
 
-# Memory for what lives until the backward pass: of a role, a shape and a tensor alike.
+# Memory of a role, a shape and a tensor alike, until the backward pass; of a role that is passing
+# until the same thread asks for it again.
 Empty = Callable[[str, tuple[int, ...], torch.Tensor], torch.Tensor]
 
 
@@ -131,7 +132,7 @@ class GramAround(torch.autograd.Function):
         empty: Empty,
     ) -> torch.Tensor:
         ctx.shape = (n_copies, *mean.shape)
-        Z = random.normal(out=empty("normals", ctx.shape, mean))
+        Z = random.normal(out=empty("passing normals", ctx.shape, mean))
         out = empty("outputs", (n_copies * len(mean), mean.shape[1]), mean)
         torch.baddbmm(mean, L.expand(n_copies, -1, -1), Z, out=out.view(ctx.shape))
         return out
@@ -179,7 +180,7 @@ class GramLinear(torch.autograd.Function):
         if inverse is not None:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
             inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
-            grad_H = ctx.empty("gradient", tuple(H.shape), H)
+            grad_H = ctx.empty("passing gradient", tuple(H.shape), H)
             torch.mm(G, weight, out=grad_H.flatten(0, 1))
             grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
         grad_weight = G.T @ H.flatten(0, 1) if ctx.needs_input_grad[1] else None
