@@ -37,11 +37,6 @@ BLOCK = re.compile(
 )
 
 
-def tables_in(text: str) -> list[tuple[str, str]]:
-    """File of results and kind of each table that a document holds, in order."""
-    return [(match["file"], match["kind"]) for match in BLOCK.finditer(text)]
-
-
 def _body(library: Library, file: str, kind: str) -> str:
     """What stands between a pair of comments."""
     folder = library.folder

@@ -15,46 +15,20 @@ __all__ = ["CONVNET", "RUNS", "SECTIONS", "Run", "run_of"]
 
 @dataclass(frozen=True)
 class Run:
-    """A measurement.
+    """A measurement."""
 
-    Parameters
-    ----------
-    file : str
-        Its figures, in ``benchmarks/results``.
-    title : str
-        What it is, to a reader, and its heading in the report.
-    command : str
-        What follows ``python benchmarks/``.
-    time : str
-        How long that takes from the beginning, to follow "about".
-    section : str, default=""
-        Heading of the report above its own; without one it is in a README alone.
-    tables : tuple of str, default=()
-        What the report shows of it, keys of ``reporting.tables.TABLES``.
-    methods : tuple of str, default=()
-        Rows of its tables that make it whole, each in so many ``runs``, the first ones.
-    runs : int, default=4
-        See ``methods``.
-    cells : int, default=1
-        Of a study, how many records of a theta0 that it learned make it whole.
-    minus, beside : str, default=""
-        What its table of differences subtracts from what, and the file that is subtracted.
-    how : str, default=""
-        What the command does not say: on what, in which parts.
-    """
-
-    file: str
-    title: str
-    command: str
-    time: str
-    section: str = ""
-    tables: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
+    file: str  # with its figures
+    title: str  # its heading in the report
+    command: str  # what follows "python benchmarks/"
+    time: str  # how long that takes from the beginning, to follow "about"
+    section: str = ""  # heading above its own; without one it is in a README alone
+    tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
+    methods: tuple[str, ...] = ()  # rows that make it whole, in each of so many runs
     runs: int = 4
-    cells: int = 1
-    minus: str = ""
-    beside: str = ""
-    how: str = ""
+    cells: int = 1  # of a study: how many records of a theta0 that it learned make it whole
+    minus: str = ""  # what its table of differences is called,
+    beside: str = ""  # and the file that is subtracted
+    how: str = ""  # what the command does not say
 
     @property
     def arguments(self) -> list[str]:
@@ -148,7 +122,7 @@ OF_CONVNET = _both(CONVNET[1:3])
 
 RUNS = (
     Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
-        "four hours on 2 cores", MAIN, ("accuracy", "claims", "task_std"), PAPER,
+        "four hours on 2 cores", MAIN, ("accuracy", "task_std"), PAPER,
         how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
     Run("mnist-batch-norm.json",
         "With batch normalisation by the paper's objective, which the paper lacks",

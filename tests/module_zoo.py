@@ -90,22 +90,16 @@ class Volumes(nn.Module):
 
 
 class Halved(nn.Module):
-    """Halves its input first, in place or not; `residual` adds to it what a layer makes of it."""
+    """Halves its input first, in place or not."""
 
-    def __init__(self, in_place, residual=False):
+    def __init__(self, in_place):
         super().__init__()
-        self.in_place, self.residual = in_place, residual
+        self.in_place = in_place
         self.layer, self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
 
     def forward(self, x):
         half = x.mul_(0.5) if self.in_place else 0.5 * x
-        if self.residual:
-            # Of a copy: what a layer was given must not change before its gradient.
-            added = self.layer(half.clone())
-            hidden = half.add_(added) if self.in_place else half + added
-        else:
-            hidden = self.layer(half)
-        return self.head(self.mix(hidden).relu_())
+        return self.head(self.mix(self.layer(half)).relu_())
 
 
 class Bare(nn.Module):

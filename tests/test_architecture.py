@@ -97,14 +97,6 @@ def test_imports_go_one_way_down_the_picture(layers):
     assert all((ROOT / NAME / place).exists() for place in places), "nothing is there in vain"
 
 
-def test_the_package_knows_neither_tests_nor_benchmarks():
-    others = {"tests", "benchmarks"}
-    others |= {path.stem for path in (ROOT / "tests").iterdir()}
-    others |= {path.stem for path in (ROOT / "benchmarks").iterdir()}
-    for path in FILES:
-        assert not {name.partition(".")[0] for name in imported_by(path)} & others, path
-
-
 def test_importing_the_package_is_quiet_and_loads_no_extras():
     code = f"import sys, {NAME}.display; print(sorted(sys.modules.keys() & set(sys.argv[1:])))"
     heavy = ["matplotlib", "numba", "onnx", "polars", "pynndescent", "ray", "dask"]
@@ -114,20 +106,14 @@ def test_importing_the_package_is_quiet_and_loads_no_extras():
 
 
 def test_a_wrong_import_and_a_wrong_picture_are_seen():
-    picture = (
-        "# x\n```bash\nls\n```\n```\ntheta0.py, theory.py  what\n  _core/train.py\n_core/\n```\n"
-    )
-    layers = layers_of(picture)
-    assert layers == [["theta0.py", "theory.py"], ["_core/train.py"], ["_core/"]]
-    train, config, theta0 = (
-        ROOT / NAME / p for p in ("_core/train.py", "_core/config.py", "theta0.py")
-    )
-    assert not list(upward(train, layers, "from .config import Config\nimport numpy"))
-    assert not list(upward(config, layers, "def f():\n    from .estimators import is_auto"))
-    assert list(upward(config, layers, "def f():\n    from .train import State"))
-    assert list(upward(train, layers, f"import {NAME}.theta0"))
-    assert list(upward(theta0, layers, "from .theory import x"))
+    picture = "```\nls\n```\n```\ntheta0.py, theory.py  what\n  _core/train.py\n_core/\n```"
+    layers, package = layers_of(picture), ROOT / NAME
+    assert not list(upward(package / "_core/train.py", layers, "from .config import Config"))
+    for file, source in (
+        ("_core/config.py", "def f():\n    from .train import State"),
+        ("_core/train.py", f"import {NAME}.theta0"),
+        ("theta0.py", "from .theory import x"),
+    ):
+        assert list(upward(package / file, layers, source))
     with pytest.raises(ValueError, match="is on no line"):
-        layer_of(ROOT / NAME / "export.py", layers)
-    with pytest.raises(ValueError, match="no fenced block"):
-        layers_of("```\nx\n```")
+        layer_of(package / "export.py", layers)

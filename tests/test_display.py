@@ -96,19 +96,13 @@ def test_the_error_without_matplotlib_names_the_extra(name, predictions, monkeyp
 
 
 def test_loss_curves_are_the_terms_of_the_history():
-    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit())
+    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), linestyle="--")
+    assert display.lines_["degeneracy"].get_linestyle() == "--"
     assert list(display.lines_) == ["loss", "uniformity", "degeneracy"]
     np.testing.assert_array_equal(display.lines_["loss"].get_xdata(), [100, 200, 250])
     np.testing.assert_array_equal(display.lines_["uniformity"].get_ydata(), [0.5, 0.3, 0.2])
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert labels == list(display.lines_)
-
-
-def test_loss_curves_of_chosen_terms_in_a_chosen_style():
-    own = Fitted(HISTORY).fit()
-    display = LossCurveDisplay.from_estimator(own, terms="degeneracy", linestyle="--")
-    assert list(display.lines_) == ["degeneracy"]
-    assert display.lines_["degeneracy"].get_linestyle() == "--"
 
 
 def test_loss_curves_of_an_unfitted_or_unknown_thing():
@@ -141,14 +135,6 @@ def test_densities_have_a_panel_a_network_or_an_input_and_both_groups(over, n_pa
         assert "class 1" in axis.get_xlabel()
     (legend,) = display.figure_.legends
     assert [text.get_text() for text in legend.get_texts()] == ["before", "after", "uniform"]
-
-
-def test_densities_in_axes_of_the_users_own_have_their_legend_in_them(plt, predictions):
-    _, axes = plt.subplots(1, 2)
-    display = PredictionDensityDisplay.from_predictions(predictions, max_panels=2, ax=axes)
-    assert display.figure_.legends == []
-    legend = [text.get_text() for text in axes[0].get_legend().get_texts()]
-    assert legend == ["before", "uniform"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
@@ -194,18 +180,8 @@ def test_accuracy_draws_means_and_student_intervals():
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
 
 
-@pytest.mark.parametrize(
-    ("scores", "confidence", "message"),
-    [
-        ({}, 0.95, "at least one"),
-        ({"ours": [[0.5], [0.5]]}, 0.95, r"'ours' .*\(2, 1\)"),
-        ({"ours": [[0.5, np.nan], [0.5, 0.5]]}, 0.95, "'ours' hold NaN"),
-        ({"ours": [[0.5, 0.5]] * 2}, 95, "confidence=95"),
-    ],
-)
-def test_accuracy_names_what_does_not_fit(scores, confidence, message):
-    with pytest.raises(ValueError, match=message):
-        TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
+def scores_of(confidence=0.95, **scores):
+    return TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
 
 
 # CoherenceDisplay
@@ -269,6 +245,10 @@ def test_from_estimator(image_shape, digits, plt):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
+        (lambda: scores_of(), "at least one"),
+        (lambda: scores_of(ours=[[0.5], [0.5]]), r"'ours' .*\(2, 1\)"),
+        (lambda: scores_of(ours=[[0.5, np.nan], [0.5, 0.5]]), "'ours' hold NaN"),
+        (lambda: scores_of(95, ours=[[0.5, 0.5]] * 2), "confidence=95"),
         (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
         (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
         (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
@@ -301,17 +281,10 @@ def test_images_of_a_network_that_takes_images(shape, digits):
         ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\)"),
         ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\)"),
         ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),
+        ({"X": np.eye(64)[:2]}, ValueError, "give three or more"),
     ],
 )
 def test_what_is_not_valid_is_named(params, error, match, digits):
     X, init = digits
     with pytest.raises(error, match=match):
         CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)
-
-
-def test_of_a_few_images_none_is_shown_twice_and_two_are_too_few(digits):
-    X, init = digits
-    with pytest.raises(ValueError, match="give three or more"):
-        CoherenceDisplay.from_estimator(init, X[:2], image_shape=(8, 8))
-    display = CoherenceDisplay.from_estimator(init, X[:3], image_shape=(8, 8))
-    assert len(display.ax_.texts) == 3 * 2

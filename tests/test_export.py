@@ -2,18 +2,17 @@
 
 import importlib.util
 import json
-import warnings
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import MLPClassifier as Theirs
 
 from nets import Conv, Pooled, Tokens, digit_images, token_rows
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, export
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit.export import sklearn_mlp
 
 
@@ -65,18 +64,6 @@ def test_a_step_of_gradient_descent_is_ours(X):
     for found, expected in zip(theirs.coefs_, clf.coefs_, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-6)
     assert theirs.loss_curve_ == pytest.approx(clf.loss_curve_, rel=1e-5)
-
-
-def test_fit_goes_on_with_warm_start(X):
-    y = labels(3)
-    clf = small(max_iter=20).fit(X, y)
-    theirs = clf.to_sklearn(max_iter=1, warm_start=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        theirs.fit(X, y)
-        assert np.abs(theirs.coefs_[0] - clf.coefs_[0]).max() < 0.1
-        anew = clf.to_sklearn(max_iter=1).fit(X, y)
-        assert np.abs(anew.coefs_[0] - clf.coefs_[0]).max() > 0.1
 
 
 def test_parameters_are_ours_or_the_callers(X):
@@ -152,25 +139,6 @@ def test_an_export_has_equal_probabilities(X, tmp_path, capfd):
     assert list(tmp_path.iterdir()) == [path], "nothing else is left"
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
-
-
-def test_nothing_is_written_on_failure(X, tmp_path, monkeypatch):
-    path = tmp_path / "clf.onnx"
-    path.write_bytes(b"before")
-    clf = small(hidden_layer_sizes=(), max_iter=1).fit(X, labels(3))
-    monkeypatch.setattr(export, "onnx_bytes", lambda *arguments: b"new")
-
-    def interrupted(descriptor):
-        raise OSError("no space left")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(export.os, "fsync", interrupted)
-        with pytest.raises(OSError, match="no space left"):
-            clf.to_onnx(path)
-    assert path.read_bytes() == b"before"
-    assert list(tmp_path.iterdir()) == [path]
-    clf.to_onnx(str(path))
-    assert path.read_bytes() == b"new"
 
 
 def test_bad_paths(X, tmp_path):

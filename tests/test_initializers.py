@@ -1,6 +1,5 @@
 """What the two initializers learn, remember, hand on and refuse."""
 
-import gc
 import pickle
 
 import joblib
@@ -108,14 +107,10 @@ def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
     assert set(passes.ravel()) == set(range(37)), "it is not always the same ones that wait"
 
 
-def initializers_and_coherence():
-    yield tiny()
-    yield tiny(batch_size=8, coherence=Coherence(batch_size=BATCH, n_neighbors=5))
-    yield tiny(RandomLabelInitializer)
-
-
 @pytest.mark.parametrize(
-    "init", [*initializers_and_coherence()], ids=["mmd", "coherence", "labels"]
+    "init",
+    [tiny(coherence=Coherence(batch_size=BATCH, n_neighbors=5)), tiny(RandomLabelInitializer)],
+    ids=["coherence", "labels"],
 )
 def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, watch):
     undisturbed = clone(init).set_params(window=2).partial_fit(X)
@@ -221,19 +216,6 @@ def test_a_window_is_the_mean_of_its_steps_and_nothing_else(X):
         for name in ("loss", "uniformity", "degeneracy", "detachment"):
             mean = np.mean([step[name] for step in steps[3 * i : 3 * i + 3]])
             assert record[name] == pytest.approx(mean, rel=1e-5)
-
-
-def test_the_loss_is_the_weighted_sum_of_its_terms(X):
-    names, weights = ("uniformity", "degeneracy", "detachment"), (0.5, 3, 0)
-    own = {f"{name}_weight": weight for name, weight in zip(names, weights, strict=True)}
-    init = tiny(**own).fit(X)
-    assert len(init.history_) == init.max_iter
-    for record in init.history_:
-        expected = sum(w * record[name] for w, name in zip(weights, names, strict=True))
-        assert record["loss"] == pytest.approx(expected, rel=1e-5)
-        assert tuple(record) == ("step", "loss", *names)
-        assert record["degeneracy"] > 0, "terms of weight 0 are recorded all the same"
-        assert record["detachment"] > 0
 
 
 @KINDS
@@ -502,10 +484,8 @@ def test_data_frames(X):
     assert theta0_of(init.transform(frame)) is init.theta0_
     with pytest.raises(ValueError, match="feature names should match"):
         init.transform(frame[names[::-1]])
-    init = tiny(output="hidden").set_output(transform="polars")
-    out = init.fit_transform(pl.DataFrame(X, schema=names, orient="row"))
-    assert init.feature_names_in_.tolist() == names
-    assert isinstance(out, pl.DataFrame)
+    of_polars = tiny().fit(pl.DataFrame(X, schema=names, orient="row"))
+    assert of_polars.feature_names_in_.tolist() == names
 
 
 # data of any kind
@@ -549,19 +529,6 @@ def test_nothing_works_after_a_first_fit_that_failed(kind, X):
 
 
 # parameters and settings
-
-
-def test_what_is_learned_with_is_given_back(X):
-    coherence = Coherence(batch_size=20, n_neighbors=5)
-    init = tiny(hidden_layer_sizes=(30, 20), max_iter=1, batch_norm=True, coherence=coherence)
-
-    def live_numbers():
-        init.fit(X).partial_fit(X).score(X)
-        gc.collect()
-        return sum(thing.numel() for thing in gc.get_objects() if type(thing) is torch.Tensor)
-
-    _, second, third = (live_numbers() for _ in range(3))
-    assert third - second < 200, "one step's activations are 8 times 16 times 52"
 
 
 NAN, INF = float("nan"), float("inf")

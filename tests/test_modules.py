@@ -59,20 +59,6 @@ def assert_same_state(module, state):
 # What is learned
 
 
-@pytest.mark.parametrize(("name", "n_classes"), [("residual", 10), ("transformer", 5)])
-def test_every_network_learns_on_digits(name, n_classes, X):
-    params = {"n_perturbations": 8, "learning_rate_init": 4e-3}
-    init = small(network(name, n_classes), max_iter=8, **params).fit(X)
-    fresh = small(network(name, n_classes), max_iter=0, **params).fit(X)
-    assert init.score(X) > fresh.score(X) + 0.05
-    assert init.best_loss_ < init.loss_curve_[0]
-    assert init.why_functional_ == ""
-    with torch.no_grad():
-        logits = init.to_module().eval()(torch.from_numpy(X))
-    assert logits.shape == (len(X), n_classes)
-    assert torch.isfinite(logits).all()
-
-
 # Means of the terms over the first eight steps.
 FIGURES = {
     "perceptron": (1.51842, 0.53766, 0.39339, 0.82340),
@@ -118,12 +104,6 @@ def test_what_works_in_place_on_its_input_learns_what_others_do(coherence):
     assert found[0].score(X) == found[1].score(X)
 
 
-def test_weights_in_half_precision_are_learned_in_single():
-    X = rows(16)
-    net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)).bfloat16()
-    assert_same_fit(small(net).fit(X), small(net).partial_fit(X).partial_fit(X))
-
-
 # Coherence and gain
 
 
@@ -152,19 +132,12 @@ def between(*parts, first=None):
     return nn.Sequential(first or nn.Linear(6, 4), *parts, nn.Linear(4, 2))
 
 
-def with_a_hook():
-    module = between(nn.ReLU())
-    module[1].register_forward_hook(lambda layer, args, output: output + 1)
-    return module
-
-
 CHAINS = {
     "perceptron": (flat_perceptron, ("1", "3", "5")),
     "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
     "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
     "tanh": (lambda: between(nn.Tanh()), ()),
     "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
-    "hooks": (with_a_hook, ()),
     "frozen": (lambda: between(first=nn.Linear(6, 4).requires_grad_(False)), ()),
 }
 
@@ -222,10 +195,6 @@ def test_a_class_is_called_with_the_random_state(X):
     weights = [init.theta0_.arrays["conv1.weight"] for init in (first, other)]
     assert weights[0].shape == (4, 1, 3, 3)
     assert not np.array_equal(*weights)
-    description = first.theta0_.architecture
-    assert description.module == "protocol.networks.ConvNet"
-    assert dict(description.parameters) == {"width": "4", "n_classes": "3"}
-    assert description.input_shape == (1, 8, 8)
 
 
 def test_parameters_of_the_class_are_the_estimators(X):
@@ -474,9 +443,6 @@ def test_sparse_gradients_are_dense_while_it_learns():
         return net
 
     assert_same_state(learned(False), learned(True).state_dict())
-
-
-# Files of theta0
 
 
 # In place

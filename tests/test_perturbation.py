@@ -35,10 +35,8 @@ from module_zoo import (
     tokens,
 )
 from sklearn_mmdinit import MMDInitializer, register_layer
-from sklearn_mmdinit._core import profile
 from sklearn_mmdinit._core.layers import (
     LAYER_TYPES,
-    _noise_by_vmap,
     bias_std,
     layer_type_of,
     parameter_stds,
@@ -333,18 +331,9 @@ LAYERS = {
 # Of padding that is not the same on both sides.
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
 @pytest.mark.parametrize("name", LAYERS)
-def test_noise_of_a_layer_is_the_layer_with_other_parameters(name):
+def test_patches_times_weights_are_the_outputs(name):
     layer, shape = LAYERS[name]
-    kind = layer_type_of(layer)
-    eps = {own: torch.randn(3, *parameter.shape) for own, parameter in layer.named_parameters()}
-    for n in (1, 3):
-        H = torch.randn(n, 2, *shape)
-        for some in (eps, *({own: eps[own]} for own in eps)):
-            expected = _noise_by_vmap(layer, H, some)
-            noise = kind.noise(layer, H, some)
-            torch.testing.assert_close(noise, expected, rtol=1e-4, atol=1e-5)
-    # Patches times weights are the outputs.
-    H = H[0]
+    kind, H = layer_type_of(layer), torch.randn(2, *shape)
     patches, expected = kind.patches(layer, H), layer(H)
     weight = layer.weight.flatten(1).unflatten(0, (patches.shape[2], -1))
     out = torch.einsum("npgi,goi->npgo", patches, weight).flatten(2)
@@ -424,17 +413,12 @@ def test_auto_takes_the_cheaper_sampler_of_each_layer():
 
     # 9 rows: gram for the layer with 20 inputs, direct for the one with 4.
     assert auto(mlp(20, 4, 2), rows(width=20), 9) == {"linears.0": "gram", "linears.1": "direct"}
-    # Wide layers by gram; the last one has few weights, and its factor would cost more.
-    found = auto(mlp(300, 300, 300, 2), rows(width=300), 8)
-    assert list(found.values()) == ["gram", "gram", "direct"]
     found = auto(seeded(lambda: ConvNet(3)), images(), 4)
     assert found == {"conv1": "direct", "conv2": "direct", "fc1": "gram", "fc2": "direct"}
     # Few tokens, and a wide layer.
     wide = nn.Sequential(nn.Unflatten(1, (2, 6)), nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 300))
     wide.append(nn.Flatten()).append(nn.Linear(600, 2))
     assert auto(wide, rows(width=12), 4) == {"1": "direct", "3": "gram", "5": "gram"}
-    assert auto(wide, rows(width=12), 2)["1"] == "gram"
-    assert set(auto(wide, rows(width=12), 64).values()) == {"direct"}
 
 
 def test_layers_whose_perturbation_acts_in_several_places_or_not_at_all():
@@ -511,25 +495,6 @@ def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatc
     assert_close(own, slopes_of(whole, expected), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["convnet", "words", "residual"])
-def test_a_first_layer_computes_once_what_all_copies_have_in_common(name, monkeypatch):
-    network, batch = of_zoo(name)
-    first, *_, last = network.trace.calls
-    assert first.first
-    seen = {}
-    for kind in (nn.Conv2d, nn.Linear, nn.Embedding):
-
-        def counting(layer, H, own=kind.forward):
-            seen[layer] = len(H)
-            return own(layer, H)
-
-        monkeypatch.setattr(kind, "forward", counting)
-    draw(network, batch, 7, "direct")
-    # What comes next sees the rows of all copies, with their noise in them.
-    assert seen[network.module.get_submodule(first.layer)] == len(batch)
-    assert seen[network.module.get_submodule(last.layer)] == 7 * len(batch)
-
-
 @pytest.mark.parametrize("sampler", ["gram", "direct"])
 def test_the_next_step_overwrites_nothing_that_is_still_used(sampler):
     network, X = network_of(mlp(7, 9, 9, 2), rows(5, 7))
@@ -569,15 +534,10 @@ def test_each_copy_normalises_by_its_own_rows_and_leaves_no_trace(name, sampler)
 @pytest.mark.parametrize("sampler", ["direct", "functional"])
 def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
     network, batch = of_zoo("frozen norm")
-    before = network.module.norm1.running_mean.clone()
     assert network.module.norm2.training
     network.module.norm2.eval()  # so that no row has to do with another
     whole, part = (draw(network, X, 3, sampler) for X in (batch, batch[:2]))
     torch.testing.assert_close(whole[:, :2], part)
-    network.module.norm2.train()
-    network.jacobian_norms(batch)
-    assert torch.equal(network.module.norm1.running_mean, before)
-    assert not torch.equal(network.module.norm2.running_mean, torch.zeros(16).double())
 
 
 @pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
@@ -594,17 +554,6 @@ def test_nothing_stays_in_the_module_even_after_an_error(sampler):
         assert all(value is before[name] for name, value in vars(part).items())
     assert network.module.norm1.running_mean is not None
     assert torch.backends.mha.get_fastpath_enabled() == fused
-
-
-def test_rows_that_were_changed_in_place_are_those_of_one_copy_each():
-    for n_copies in (1, 3):
-        found = []
-        for in_place in (False, True):
-            module = seeded(lambda own=in_place: Halved(own, residual=True))
-            network, batch = double_network(module, rows())
-            found.append(draw(network, batch, n_copies, "direct"))
-            assert torch.equal(batch, torch.from_numpy(rows()).double())
-        torch.testing.assert_close(*found)
 
 
 # What copies in one pass cannot serve
@@ -755,28 +704,3 @@ def test_layers_that_are_not_known():
     assert layer_type_of(layer) is not None
     layer.forward = lambda x: x
     assert layer_type_of(layer) is None
-
-
-# The order of an image's numbers in memory: another speed, the same figures
-
-
-@pytest.mark.parametrize("sampler", ["direct", "gram"])
-@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
-def test_layers_of_copies_keep_one_order_forward_and_backward(sampler, layout, monkeypatch):
-    # Noise comes in another order than the outputs it is added to; a mixed one is slow.
-    monkeypatch.setattr(profile, "layout_of", lambda module, examples: layout)
-    network, batch = double_network(seeded(lambda: ConvNet(3, 2)), images()[:3])
-    seen = []
-
-    def look(layer, inputs, output):
-        for tensor in (output, *(H for H in inputs if H.requires_grad)):
-            seen.append(tensor.is_contiguous(memory_format=layout))
-            tensor.register_hook(
-                lambda slopes: seen.append(slopes.is_contiguous(memory_format=layout))
-            )
-
-    for layer in (network.module.conv1, network.module.conv2):
-        layer.register_forward_hook(look)
-    draw(network, batch, 4, sampler).square().sum().backward()
-    # Two outputs and an input that is learned, and their gradients.
-    assert seen == [True] * 6

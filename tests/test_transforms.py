@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy import ndimage
-from sklearn.neighbors import NearestNeighbors
 
 from helpers import images
-from sklearn_mmdinit import Coherence, MMDInitializer, OrientedGradients, RandomAffine
+from sklearn_mmdinit import OrientedGradients, RandomAffine
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
 
@@ -295,19 +294,3 @@ def test_images_of_another_shape_are_named():
     gradients = OrientedGradients().fit(images(3, 1, 4, 4))
     with pytest.raises(ValueError, match=r"\(1, 4, 5\).*\(1, 4, 4\)"):
         gradients.transform(images(3, 1, 4, 5))
-
-
-def test_contrast_hides_no_neighbour():
-    """What it is for: pairs of the same shape, one of them faint, are found as neighbours."""
-    shapes = (images(40, 1, 10, 10) > 0).astype(float).reshape(40, -1)
-    X = np.concatenate([shapes, 0.2 * shapes + 0.5])
-
-    def found(rows):
-        search = NearestNeighbors(n_neighbors=1).fit(rows)
-        return (search.kneighbors(return_distance=False)[:, 0] == (np.arange(80) + 40) % 80).mean()
-
-    assert found(OrientedGradients().fit_transform(X)) == 1.0
-    assert found(X) < 0.6
-    coherence = Coherence(n_neighbors=1, embedding=OrientedGradients())
-    init = MMDInitializer((8,), coherence=coherence, n_perturbations=4, max_iter=1, random_state=0)
-    assert init.fit(X).embedding_.image_shape_ == (1, 10, 10)

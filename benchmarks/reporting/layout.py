@@ -29,13 +29,7 @@ class Table:
 
 def as_text(table: Table) -> str:
     """The table with aligned columns, for a terminal."""
-    lines = [table.head, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    body = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return "\n".join([table.title, body[0], "-" * len(max(body, key=len)), *body[1:]])
+    return f"{table.title}\n{table.frame.to_string(index=False)}"
 
 
 def as_markdown(table: Table) -> str:

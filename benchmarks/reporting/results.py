@@ -25,13 +25,7 @@ class Library:
     folder: Path
 
     def results(self, file: str) -> Results | None:
-        """What a file of results holds; None where it is not there yet.
-
-        Raises
-        ------
-        ValueError
-            If the file is not an object of JSON.
-        """
+        """What a file of results holds, an object of JSON; None where it is not there yet."""
         path = self.folder / file
         if not path.is_file():
             return None
@@ -42,28 +36,6 @@ class Library:
         if not isinstance(held, dict):
             raise ValueError(f"{path.name} holds a {type(held).__name__}, not an object")
         return held
-
-    def scores(self, *files: str) -> pd.DataFrame:
-        """Every score of the files that are there, a row each, and what it is of.
-
-        After the columns of :func:`unpack_scores` come the file, the data set, the number of
-        classes, the network ("392-392-392"), and the commits by which the file was measured.
-        """
-        found = []
-        for file in files:
-            if results := self.results(file):
-                settings = _settings(results)
-                widths = settings.get("hidden_layer_sizes", [settings.get("network", "")])
-                origin = {
-                    "file": file,
-                    "dataset": results["dataset"]["name"],
-                    "classes": settings.get("classes", 2),
-                    "network": "-".join(map(str, widths)),
-                    "commits": "; ".join(_commit(part) for part in _parts(results)),
-                }
-                found.append(unpack_scores(results["scores"]).assign(**origin))
-        columns = [*SCORE, "file", "dataset", "classes", "network", "commits"]
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
 
     def picture(self, file: str, words: str) -> str:
         """A link to a picture, or nothing where it is not there yet."""

@@ -8,13 +8,12 @@ from functools import partial
 from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import TITLES, against_table, claims_table, gain_table, task_table
+from reporting.task_tables import TITLES, against_table, gain_table, task_table
 from reporting.time_tables import SPEED_KINDS, TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
     "gain": gain_table,
-    "claims": claims_table,
     "against": against_table,
     **STUDY_TABLES,
     **TIME_TABLES,
@@ -23,13 +22,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
 
 
 def build_table(kind: str, results: Results) -> Table:
-    """One of ``TABLES``.
-
-    Raises
-    ------
-    ValueError
-        If there is no such table, or the results lack its figures.
-    """
+    """One of ``TABLES``; a ValueError if there is none, or the results lack its figures."""
     if kind not in TABLES:
         raise ValueError(f"unknown table {kind!r}; valid names are {sorted(TABLES)}")
     if kind in SPEED_KINDS and kind not in results:

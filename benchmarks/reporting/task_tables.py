@@ -93,52 +93,21 @@ def _gain_texts(found: dict[Any, pd.Series], *, spread: bool = False) -> pd.Data
     return cells.rename(columns="N = {}".format)
 
 
-def _paper_gains(pairs: dict[Any, tuple[str, str]]) -> pd.DataFrame:
-    """By how many points the paper's Table 1 has one row above another."""
-    means = paper_table("accuracy").mean
-    found = {
-        name: means.loc[own] - means.loc[other]
-        for name, (own, other) in pairs.items()
-        if {own, other} <= {*means.index}
-    }
-    return pd.DataFrame(found).T.map(gain_text)
-
-
-def _beside_paper_s(
-    title: str, results: Results, pairs: dict[Any, tuple[str, str]], *head: str
-) -> Table:
-    """The gains of named pairs of rows, the paper's in brackets where it has the same tasks."""
-    wide = wide_of(results)
-    there = {name: pair for name, pair in pairs.items() if {*pair} <= {*wide}}
-    own = _gain_texts({name: complete(wide[a], wide[b]) for name, (a, b) in there.items()})
-    if there and tasks_compare_with_paper(results):
-        own = in_brackets(own, _paper_gains(there))
-        title += " (the paper's difference in brackets)"
-    return named_rows(title, own, *head)
-
-
 def gain_table(results: Results) -> Table:
-    """Each network minus itself from fresh weights."""
-    rows = dict.fromkeys(entry["method"] for entry in results["scores"])
-    pairs = {row: (row, base) for row in rows if (base := scratch_of(row)) not in (None, row)}
+    """Each network minus itself from fresh weights, the paper's beside where it has the tasks."""
     title = (
         "Gain over the same network from scratch (points): mean of the paired differences and "
         "its 95% interval"
     )
-    return _beside_paper_s(title, results, pairs, "method")
-
-
-def claims_table(results: Results) -> Table:
-    """Ours minus each other network, all of which the paper has below it."""
-    names = paper_table("accuracy").mean.index
-    pairs = {
-        (f"{init}/fcn/ours", other): (f"{init}/fcn/ours", other)
-        for init in ("xavier", "he")
-        for other in names
-        if other.startswith(f"{init}/") and other != f"{init}/fcn/ours"
-    }
-    title = "Ours above each other network, task by task (points): mean and its 95% interval"
-    return _beside_paper_s(title, results, pairs, "method", "against")
+    wide = wide_of(results)
+    bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}
+    own = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
+    if bases and tasks_compare_with_paper(results):
+        means = paper_table("accuracy").mean
+        paper = {r: means.loc[r] - means.loc[b] for r, b in bases.items() if r in means.index}
+        own = in_brackets(own, pd.DataFrame(paper).T.map(gain_text))
+        title += " (the paper's difference in brackets)"
+    return named_rows(title, own, "method")
 
 
 def best_rival(wide: pd.DataFrame, own: str) -> dict[int, str]:
@@ -202,22 +171,24 @@ WAYS = {
     "mnist-full.json": "",
     "mnist-coherence.json": "",
     "mnist-rivals.json": "",
-    "mnist-augmented.json": "augmented",
-    "mnist-two-rounds.json": "augmented, two rounds",
-    "mnist-gradients.json": "augmented, by gradients",
+    "mnist-augmented.json": ", augmented",
+    "mnist-two-rounds.json": ", augmented, two rounds",
+    "mnist-gradients.json": ", augmented, by gradients",
 }
 
 
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of the paper's tasks, of scratch, ours and rivals."""
-    scores = library.scores(*WAYS)
-    of_paper = (scores["dataset"] == "mnist") & (scores["classes"] == 2)
-    scores = scores[of_paper & (scores["network"] == "392-392-392")]
-    learned = scores["method"].isin([FEATURES_THETA0, FEATURES])
-    scores = scores[learned | scores["method"].isin([SCRATCH, OURS, *ALL_RIVALS])]
-    ways = scores["file"].map(WAYS).radd(", ").where(learned, "").replace(", ", "")
-    scores = scores.assign(method=scores["method"] + ways)
-    return by_task(scores.drop_duplicates(["method", "n_labels", "run", "task"], keep="last"))
+    found = [unpack_scores([])]
+    for file, way in WAYS.items():
+        results = library.results(file)
+        if results is not None and tasks_compare_with_paper(results):
+            names = {name: name for name in (SCRATCH, OURS, *ALL_RIVALS)}
+            names |= {name: name + way for name in (FEATURES_THETA0, FEATURES)}
+            scores = unpack_scores(results["scores"])
+            found.append(scores.assign(method=scores["method"].map(names)).dropna())
+    keys = ["method", "n_labels", "run", "task"]
+    return by_task(pd.concat(found).drop_duplicates(keys, keep="last"))
 
 
 def ranking_table(library: Library, *, every: bool = False) -> Table:

@@ -56,16 +56,11 @@ def test_the_tables_of_a_case_worked_out_by_hand():
     assert n_pairs == 4
 
 
-def test_the_interval_is_scipy_s_and_covers_as_often_as_it_says():
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(300):
-        differences = rng.normal(1.0, 2.0, size=8)
-        _, low, high, _ = gain_of(differences)
-        expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        assert (low, high) == pytest.approx((expected.low, expected.high))
-        covered += low <= 1.0 <= high
-    assert 273 <= covered <= 297  # three standard deviations of a binomial
+def test_the_interval_is_scipy_s():
+    differences = np.random.default_rng(0).normal(1.0, 2.0, size=8)
+    _, low, high, _ = gain_of(differences)
+    expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
 
 
 def test_one_pair_and_one_run_have_no_spread():
@@ -81,17 +76,6 @@ def test_only_what_has_every_task_is_subtracted():
     wide = wide_of({"ours": [[0.9, 0.9]], "less": [[0.8]], "more": [[0.8, 0.8], [0.1, 0.1]]})
     assert complete(wide["ours"], wide["less"]).isna().all()
     assert complete(wide["ours"], wide["more"]).dropna().tolist() == pytest.approx([10.0, 10.0])
-
-
-def test_packed_scores_come_back_whole():
-    back = unpack_scores(pack_scores(HAND))
-    expected = pd.DataFrame(HAND)
-    expected["accuracy"] *= 100
-    keys = ["method", "run", "n_labels", "task"]
-    pd.testing.assert_frame_equal(
-        back.sort_values(keys, ignore_index=True)[[*keys, "accuracy"]],
-        expected.sort_values(keys, ignore_index=True)[[*keys, "accuracy"]],
-    )
 
 
 def test_settings_stand_best_first_with_differences_of_means_over_n():

@@ -1,12 +1,10 @@
 """NetClassifier: the training of MLPClassifier, of any module, from wherever it is to start."""
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from torch import nn
 
 from helpers import seeded
@@ -41,18 +39,6 @@ def state_of(clf):
 
 
 # training of its own
-
-
-def test_it_learns_images(data):
-    X, y = data
-    y = y % 2
-    clf = small(module__width=8, max_iter=15, learning_rate_init=0.05).fit(X[:90], y[:90])
-    assert clf.score(X[90:], y[90:]) > 0.7
-    assert clf.loss_curve_[-1] < 0.6 * clf.loss_curve_[0]
-    assert isinstance(clf.module_, Conv)
-    assert (clf.input_shape_, clf.n_features_in_) == ((1, 8, 8), 64)
-    assert clf.theta0_.architecture.module == "nets.Conv"
-    assert clf.initializer_ is None
 
 
 def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
@@ -170,27 +156,6 @@ def test_batch_normalisation_needs_two_rows(module, flat):
 # as an estimator
 
 
-def test_it_is_cloned_and_pickled(data):
-    X, y = data
-    clf = small(Conv(10)).fit(X, y)
-    again = pickle.loads(pickle.dumps(clf))
-    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    partial = copy.deepcopy(again).partial_fit(X, y)
-    assert_same_weights(partial, clf.partial_fit(X, y))
-    cloned = clone(clf)
-    assert not hasattr(cloned, "net_")
-    assert cloned.get_params().keys() == clf.get_params().keys()
-    assert_same_weights(cloned.fit(X, y), again)
-
-
-@pytest.mark.parametrize(("side", "n"), [(8, 4096), (64, 1024), (512, 16)])
-def test_rows_are_predicted_so_many_at_a_time_that_they_take_little_memory(side, n):
-    X = np.zeros((4, 1, side, side), dtype=np.float32)
-    flat = nn.Sequential(nn.AvgPool2d(side), nn.Flatten(), nn.Linear(1, 2))
-    clf = NetClassifier(flat, batch_size=2, max_iter=1, validation_split=None, random_state=0)
-    assert clf.fit(X, [0, 1, 0, 1]).net_.iterator_valid__batch_size == n
-
-
 @pytest.mark.parametrize("iterator", [{}, {"iterator_train__shuffle": False}])
 def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator):
     X, y = flat
@@ -206,19 +171,16 @@ def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator
     assert found[0] == found[1]
 
 
-def frozen_net():
-    return Pooled(10).requires_grad_(False)
-
-
 def test_a_module_with_nothing_to_train_is_refused(flat):
     X, y = flat
     pooled = nn.Sequential(nn.Unflatten(1, (1, 64)), nn.AdaptiveAvgPool1d(10), nn.Flatten())
     with pytest.raises(ValueError, match="nothing to train: Sequential has no parameters"):
         small(pooled).fit(X, y)
+    frozen = Pooled(10).requires_grad_(False)
     for weights in (None, np.ones(len(y))):
         with pytest.raises(ValueError, match="nothing to train: no parameter of Pooled"):
-            small(frozen_net()).fit(X, y, sample_weight=weights)
-    assert small(frozen_net(), max_iter=0).fit(X, y).predict(X).shape == y.shape
+            small(frozen).fit(X, y, sample_weight=weights)
+    assert small(frozen, max_iter=0).fit(X, y).predict(X).shape == y.shape
 
 
 class Bag(nn.Module):

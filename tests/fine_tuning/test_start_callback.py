@@ -11,7 +11,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
 
-from nets import Conv, Pooled, digit_images
+from nets import Conv, digit_images
 from sklearn_mmdinit import MMDInitializer, WarmStart, save_theta0
 
 
@@ -53,21 +53,6 @@ def private_randomness():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
-
-
-# to_module in place of a class
-
-
-def test_to_module_stands_for_a_class(data, init):
-    theta0 = init.theta0_.arrays["head.weight"]
-    net = net_of(init.to_module, [Starts()])
-    for _ in range(2):
-        net.fit(*data)
-        np.testing.assert_array_equal(seen_by(net)[-1], theta0)
-        assert not np.array_equal(weight_of(net), theta0)
-    before = weight_of(net)
-    net.partial_fit(*data)
-    np.testing.assert_array_equal(seen_by(net)[-1], before)
 
 
 # the callback
@@ -139,8 +124,3 @@ def test_bad_starts_are_said_when_training_begins(source, error, words, data):
     net = net_of(callbacks=[WarmStart(source)])
     with pytest.raises(error, match=words):
         net.fit(*data)
-
-
-def test_a_theta0_of_another_module_is_refused_by_name(data, init):
-    with pytest.raises(ValueError, match=r"Conv, not of nets\.Pooled"):
-        net_of(Pooled(3), [WarmStart(init)]).fit(*data)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
 
@@ -58,29 +57,12 @@ def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
     assert clf.loss_curve_[0] == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
 
 
-def test_in_one_batch_a_weight_of_two_is_two_rows(data):
-    X, y = data
-    counts = np.random.default_rng(0).integers(0, 4, size=120)
-    counts[:6] = 1  # all classes
-    weighted = one_step().fit(X, y, sample_weight=counts)
-    repeated = one_step().fit(X.repeat(counts, axis=0), y.repeat(counts))
-    assert_same_weights(weighted, repeated, atol=1e-6)
-
-
 @pytest.mark.parametrize("factor", [1000, 1e-300, 1e307])
 def test_only_ratios_of_weights_count(factor, data, weights):
     a, b = (small().fit(*data, sample_weight=by * weights) for by in (1, factor))
     assert_same_weights(a, b, atol=1e-5)
     assert a.best_validation_loss_ == pytest.approx(b.best_validation_loss_, rel=1e-5)
     assert not np.allclose(a.coefs_[0], small().fit(*data).coefs_[0], atol=1e-4)
-
-
-def test_rows_that_vanish_beside_others_do_no_harm(data):
-    weights = np.where(np.arange(120) < 3, 1.0, 1e-90)  # all but one batch
-    clf = small(optimizer="sgd", validation_split=None, max_iter=1, batch_size=3)
-    clf.set_params(iterator_train__shuffle=False).fit(*data, sample_weight=weights)
-    first = clone(clf).fit(*(part[:3] for part in data))
-    assert_same_weights(clf, first, atol=1e-6)
 
 
 @pytest.mark.parametrize("validation", ["fraction", "none", "pair"])
