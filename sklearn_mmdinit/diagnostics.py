@@ -28,7 +28,7 @@ from ._core.profile import Profile, look_at
 from ._core.random import StepRandom
 from ._core.source import Source
 from .losses import coherence_kernel as kernel_of
-from .theta0 import Theta0
+from .theta0 import Theta0, theta0_in
 
 __all__ = [
     "coherence_kernel",
@@ -40,11 +40,9 @@ __all__ = [
 
 def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
     """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
-    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
-    if not isinstance(theta0, Theta0):
-        raise ValueError(
-            f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
-        )
+    theta0 = theta0_in(source)
+    if theta0 is None:
+        raise ValueError(f"expected a Theta0 or a fitted estimator, got {source!r}")
     X = _rows(source, theta0, X)
     learned_by = getattr(source, "initializer_", None) or source
     profile = getattr(learned_by, "_profile", None)
