@@ -67,10 +67,8 @@ def sklearn_mlp(
         raise ValueError(f"scikit-learn has no {architecture.module}; use to_module()")
     keywords, n_classes = architecture.keywords, architecture.n_classes
     own = {name: keywords[name] for name in ("hidden_layer_sizes", "activation")}
-    if own["activation"] not in _ACTIVATIONS:
-        raise ValueError(
-            f"activation={own['activation']!r} is none of scikit-learn's, {list(_ACTIVATIONS)}"
-        )
+    if (activation := own["activation"]) not in _ACTIVATIONS:
+        raise ValueError(f"{activation=} is none of scikit-learn's, {list(_ACTIVATIONS)}")
     for name in sorted(params.keys() & own.keys()):
         raise ValueError(f"{name}={params[name]!r} cannot be chosen: it is {own[name]!r}")
     if len(classes) != n_classes:

@@ -101,12 +101,8 @@ class Architecture:
 
         Parameters
         ----------
-        n_features, hidden_layer_sizes, n_classes
+        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
             As :class:`MLP` takes them.
-        activation : str, default="relu"
-            Likewise.
-        batch_norm : bool, default=False
-            Likewise.
 
         Returns
         -------
@@ -172,13 +168,7 @@ class Architecture:
         try:
             fields: dict[str, Any] = json.loads(text)
             if "module" not in fields:  # from before perceptrons were modules like any other
-                return cls.of_perceptron(
-                    int(fields["n_features"]),
-                    tuple(int(width) for width in fields["hidden_layer_sizes"]),
-                    int(fields["n_classes"]),
-                    str(fields["activation"]),
-                    bool(fields["batch_norm"]),
-                )
+                return cls.of_perceptron(**fields)
             parameters = tuple((str(name), str(value)) for name, value in fields.pop("parameters"))
             shape = tuple(int(n) for n in fields.pop("input_shape"))
             chain = tuple(str(name) for name in fields.pop("chain"))
@@ -421,9 +411,8 @@ def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     """Write theta0 to a safetensors file.
 
-    The file appears whole or not at all: it is written beside its final place under
-    another name, and then renamed. It does not hold the names of columns: rows have to come in
-    the order that theta0 was learned in.
+    The file appears whole or not at all. It does not hold the names of columns: they have to come
+    in the order that theta0 was learned in.
 
     Parameters
     ----------
