@@ -31,18 +31,8 @@ from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
 from ._core.trace import describe_with_logits, takes_integers
-from ._fine_tuning import labels
+from ._fine_tuning import labels, net
 from ._fine_tuning.batches import Rows
-from ._fine_tuning.net import (
-    OWNED,
-    Net,
-    Training,
-    check_callbacks,
-    find_optimizer,
-    has_batch_norm,
-    is_skorch_param,
-    net_options,
-)
 from .export import sklearn_mlp, write_onnx
 from .theta0 import Architecture, Theta0, arrays_of, start_, uncompiled
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
@@ -54,6 +44,9 @@ _N_TRIED = 4
 
 # What a perceptron is where neither the classifier nor a start says it: the paper's.
 _PERCEPTRON = {"hidden_layer_sizes": (392, 392, 392), "activation": "relu", "batch_norm": False}
+
+# Parameters that scikit-learn's MLPClassifier has too.
+_ALSO_OF_SKLEARN = ("batch_size", "learning_rate_init", "random_state")
 
 
 class _Begun(NamedTuple):
@@ -89,10 +82,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
 
     Trains all parameters that require a gradient by cross entropy, from the weights that the
     module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
-    those of the epoch with the lowest validation loss. The training itself is a
-    :class:`skorch.NeuralNetClassifier`, at hand as ``net_``. X may have any shape that the module
-    takes: rows of features, images (n, 1, 28, 28), or, where it has an ``nn.Embedding``, whole
-    numbers (n, length).
+    those of the epoch with the lowest validation loss. X may have any shape that the module takes:
+    rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
 
     Parameters
     ----------
@@ -114,9 +105,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
           ``warm_start_from__<name>``.
         - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
           theta0, of the module's own class and shapes. The initializer stays fitted when this
-          classifier is cloned; setting a parameter of its, other than ``random_state`` and
-          ``verbose``, puts an unfitted copy in its place. In a parameter grid write
-          ``FrozenEstimator(initializer)``: scikit-learn un-fits the estimators of a grid.
+          classifier is cloned. In a parameter grid write ``FrozenEstimator(initializer)``:
+          scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
@@ -148,9 +138,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
     **keywords : dict
         ``module__<name>``: what the class in `module` is called with. And further arguments of
         :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``, ``criterion``,
-        ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``,
-        ``optimizer__<name>``, ``criterion__<name>``, ``callbacks__<name>``, ... They can be set
-        and searched as any other parameter.
+        ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``, ``optimizer__<name>``,
+        ... They can be set and searched as any other parameter.
 
     Attributes
     ----------
@@ -166,20 +155,16 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         The fitted initializer that theta0 came from, where one was passed.
     history_ : skorch.history.History
         Skorch's record of each epoch.
-    loss_curve_ : list of float
-        Training loss an epoch.
-    validation_loss_curve_ : list of float or None
-        Validation loss an epoch.
+    loss_curve_, validation_loss_curve_ : list of float
+        Training loss an epoch, and validation loss, or None without validation.
     best_epoch_ : int or None
         Epoch whose parameters are kept, from 0; the last one without validation.
     best_validation_loss_ : float or None
         Its validation loss.
     n_iter_ : int
         Epochs run.
-    input_shape_ : tuple of int
-        Shape of one example.
-    n_features_in_ : int
-        Numbers of an example.
+    n_features_in_, input_shape_ : int, tuple of int
+        Numbers of one example, and its shape.
     feature_names_in_ : ndarray of str of shape (n_features_in_,)
         Names of the features, where X had any.
 
@@ -240,13 +225,11 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self._set_keywords(keywords)
 
-    # parameters
-
     def _is_keyword(self, name: str) -> bool:
-        return name.startswith(PREFIX) or is_skorch_param(name)
+        return name.startswith(PREFIX) or net.is_skorch_param(name)
 
     def _refusal(self, name: str) -> TypeError:
-        hint = f"; it follows from {OWNED[name]!r}" if name in OWNED else ""
+        hint = f"; it follows from {net.OWNED[name]!r}" if name in net.OWNED else ""
         return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
 
     def set_params(self, **params: Any) -> Self:
@@ -256,26 +239,23 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         ----------
         **params : dict
             Values by name. Another value of ``warm_start_from__<name>`` puts an unfitted copy
-            of the initializer in its place, unless it is ``random_state`` or ``verbose``, which
-            what is learned already does not depend on.
+            of the initializer in its place, unless it is ``random_state`` or ``verbose``.
 
         Returns
         -------
         self : estimator
             This one.
         """
-        for name in params.keys() & OWNED.keys():
+        for name in params.keys() & net.OWNED.keys():
             raise self._refusal(name)
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
         if nested:
-            if not hasattr(self.warm_start_from, "set_params"):
-                raise ValueError(
-                    f"{prefix + min(nested)!r} cannot be set: warm_start_from is not an "
-                    f"initializer but {self.warm_start_from!r}"
-                )
-            self.warm_start_from = with_params(self.warm_start_from, nested)
+            if not hasattr(start := self.warm_start_from, "set_params"):
+                name = prefix + min(nested)
+                raise ValueError(f"{name!r} cannot be set: {start!r} is not an initializer")
+            self.warm_start_from = with_params(start, nested)
         return self
 
     def __sklearn_clone__(self) -> Self:
@@ -293,7 +273,7 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
 
     def _skorch_params(self) -> dict[str, Any]:
         """What is handed on to skorch under its own names."""
-        return {name: value for name, value in vars(self).items() if is_skorch_param(name)}
+        return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
 
     def _check_parameters(self) -> None:
         check_positive(self, "max_iter", least=0)
@@ -301,9 +281,9 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         check_finite(self, "learning_rate_init", zero=False)
         skorch_params = self._skorch_params()
         check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
-        check_callbacks(skorch_params.get("callbacks"))
+        net.check_callbacks(skorch_params.get("callbacks"))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
-        find_optimizer(self.optimizer)
+        net.find_optimizer(self.optimizer)
         torch_device(self.device)
 
     def _seeds(self) -> list[int]:
@@ -313,22 +293,15 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         return list(map(int, draws))
 
-    # rows
-
     def _validated(self, *arrays: Any, reset: bool = False, **checks: Any) -> Any:
         """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
+        shape = None if reset else self.input_shape_
         # What is too large for float32 is named later; whatever else overflows here, the check
         # itself reports as infinity.
         with np.errstate(over="ignore"):
-            checked = examples_checked(
-                self,
-                *arrays,
-                reset=reset,
-                shape=None if reset else self.input_shape_,
-                accept_sparse="csr",
-                **checks,
+            X, *y = examples_checked(
+                self, *arrays, reset=reset, shape=shape, accept_sparse="csr", **checks
             )
-        X, *y = checked if len(arrays) > 1 else (checked,)
         if not reset:
             X = self._as_inputs(X)
         else:
@@ -344,9 +317,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         whole = X.astype(np.int64, copy=False)
         given, rounded = (X.data, whole.data) if issparse(X) else (X, whole)
         if (wrong := given != rounded).any():
-            raise ValueError(
-                f"X must hold whole numbers, as it did in fit, got {given[wrong].flat[0]}"
-            )
+            bad = given[wrong].flat[0]
+            raise ValueError(f"X must hold whole numbers, as it did in fit, got {bad}")
         return whole
 
     def _rows(
@@ -363,9 +335,7 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
             train, valid = labels.split_rows(pair, rows.X, rows.y, seed)
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
         if len(pair) != 2:
-            raise ValueError(
-                f"validation_split as a tuple must be (X_val, y_val), got {len(pair)} items"
-            )
+            raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
         with labels.named("validation_split"):
             X, y = self._validated(*pair)
         labelled = labels.is_labelled(y, self.unlabelled_label)
@@ -380,8 +350,6 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         with labels.named("X_unlabelled"):
             return tuple(self._validated(X) for X in further)
 
-    # training
-
     def _source(self, start: Start, seed: int) -> Source:
         """Where the module for these rows, classes and start comes from; `seed` of its weights."""
         keywords = keywords_of(vars(self))
@@ -389,12 +357,9 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         if self.module is not None:
             keywords = with_n_classes(self.module, keywords, len(self.classes_))
             return Source(self.module, keywords, seed)
-        source = start.source(self.n_features_in_, seed)
+        source, given = start.source(self.n_features_in_, seed), self.warm_start_from
         if source is None:
-            raise ValueError(
-                "module=None stands for the module of an initializer in warm_start_from, "
-                f"which has none: {self.warm_start_from!r}; give NetClassifier its module"
-            )
+            raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
         return source
 
     def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
@@ -404,50 +369,37 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         module = source.build()
         fresh = arrays_of(module)
         architecture = _described(source, module, X)
-        if (found := architecture.n_classes) != len(self.classes_):
-            raise ValueError(
-                f"y has {len(self.classes_)} classes, but the module {architecture.module} returns "
-                f"{found} logits; the two must be the same"
-            )
+        if (found := architecture.n_classes) != (known := len(self.classes_)):
+            module_name = architecture.module
+            raise ValueError(f"y has {known} classes, but {module_name} returns {found} logits")
         start.check(module, X, getattr(self, "feature_names_in_", None))
         self._integers = X.dtype.kind in "iu" and takes_integers(module)
         return _Begun(start, source, module, Theta0(architecture, fresh))
 
     def _training(
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
-    ) -> Training:
+    ) -> net.Training:
         """A net where training starts, once an initializer has learned from all rows."""
         start, skorch_params = begun.start, self._skorch_params()
         if start.is_to_be_learned:
             start = start.learned(X, further, None if self.random_state is None else seeds[3])
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
-        options = net_options(
-            skorch_params,
-            self.optimizer,
-            torch_device(self.device),
-            self.batch_size,
-            math.prod(self.input_shape_),
-            seeds[1],
-            has_batch_norm(begun.module),
-        )
-        net = Net(
-            partial(_module_at, begun.source, self.theta0_),
-            classes=list(range(len(self.classes_))),
-            lr=self.learning_rate_init,
-            **options,
-        )
-        return Training(
-            net, begun.module, seeds[1], foreign=bool(skorch_params.keys() - {"verbose"})
-        )
+        device, row_size = torch_device(self.device), math.prod(self.input_shape_)
+        own = self.optimizer, device, self.batch_size, row_size
+        options = net.net_options(skorch_params, *own, seeds[1], net.has_batch_norm(begun.module))
+        classes = list(range(len(self.classes_)))
+        module = partial(_module_at, begun.source, self.theta0_)
+        made = net.Net(module, classes=classes, lr=self.learning_rate_init, **options)
+        foreign = bool(skorch_params.keys() - {"verbose"})
+        return net.Training(made, begun.module, seeds[1], foreign)
 
-    def _keep(self, training: Training) -> Self:
+    def _keep(self, training: net.Training) -> Self:
         """Fitted attributes."""
-        net = training.net
         self._trained = training  # for partial_fit
-        self.net_ = net
-        self.n_iter_ = len(net.history)
-        best = dict(net.callbacks_)["best_epoch"]
+        self.net_ = training.net
+        self.n_iter_ = len(self.net_.history)
+        best = dict(self.net_.callbacks_)["best_epoch"]
         last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
         self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
         self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
@@ -471,11 +423,10 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
             it, and its label is one of ``classes_``.
         X_unlabelled : array-like or tuple of array-likes, default=None
             Further rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here: it learns from X and from these. With ``set_fit_request(X_unlabelled=True)``
-            they reach it through a cross-validation, a search and a Pipeline. Give them as a
-            tuple ``(X_unlabelled,)`` there: an array that has as many rows as X would be
-            divided among the folds. The steps of a Pipeline transform them if its
-            ``transform_input`` is ``["X_unlabelled"]``.
+            here. With ``set_fit_request(X_unlabelled=True)`` they reach it through a
+            cross-validation, a search and a Pipeline. Give them as a tuple ``(X_unlabelled,)``
+            there: an array of as many rows as X would be divided among the folds. The steps of a
+            Pipeline transform them if its ``transform_input`` is ``["X_unlabelled"]``.
 
         Returns
         -------
@@ -505,12 +456,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         begun = self._begin(X_given, X, seeds[2])
         X, further = self._as_inputs(X), self._validated_unlabelled(X_unlabelled)
         if further and not begun.start.is_to_be_learned:
-            warnings.warn(
-                "X_unlabelled is not used: no initializer is fitted here, for warm_start_from "
-                "holds none that has to learn",
-                UserWarning,
-                stacklevel=3,
-            )
+            unused = "X_unlabelled is not used: no initializer is fitted here"
+            warnings.warn(unused, UserWarning, stacklevel=3)
         rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
         training = self._training(begun, X, further, seeds)
         training.run(rows, self.max_iter)
@@ -520,11 +467,10 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 
-        The first call starts where ``fit`` does, and an initializer that is not fitted learns
-        from the rows of this call; later calls, and calls after ``fit``, go on from where the
-        network and the optimiser are, with the parameters that they began with. ``max_iter``
-        calls with the same rows equal ``fit`` with ``validation_split=None``, exactly. To
-        callbacks each call is a training of its own.
+        The first call starts where ``fit`` does; later calls, and calls after ``fit``, go on from
+        where the network and the optimiser are, with the parameters that they began with.
+        ``max_iter`` calls with the same rows equal ``fit`` with ``validation_split=None``,
+        exactly. To callbacks each call is a training of its own.
 
         Parameters
         ----------
@@ -533,7 +479,7 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels, members of ``classes``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there will ever be. Needed on the first call; later it may be left out.
+            All labels there will ever be, needed on the first call.
         sample_weight : array-like of shape (n_samples,) or float, default=None
             Weight of each row in the loss, as for ``fit``.
 
@@ -546,16 +492,13 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         ------
         ValueError
             As for ``fit``; and if ``classes`` is missing on the first call or changes later,
-            y holds other labels, or ``class_weight`` is "balanced", for which all rows would
-            have to be known.
+            y holds other labels, or ``class_weight`` is "balanced".
         """
         X_given = X
         first = not hasattr(self, "net_")
         self._check_parameters()
         if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} is not for partial_fit; pass a dict of weights"
-            )
+            raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
         X, y = self._validated(X, y, reset=first)
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
@@ -565,13 +508,11 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
             seeds = self._seeds()
             begun = self._begin(X_given, X, seeds[2])
             X = self._as_inputs(X)
-        weights = sample_weight, self.class_weight, self.classes_
-        rows = Rows(*labels.weighted(X, indices, labelled, *weights)[0])
+        own = sample_weight, self.class_weight, self.classes_
+        rows = Rows(*labels.weighted(X, indices, labelled, *own)[0])
         training = self._training(begun, X, (), seeds) if first else self._trained
         training.run(rows, n_epochs=1)
         return self._keep(training)
-
-    # use
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
@@ -602,8 +543,8 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
             Members of ``classes_``.
         """
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(axis=1)]
+        indices = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[indices]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label.
@@ -684,18 +625,15 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
     def validation_loss_curve_(self) -> list[float] | None:
         """Validation loss an epoch, or None without validation."""
         history = self.history_
-        if self.best_validation_loss_ is None:
-            return None
-        return [epoch["valid_loss"] for epoch in history]
+        validated = self.best_validation_loss_ is not None
+        return [epoch["valid_loss"] for epoch in history] if validated else None
 
 
 class MLPClassifier(NetClassifier):
     """A multi-layer perceptron that can start from learned initial weights.
 
-    A :class:`NetClassifier` whose module is an :class:`MLP`: trains all parameters by cross
-    entropy, from fresh weights or from the theta0 that an :class:`MMDInitializer` learned from
-    unlabelled data, and keeps those of the epoch with the lowest validation loss. The defaults
-    are the fine-tuning protocol of [1]_.
+    A :class:`NetClassifier` whose module is an :class:`MLP`. The defaults are the fine-tuning
+    protocol of [1]_.
 
     Parameters
     ----------
@@ -735,9 +673,8 @@ class MLPClassifier(NetClassifier):
         Of fresh weights, the validation split, the order of the rows, and an initializer that is
         fitted here and whose own ``random_state`` is None.
     **keywords : dict
-        Further arguments of :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``,
-        ``criterion``, ``verbose`` (0 here, 1 prints a line an epoch),
-        ``optimizer__weight_decay``, ... They can be set and searched as any other parameter.
+        Further arguments of :class:`skorch.NeuralNetClassifier` by its own names, such as
+        ``callbacks``, ``criterion`` or ``verbose``, as :class:`NetClassifier` takes them.
 
     Attributes
     ----------
@@ -839,21 +776,16 @@ class MLPClassifier(NetClassifier):
         self._set_keywords(keywords)
 
     def _is_keyword(self, name: str) -> bool:
-        return is_skorch_param(name)
+        return net.is_skorch_param(name)
 
     def _source(self, start: Start, seed: int) -> Source:
         if len(self.input_shape_) != 1:
-            raise ValueError(
-                f"Found array with dim {len(self.input_shape_) + 1}, but MLPClassifier takes rows "
-                "of features (n_samples, n_features), <= 2; NetClassifier takes any shape"
-            )
+            n_axes = len(self.input_shape_) + 1
+            raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         found = start.source(self.n_features_in_)
         theirs = dict(found.keywords) if found else {}
         if (found and found.module is not MLP) or (start.theta0 and not found):
-            raise ValueError(
-                f"{start.name} is of a module of its own, but MLPClassifier trains a multi-layer "
-                "perceptron; use NetClassifier(module=...)"
-            )
+            raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
         plain: dict[str, Callable[[Any], Any]] = {
             "hidden_layer_sizes": check_widths,
             "activation": str,
@@ -865,15 +797,14 @@ class MLPClassifier(NetClassifier):
         for name, value in (rows | given).items():
             if name in theirs and theirs[name] != value:
                 who = "this classifier" if name in given else "X" if name == "n_features" else "y"
-                raise ValueError(
-                    f"{start.name} has {name}={theirs[name]!r}, but {who} has {name}={value!r}"
-                )
+                named = f"{start.name} has {name}={theirs[name]!r}"
+                raise ValueError(f"{named}, but {who} has {name}={value!r}")
         return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
         """The present weights."""
-        arrays = arrays_of(uncompiled(self.module_))
-        return Theta0(self.theta0_.architecture, arrays)
+        module = uncompiled(self.module_)
+        return Theta0(self.theta0_.architecture, arrays_of(module))
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -889,10 +820,9 @@ class MLPClassifier(NetClassifier):
         """The network as a fitted MLPClassifier of scikit-learn's, with equal probabilities.
 
         Its ``partial_fit`` goes on from the weights, and so does its ``fit`` with
-        ``warm_start=True``, where y holds each of the classes. It minimises the same loss, but
-        its optimiser starts anew: scikit-learn has no place for the state of another one.
-        With batch normalisation, weights are those at its running statistics, folded into the
-        linear layers. For two classes its one output is the difference of the two logits.
+        ``warm_start=True``, where y holds each of the classes; its optimiser starts anew.
+        Batch normalisation is folded into the linear layers, at its running statistics. For two
+        classes its one output is the difference of the two logits.
 
         Parameters
         ----------
@@ -914,18 +844,10 @@ class MLPClassifier(NetClassifier):
         """
         check_is_fitted(self, "net_")
         if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
-            raise ValueError(
-                "scikit-learn's MLPClassifier minimises the cross entropy, but this one has "
-                f"criterion={self.net_.criterion_}"
-            )
-        ours = {
-            "alpha": 0.0,
-            "batch_size": self.batch_size,
-            "learning_rate_init": self.learning_rate_init,
-            "max_iter": max(self.max_iter, 1),
-            "random_state": self.random_state,
-        }
-        if find_optimizer(self.optimizer) is SGD:
+            raise ValueError(f"criterion must be the cross entropy, got {self.net_.criterion_}")
+        ours = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
+        ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
+        if net.find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
             given = self._skorch_params()
             ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}

@@ -1,17 +1,15 @@
 """What the paper measures of a theta0, and which inputs' predictions move together near it.
 
-Every function takes a fitted initializer, a fitted classifier (where it started) or a
-:class:`~sklearn_mmdinit.Theta0`, and looks at theta0 before its gain, as pre-training left it:
-perturbations of a fixed size mean something else for larger weights. Of a module of your own it has
-to be the initializer, which knows it, or a classifier that started from that. The defaults are the
-paper's: 128 random mini-batches of 32 rows and 256 perturbed networks.
+Every function takes a fitted initializer, a fitted classifier (where it started) or, of a
+perceptron, a :class:`~sklearn_mmdinit.Theta0`, and looks at theta0 before its gain, as pre-training
+left it. The defaults are the paper's: 128 random mini-batches of 32 rows, 256 perturbed networks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 from torch import nn
 
+from ._core.estimators import check_number
 from ._core.hooks import batch_norms, own_output, replaced
 from ._core.network import Network
 from ._core.numbers import array_of, check_float32
@@ -28,7 +27,7 @@ from ._core.profile import Profile, look_at
 from ._core.random import StepRandom
 from ._core.source import Source
 from .losses import coherence_kernel as kernel_of
-from .theta0 import Theta0
+from .theta0 import Theta0, theta0_in
 
 __all__ = [
     "coherence_kernel",
@@ -40,11 +39,9 @@ __all__ = [
 
 def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
     """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
-    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
-    if not isinstance(theta0, Theta0):
-        raise ValueError(
-            f"expected a Theta0 or a fitted estimator that has theta0_, got {source!r}"
-        )
+    theta0 = theta0_in(source)
+    if theta0 is None:
+        raise ValueError(f"expected a Theta0 or a fitted estimator, got {source!r}")
     X = _rows(source, theta0, X)
     learned_by = getattr(source, "initializer_", None) or source
     profile = getattr(learned_by, "_profile", None)
@@ -63,10 +60,8 @@ def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
     numbers = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
     X = np.asarray(check_array(array_of(X), dtype=numbers, allow_nd=True))
     check_float32(X)
-    if X.shape[1:] != architecture.input_shape:
-        raise ValueError(
-            f"X has examples of shape {X.shape[1:]}, theta0 expects {architecture.input_shape}"
-        )
+    if X.shape[1:] != (shape := architecture.input_shape):
+        raise ValueError(f"X has examples of shape {X.shape[1:]}, theta0 expects {shape}")
     return X
 
 
@@ -80,15 +75,12 @@ def _batches(
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
-    scale = perturbation_scale
-    if scale is None:
+    if perturbation_scale is None:
         # A classifier's is that of the initializer it started from.
         own = getattr(source, "initializer_", source)
-        scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
-    check_scalar(scale, "perturbation_scale", Real)
-    if not 0 <= scale < math.inf:  # NaN neither
-        raise ValueError(f"perturbation_scale must be a finite number >= 0, got {scale!r}")
-    return float(scale)
+        perturbation_scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
+    check_number("perturbation_scale", perturbation_scale)
+    return float(perturbation_scale)
 
 
 def _check_counts(**counts: int) -> None:
@@ -133,8 +125,7 @@ def degenerate_softmax_ratio(
     Returns
     -------
     ratios : ndarray of shape (n_batches,)
-        Between 0 and 1, one for each mini-batch; the paper reports their mean and standard
-        deviation in percent.
+        Between 0 and 1, one for each mini-batch.
 
     Raises
     ------
@@ -190,14 +181,13 @@ def dead_neuron_ratio(
     Returns
     -------
     ratios : ndarray of shape (n_batches, n_layers)
-        One for each call of an ``nn.ReLU``, those of a perceptron's hidden layers in their order.
-        Between 0 and 1; the paper reports mean and standard deviation over mini-batches.
+        Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
 
     Raises
     ------
     ValueError
-        If there is no layer of ``nn.ReLU``: other units do not die; if `source` holds no theta0,
-        X does not fit it, or a count is not positive.
+        If there is no ``nn.ReLU``, `source` holds no theta0, X does not fit it, or a count is not
+        positive.
 
     Examples
     --------
@@ -213,15 +203,14 @@ def dead_neuron_ratio(
     _check_counts(n_batches=n_batches, batch_size=batch_size)
     units = [layer for layer in network.module.modules() if isinstance(layer, nn.ReLU)]
     if not units:
+        name, parameters = profile.architecture.module, dict(profile.architecture.parameters)
         raise ValueError(
-            "fully dead neurons are counted in layers of nn.ReLU, and there is none in "
-            f"{profile.architecture.module} with {dict(profile.architecture.parameters)}"
+            f"dead neurons are counted in layers of nn.ReLU, and there is none in {name} with "
+            f"{parameters}"
         )
     if min(batch_size, len(X)) < 2 and batch_norms(network.module):
-        raise ValueError(
-            "batch normalisation needs at least 2 rows a mini-batch, got "
-            f"batch_size={batch_size} and {len(X)} rows"
-        )
+        found = f"{batch_size=} and {len(X)} rows"
+        raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {found}")
     rows, _ = _seeded(random_state)
     ratios: list[float] = []
 
@@ -338,8 +327,6 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
         H = network.hidden(profile.examples(X))
         kernel: np.ndarray = kernel_of(H, network.n_last_biases).numpy()
     if not np.isfinite(kernel).all():
-        raise ValueError(
-            f"hidden activations of X reach {float(H.abs().max()):.2g}, and float32 does not hold "
-            "their products: give X on the scale that theta0 was learned on"
-        )
+        reached = f"hidden activations of X reach {float(H.abs().max()):.2g}"
+        raise ValueError(f"{reached}: give X on the scale that theta0 was learned on")
     return kernel

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from .theta0 import Theta0, check_folder_of, write_whole
+from .theta0 import Theta0, checked_path, write_whole
 
 __all__ = ["sklearn_mlp", "write_onnx"]
 
@@ -65,26 +64,15 @@ def sklearn_mlp(
     """A fitted MLPClassifier of scikit-learn's with the weights of an MLP, of any time."""
     architecture = theta0.architecture
     if not architecture.is_perceptron:
-        raise ValueError(
-            "scikit-learn has multi-layer perceptrons only, and this theta0 is of the module "
-            f"{architecture.module}; use to_module()"
-        )
-    keywords = architecture.keywords
-    if keywords["activation"] not in _ACTIVATIONS:
-        raise ValueError(
-            f"scikit-learn's MLPClassifier has no activation={keywords['activation']!r}; it can "
-            f"have {list(_ACTIVATIONS)}"
-        )
+        raise ValueError(f"scikit-learn has no {architecture.module}; use to_module()")
+    keywords, n_classes = architecture.keywords, architecture.n_classes
     own = {name: keywords[name] for name in ("hidden_layer_sizes", "activation")}
-    if taken := sorted(params.keys() & own.keys()):
-        raise ValueError(
-            f"{taken[0]}={params[taken[0]]!r} cannot be chosen: it is {own[taken[0]]!r}"
-        )
-    if len(classes) != architecture.n_classes:
-        raise ValueError(
-            f"classes={classes.tolist()} are {len(classes)}, but the network has "
-            f"n_classes={architecture.n_classes}"
-        )
+    if (activation := own["activation"]) not in _ACTIVATIONS:
+        raise ValueError(f"{activation=} is none of scikit-learn's, {list(_ACTIVATIONS)}")
+    for name in sorted(params.keys() & own.keys()):
+        raise ValueError(f"{name}={params[name]!r} cannot be chosen: it is {own[name]!r}")
+    if len(classes) != n_classes:
+        raise ValueError(f"classes={classes.tolist()} are {len(classes)}, not {n_classes=}")
     weights, biases = folded_layers(theta0)
     if len(classes) == 2:
         # Softmax of two logits is the logistic function of their difference, scikit-learn's
@@ -132,10 +120,7 @@ def write_onnx(
 
     `example` is a row (1, ...) in the type that the module takes.
     """
-    target = Path(path)
-    if target.suffix != _SUFFIX or target.is_dir():
-        raise ValueError(f"path must be that of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
-    check_folder_of(target)
+    target = checked_path(path, _SUFFIX)
     # A copy: the net's own stays on its device and in its mode.
     module = _Probabilities(copy.deepcopy(net.module_).cpu(), net._get_predict_nonlinearity())
     write_whole(target, onnx_bytes(module.eval(), example, classes))
@@ -144,9 +129,8 @@ def write_onnx(
 def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> bytes:
     """The contents of such a file."""
     if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
-        raise ImportError(
-            f"an ONNX file needs {' and '.join(missing)}: pip install 'sklearn-mmdinit[onnx]'"
-        )
+        need = " and ".join(missing)
+        raise ImportError(f"an ONNX file needs {need}: pip install 'sklearn-mmdinit[onnx]'")
     # Two rows: with one the exporter would take its number for a constant.
     rows = torch.from_numpy(np.concatenate([example, example]))
     with _quietly():
@@ -161,9 +145,7 @@ def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> b
         )
     if isinstance(program.model.graph.inputs[0].shape[0], int):
         # The exporter falls back on a program for just these rows.
-        raise ValueError(
-            "the module fixes the number of rows, as len(x) does; write x.shape[0] in its place"
-        )
+        raise ValueError("the module fixes the number of rows, as len(x) does; use x.shape[0]")
     program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
     return program.model_proto.SerializeToString()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 from numbers import Integral, Real
@@ -72,7 +71,7 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._rows(X, reset=False, dtype="numeric")
+        rows = self._rows(X, dtype="numeric")
         check_float32(rows)
         return self._profile.hidden(self.theta0_, rows, torch_device(self.device))
 
@@ -183,7 +182,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
-        return tag(self._rows(X, reset=False, dtype="numeric"), self.theta0_)
+        return tag(self._rows(X, dtype="numeric"), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` it.
@@ -301,13 +300,13 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
-    def _rows(self, X: Any, *, reset: bool, **checks: Any) -> np.ndarray:
+    def _rows(self, X: Any, *, reset: bool = False, **checks: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
             return np.asarray(validate_data(self, array_of(X), reset=reset, **checks))
         checks.pop("dtype", None)  # a module may take whole numbers as such
         shape = None if reset else self._profile.architecture.input_shape
-        return np.asarray(examples_checked(self, X, reset=reset, shape=shape, **checks))
+        return np.asarray(examples_checked(self, X, reset=reset, shape=shape, **checks)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         self._check_params()
@@ -320,31 +319,20 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """Where the network comes from."""
         if self.module is not None:
             return Source(self.module, keywords_of_initializer(vars(self)), seed).kept()
-        keywords = {
-            "n_features": int(self.n_features_in_),
-            "hidden_layer_sizes": check_widths(self.hidden_layer_sizes),
-            "n_classes": int(self.n_classes),
-            "activation": str(self.activation),
-            "batch_norm": bool(self.batch_norm),
-            "init": str(self.init),
-        }
-        return Source(MLP, keywords, seed)
+        own = {name: getattr(self, name) for name in ("n_classes", *_OF_A_PERCEPTRON)}
+        own["hidden_layer_sizes"] = check_widths(self.hidden_layer_sizes)
+        return Source(MLP, {"n_features": self.n_features_in_, **own}, seed)
 
     def _begin(self, X: np.ndarray) -> Config:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._profile = look_at(
-            self._source(weights_seed(seed)), X, self.sampler, self.hidden_layer
-        )
+        source = self._source(weights_seed(seed))
+        self._profile = look_at(source, X, self.sampler, self.hidden_layer)
         architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
-        if self.module is not None and self.n_classes not in (
-            architecture.n_classes,
-            _DEFAULT_N_CLASSES,
-        ):
-            raise ValueError(
-                f"n_classes={self.n_classes}, but the module {architecture.module} returns "
-                f"{architecture.n_classes} logits"
-            )
+        n_logits, asked = architecture.n_classes, self.n_classes
+        if self.module is not None and asked not in (n_logits, _DEFAULT_N_CLASSES):
+            name = architecture.module
+            raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
         _check_gain(self.gain, self._profile)
         theta0 = self._profile.fresh()
         if coherence is not None or self.output == "hidden":
@@ -371,10 +359,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             now: Any = own.get(name)
             before: Any = first.get(name)
             if now is not before and not np.array_equal(now, before):
-                raise ValueError(
-                    f"{name} is now {now!r}, but pre-training began with {before!r}; begin anew "
-                    "with fit"
-                )
+                words = f"{name} is now {now!r}, but pre-training began with {before!r}"
+                raise ValueError(f"{words}; begin anew with fit")
 
     def _batches(self, X: np.ndarray, config: Config) -> RowBatches:
         """The mini-batches of rows X, with the ends of walks where there is a coherence."""
@@ -405,9 +391,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         self.n_iter_ = state.n_passes
         return self
 
-    def _fit_loader(
-        self, loader: DataLoader[Any], opened: Iterable[Any], first: np.ndarray
-    ) -> Self:
+    def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: np.ndarray) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
         config = self._begin(first)
@@ -447,23 +431,19 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
     right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
     if not (right and all(0 < factor < math.inf for factor in numbers)):
-        raise ValueError(
-            f'gain must be "auto", a finite number > 0, or one for each of the {n_hidden} hidden '
-            f"layers, got {gain!r}"
-        )
+        valid = f'"auto", a finite number > 0, or one for each of the {n_hidden} hidden layers'
+        raise ValueError(f"gain must be {valid}, got {gain!r}")
     of_layers = numbers if factors.shape else numbers * n_hidden
     scales = [*of_layers, *accumulate(of_layers, mul)]
     if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
-        raise ValueError(
-            f"gain={gain!r} and its products over the {n_hidden} hidden layers must be from "
-            f"{_TINY:.2g} to {1 / _TINY:.2g}, so that float32 holds them and their inverses"
-        )
+        # Or else float32 does not hold them or their inverses.
+        limits = f"{_TINY:.2g} to {1 / _TINY:.2g}"
+        raise ValueError(f"gain={gain!r} and its products over layers must be from {limits}")
     if not chain and any(factor != 1 for factor in numbers):
+        name = profile.architecture.module
         raise ValueError(
-            f"gain={gain!r} would change the function of the module "
-            f"{profile.architecture.module}; it does not where linear layers and convolutions "
-            "follow each other with nothing between them but ReLU, pooling and the like (no "
-            "batch normalisation)"
+            f"gain={gain!r} would change the function of the module {name}, which is no chain of "
+            "linear layers or convolutions with only ReLU, pooling and the like between"
         )
 
 
@@ -478,15 +458,13 @@ def _gain(
     n_hidden = max(len(profile.architecture.chain) - 1, 0)
     if n_hidden == 0:
         return ()
-    if not is_auto(gain):
-        return tuple(np.broadcast_to(np.asarray(gain, dtype=float), n_hidden).tolist())
-    ones = (1.0,) * n_hidden
-    if config.coherence is None:
-        return ones
-    rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
-    H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
-    moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
-    return ones if moved == 0.0 else (float((_FIRST_MOVE / moved) ** (1.0 / n_hidden)),) * n_hidden
+    factors = 1.0 if is_auto(gain) else gain
+    if is_auto(gain) and config.coherence is not None:
+        rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
+        H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
+        moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+        factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
+    return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
 
 
 class MMDInitializer(Keywords, _Initializer):
@@ -498,11 +476,8 @@ class MMDInitializer(Keywords, _Initializer):
 
     so that small random perturbations of theta0 give predictions that are uniform over the
     class simplex for every input, use all classes, and depend on the input. The values of
-    the paper are the defaults.
-
-    With ``coherence="auto"``, which is not the paper's, functions near theta0 are also smooth
-    on the data, which is worth far more to tasks with few labels: see :class:`Coherence`.
-    Parameters of "auto" then have the values that were measured to be best with it.
+    the paper are the defaults. With ``coherence="auto"``, which is not the paper's, functions near
+    theta0 are also smooth on the data, which is worth far more to tasks with few labels.
 
     Parameters
     ----------
@@ -546,11 +521,10 @@ class MMDInitializer(Keywords, _Initializer):
     detachment_weight : float, default=1.0
         The paper's xi, weight of L_iod against input-output detachment.
     sampler : {"auto", "direct", "gram", "functional"}, default="auto"
-        How perturbed networks are drawn. All have the same law: ``"direct"`` draws every
-        weight, ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper
-        one for each layer, and a layer of a module without a form by gram is direct.
-        ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or GRU),
-        and is what "auto" takes where layers of a module are not known (:func:`register_layer`).
+        How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
+        ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
+        layer. ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or
+        GRU); "auto" takes it where layers of a module are not known (:func:`register_layer`).
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
         cosine over ``max_iter`` passes.
@@ -562,15 +536,13 @@ class MMDInitializer(Keywords, _Initializer):
         13 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
-        window with the lowest mean; with coherence at the end of the run, since a falling learning
-        rate goes on improving what the mean of a window hardly shows.
+        window with the lowest mean; with coherence at the end of the run.
     gain : float, sequence of float or "auto", default="auto"
         What each hidden layer's weights are multiplied by at the end, one number for all or
         one for each; the last layer's are divided by the product, so that the network computes
         the same function. For ReLU without batch normalisation only, or a module whose layers
-        hand a scale on, one after the other; 1 for other modules. Fine-tuning with a fixed
-        learning rate moves larger weights less and answers faster. "auto": 1; with coherence
-        such that the first step of fine-tuning can move a logit by 0.75.
+        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
+        that the first step of fine-tuning can move a logit by 0.75.
     output : {"passthrough", "hidden"}, default="passthrough"
         What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
     device : str, default="auto"
@@ -591,10 +563,8 @@ class MMDInitializer(Keywords, _Initializer):
     history_ : list of dict
         Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
         "coherence" of each window that ended at "step".
-    loss_curve_ : list of float
-        Mean loss of each window.
-    best_loss_ : float
-        The lowest of them.
+    loss_curve_, best_loss_ : list of float, float
+        Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     gain_ : tuple of float
@@ -607,10 +577,8 @@ class MMDInitializer(Keywords, _Initializer):
         Why a module has the functional sampler; empty where it has not.
     n_iter_ : int
         Passes over X begun.
-    n_features_in_ : int
-        Columns of X, or numbers of an example.
-    feature_names_in_ : ndarray of str
-        Names of the columns, where X has them.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Columns of X, or numbers of an example; names of the columns, where X has them.
 
     See Also
     --------
@@ -716,10 +684,8 @@ class MMDInitializer(Keywords, _Initializer):
             # Whole before it takes the place of "auto": what is refused leaves that as it is.
             params["coherence"] = Coherence().set_params(**own)
         elif own and not isinstance(coherence, Coherence):
-            raise ValueError(
-                f"{prefix}{next(iter(own))} is a parameter of a coherence, and there is none: "
-                f'coherence={coherence!r}; set coherence="auto" or coherence=Coherence() as well'
-            )
+            name = prefix + next(iter(own))
+            raise ValueError(f"{name} is a parameter of a coherence, and {coherence=} is none")
         return super().set_params(**params)
 
     def _check_params(self) -> None:
@@ -735,21 +701,16 @@ class MMDInitializer(Keywords, _Initializer):
             if np.size(self.hidden_layer_sizes) == 0:
                 raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
         elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
-            raise ValueError(
-                f"one of {', '.join(_PAPER_WEIGHTS)} must be above 0 where there is no coherence"
-            )
+            names = ", ".join(_PAPER_WEIGHTS)
+            raise ValueError(f"one of {names} must be above 0 where there is no coherence")
         check_source(self.module, keywords_of(vars(self)))
-        if self.module is None and self.hidden_layer is not None:
-            raise ValueError(
-                f"hidden_layer={self.hidden_layer!r} names a layer of a module, got module=None"
-            )
+        if self.module is None and (layer := self.hidden_layer) is not None:
+            raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
         defaults = inspect.signature(type(self).__init__).parameters
         for name in _OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
-                raise ValueError(
-                    f"{name}={value!r} describes a perceptron, but there is a module; leave it out"
-                )
+                raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
 
     def _config(self, n_rows: int, n_classes: int) -> Config:
         return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
@@ -799,18 +760,14 @@ class RandomLabelInitializer(_Initializer):
         Weights (n_in, n_out) and biases (n_out,) of each layer.
     history_ : list of dict
         Mean "loss" of each window that ended at "step".
-    loss_curve_ : list of float
-        Mean loss of each window.
-    best_loss_ : float
-        The lowest of them.
+    loss_curve_, best_loss_ : list of float, float
+        Mean loss of each window, and the lowest of them.
     config_ : Config
         What the parameters stood for, those of "auto" among them.
     n_iter_ : int
         Passes over X begun.
-    n_features_in_ : int
-        Columns of X.
-    feature_names_in_ : ndarray of str
-        Names of the columns, where X has them.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Columns of X, and their names, where X has them.
 
     See Also
     --------

@@ -24,7 +24,7 @@ from scipy.special import poch
 from scipy.stats import binom
 from sklearn.utils import check_scalar
 
-from ._core.estimators import check_choice
+from ._core.estimators import check_choice, check_number
 from .theta0 import Architecture
 
 __all__ = [
@@ -84,10 +84,7 @@ def perturbation_std(
     >>> print(std[:10].round(3))
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
-    if not (math.isfinite(perturbation_scale) and perturbation_scale > 0):
-        raise ValueError(
-            f"perturbation_scale={perturbation_scale!r} must be a positive finite number"
-        )
+    check_number("perturbation_scale", perturbation_scale, zero=False)
     known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []
@@ -116,8 +113,7 @@ def perturbation_norm_tail_bound(
               \quad r^2 > \sigma_*^2.
 
     It is never above the theorem's, holds for smaller radii, and tells much more about a large
-    network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2` in place of
-    :math:`\eta^2`, a factor lost in the step :math:`\nu_*^2 \le \sigma_*^4`.
+    network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2`, not :math:`\eta^2`.
 
     Parameters
     ----------
@@ -149,8 +145,8 @@ def perturbation_norm_tail_bound(
     >>> print(f"{radius:.0f} {perturbation_norm_tail_bound(radius, std):.3f}")
     432 0.995
 
-    The two output biases set the largest standard deviation here, so the theorem speaks of far
-    too large a ball. The proof's bound does not lean on them:
+    The two output biases set the largest standard deviation here; the proof's bound does not
+    lean on them:
 
     >>> radius = 1.01 * (std**2).sum() ** 0.5
     >>> bound = perturbation_norm_tail_bound(radius, std, form="sub_exponential")
@@ -162,21 +158,17 @@ def perturbation_norm_tail_bound(
     if deviations.ndim != 1 or deviations.size == 0:
         raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
     if deviations.min() < 0 or deviations.max() == 0:
-        raise ValueError(
-            "std must hold standard deviations, none negative and not all zero; "
-            f"got values from {deviations.min()} to {deviations.max()}"
-        )
+        found = f"values from {deviations.min()} to {deviations.max()}"
+        raise ValueError(f"std must be >= 0 and not all zero, got {found}")
     # The bounds depend on ratios alone: relative to the largest, no square under- or overflows.
     largest = deviations.max()
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
     least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
-    radii = _finite("radius", radius)
-    if (radii <= math.sqrt(least) * largest).any():
-        raise ValueError(
-            f"radius={radii.min()} is too small: the bound form={form!r} holds for a radius above "
-            f"sqrt({name}) = {math.sqrt(least) * largest}"
-        )
+    radii, smallest = _finite("radius", radius), math.sqrt(least) * largest
+    if (radii <= smallest).any():
+        valid = f"{form=} holds above sqrt({name}) = {smallest}"
+        raise ValueError(f"radius={radii.min()} is too small: {valid}")
     squared = np.square(radii / largest)
     if form == "theorem":
         eta = squared / m - 1.0
@@ -216,17 +208,12 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     """
     rows = _finite("probabilities", probabilities)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
-        raise ValueError(
-            f"probabilities must have shape (n, d) with n >= 1 and d >= 2, got {rows.shape}"
-        )
+        raise ValueError(f"probabilities must be (n >= 1, d >= 2) numbers, got {rows.shape}")
     sums = rows.sum(axis=1)
     # In float32 they sum to 1 within a few units of the last place per class.
     if rows.min() < 0 or np.abs(sums - 1.0).max() > 1e-4:
-        raise ValueError(
-            "probabilities must not be negative and each row must sum to 1; smallest value "
-            f"{rows.min()}, row sums from {sums.min()} to {sums.max()}"
-        )
-    # ||v_i - f||^2 = sum_j f_j^2 - f_i^2 + (1 - f_i)^2, free of cancellation near the vertex.
+        found = f"values from {rows.min()}, sums from {sums.min()} to {sums.max()}"
+        raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {found}")
     vertices = np.eye(rows.shape[1])
     return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
 
@@ -243,8 +230,7 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     Parameters
     ----------
     mean_distance : float or array-like of float
-        Mean distance of the predictions to the vertex, between 0 and sqrt(2), for example from
-        :func:`mean_vertex_distances`.
+        That of the predictions to the vertex, as :func:`mean_vertex_distances` gives it.
     n_classes : int
         Number of classes d, at least 2.
 
@@ -269,9 +255,8 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     distance = _finite("mean_distance", mean_distance)
     # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
-        raise ValueError(
-            f"mean_distance must lie in [0, sqrt(2)], got {distance.min()} to {distance.max()}"
-        )
+        found = f"{distance.min()} to {distance.max()}"
+        raise ValueError(f"mean_distance must lie in [0, sqrt(2)], got {found}")
     return np.maximum(1.0 - math.sqrt(n_classes) * distance, 0.0)
 
 
@@ -307,10 +292,8 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     """
     matrix, inputs = _finite("weight", weight), _finite("pre_activations", pre_activations)
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
-        raise ValueError(
-            "weight (n_out, n_in) and pre_activations (n, n_in) must be matrices with the same "
-            f"n_in, got shapes {matrix.shape} and {inputs.shape}"
-        )
+        found = f"{matrix.shape} and {inputs.shape}"
+        raise ValueError(f"weight and pre_activations must be (*, n_in) alike, got {found}")
     return np.sqrt((inputs > 0).astype(np.float64) @ np.square(matrix).T)
 
 
@@ -319,14 +302,8 @@ class JacobianRowNormMoments(NamedTuple):
 
     Parameters
     ----------
-    squared_mean : float
-        Mean of the squared norm.
-    squared_variance : float
-        Variance of the squared norm.
-    mean : float
-        Mean of the norm.
-    variance : float
-        Variance of the norm.
+    squared_mean, squared_variance, mean, variance : float
+        Mean and variance of the squared norm, and of the norm.
     """
 
     squared_mean: float
@@ -340,7 +317,7 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
 
     Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
     weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
-    2015). Here is how near. The squared norm is a sum of :math:`n_{in}` independent terms
+    2015). The squared norm is a sum of :math:`n_{in}` independent terms
     :math:`w^2 b`, :math:`b \sim \mathrm{Bernoulli}(1/2)`, with :math:`E[w^2 b] = \sigma^2 / 2` and
     :math:`E[w^4 b] = 3 \sigma^4 / 2`, so that
 
@@ -361,7 +338,6 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     Returns
     -------
     JacobianRowNormMoments
-        `squared_mean`, `squared_variance`, `mean` and `variance`.
 
     Raises
     ------
@@ -379,8 +355,7 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     """
     check_scalar(n_in, "n_in", Integral, min_val=1)
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
-    if not (math.isfinite(std) and std > 0):
-        raise ValueError(f"weight_std={weight_std!r} must be a positive finite number")
+    check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0
     n_open = np.arange(n_in + 1)
     norms = np.zeros(n_in + 1)  # means given the open units, ratios of Gammas; 0 if there is none

@@ -101,12 +101,8 @@ class Architecture:
 
         Parameters
         ----------
-        n_features, hidden_layer_sizes, n_classes
+        n_features, hidden_layer_sizes, n_classes, activation, batch_norm
             As :class:`MLP` takes them.
-        activation : str, default="relu"
-            Likewise.
-        batch_norm : bool, default=False
-            Likewise.
 
         Returns
         -------
@@ -148,8 +144,7 @@ class Architecture:
         """What an :class:`MLP` was called with; an AttributeError for any other module."""
         if not self.is_perceptron:
             raise AttributeError(
-                f"only a multi-layer perceptron is known by keywords; this theta0 is of the module "
-                f"{self.module}: to_module() of its initializer starts there"
+                f"only a multi-layer perceptron has keywords and coefs; this is of {self.module}"
             )
         known = {name: ast.literal_eval(value) for name, value in self.parameters}
         known.pop("init", None)  # the weights are in the arrays
@@ -159,8 +154,8 @@ class Architecture:
         """Raise a ValueError unless arrays have the names and shapes of the module's."""
         if (found := digest_of(shapes)) != self.digest:
             raise ValueError(
-                f"arrays of the module {self.module} have names and shapes of the digest "
-                f"{self.digest}, these have {found}: {sorted(shapes.items())}"
+                f"these are not the names and shapes of {self.module}'s arrays, whose digest is "
+                f"{self.digest} and not {found}: {sorted(shapes.items())}"
             )
 
     def to_json(self) -> str:
@@ -173,26 +168,13 @@ class Architecture:
         try:
             fields: dict[str, Any] = json.loads(text)
             if "module" not in fields:  # from before perceptrons were modules like any other
-                return cls.of_perceptron(
-                    int(fields["n_features"]),
-                    tuple(int(width) for width in fields["hidden_layer_sizes"]),
-                    int(fields["n_classes"]),
-                    str(fields["activation"]),
-                    bool(fields["batch_norm"]),
-                )
-            found = cls(
-                module=str(fields["module"]),
-                parameters=tuple((str(name), str(value)) for name, value in fields["parameters"]),
-                input_shape=tuple(int(n) for n in fields["input_shape"]),
-                n_classes=int(fields["n_classes"]),
-                digest=str(fields["digest"]),
-                last_layer=str(fields["last_layer"]),
-                chain=tuple(str(name) for name in fields["chain"]),
-            )
-            if found.is_perceptron:
-                own = found.keywords
-                if found.digest != cls.of_perceptron(**own).digest:
-                    raise ValueError(f"{own} have other shapes")
+                return cls.of_perceptron(**fields)
+            parameters = tuple((str(name), str(value)) for name, value in fields.pop("parameters"))
+            shape = tuple(int(n) for n in fields.pop("input_shape"))
+            chain = tuple(str(name) for name in fields.pop("chain"))
+            found = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
+            if found.is_perceptron and found.digest != cls.of_perceptron(**found.keywords).digest:
+                raise ValueError(f"{found.keywords} have other shapes")
             return found
         except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
             raise ValueError(f"not the description of a module: {text!r}") from error
@@ -259,13 +241,17 @@ class Theta0:
         }
         object.__setattr__(self, "arrays", kept)
         self.architecture.check({name: array.shape for name, array in kept.items()})
-        n_hidden = max(len(self.architecture.chain) - 1, 0)
-        if self.gain and len(self.gain) != n_hidden:
-            raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
+        if self.gain:
+            self._check_gain(self.gain)
         for name, array in kept.items():
             # Another module may keep a mask of -inf among its arrays.
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
+
+    def _check_gain(self, gain: Sequence[float]) -> None:
+        n_hidden = max(len(self.architecture.chain) - 1, 0)
+        if len(gain) != n_hidden:
+            raise ValueError(f"gain={gain} must have {n_hidden} factors, one a hidden layer")
 
     @property
     def coefs(self) -> list[np.ndarray]:
@@ -285,8 +271,8 @@ class Theta0:
         """A fresh :class:`MLP` that starts here; a ValueError for any other module."""
         if not self.architecture.is_perceptron:
             raise ValueError(
-                f"theta0 is of the module {self.architecture.module}, which its arrays do not "
-                "bring with them; to_module() of its initializer starts there"
+                f"theta0 does not hold its module {self.architecture.module}; use to_module() of "
+                "its initializer"
             )
         with seeded_generators(0):
             module = MLP(**self.architecture.keywords)
@@ -306,14 +292,10 @@ class Theta0:
         Theta0
             With the factors in its ``gain``.
         """
-        n_hidden = max(len(self.architecture.chain) - 1, 0)
         if all(factor == 1.0 for factor in factors):
             return self
-        if len(factors) != n_hidden:
-            raise ValueError(
-                f"gain={tuple(factors)} must have {n_hidden} factors, one for each hidden layer"
-            )
-        before = self.gain or (1.0,) * n_hidden
+        self._check_gain(tuple(factors))
+        before = self.gain or (1.0,) * len(factors)
         gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
         return Theta0(self.architecture, self._scaled(factors), gain)
 
@@ -337,9 +319,7 @@ class Theta0:
                 for name, array in self.arrays.items()
             }
         if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
-            raise ValueError(
-                f"gain={tuple(factors)} makes weights too large for float32, in {wrong[0]!r}"
-            )
+            raise ValueError(f"gain={tuple(factors)} makes {wrong[0]!r} too large for float32")
         return scaled
 
 
@@ -353,6 +333,12 @@ def _kept(name: str, array: Any, real: bool) -> np.ndarray:
             kept = kept.astype(np.float32, copy=False)
     # asarray and not ascontiguousarray, which has no arrays without axes.
     return np.asarray(kept, order="C")
+
+
+def theta0_in(source: Any) -> Theta0 | None:
+    """A Theta0 itself, or what an estimator has as its ``theta0_``; None for anything else."""
+    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
+    return theta0 if isinstance(theta0, Theta0) else None
 
 
 def uncompiled(module: Any) -> Any:
@@ -387,31 +373,17 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     missing = [n for n in sorted(shapes.keys() - arrays.keys()) if not n.endswith(_COUNTER)]
     if missing:
         raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
-    if unknown := sorted(arrays.keys() - shapes.keys()):
-        raise ValueError(f"theta0 has an array {unknown[0]!r}, which the module {name} has not")
     for key, array in arrays.items():
-        if (found := np.shape(array)) != shapes[key]:
-            raise ValueError(
-                f"theta0's array {key!r} has shape {found}, but in the module {name} it has "
-                f"{shapes[key]}"
-            )
+        if (found := np.shape(array)) != shapes.get(key):
+            own = f"has shape {shapes[key]}" if key in shapes else "is not there"
+            raise ValueError(f"theta0's {key!r} has shape {found}; in the module {name} it {own}")
     # copy: the arrays may be read-only memory maps in a worker process.
-    new = {key: _unrounded(torch.tensor(array), state[key]) for key, array in arrays.items()}
+    new = {key: torch.tensor(array) for key, array in arrays.items()}
+    for key, value in new.items():
+        if (own := state[key]).dtype == torch.float64:
+            # A module's own numbers where these are the same in float32.
+            new[key] = torch.where(value.to(own) == own.float(), own, value.to(own))
     module.load_state_dict(new, strict=False)
-
-
-def _unrounded(new: torch.Tensor, own: Any) -> torch.Tensor:
-    """New values, but a module's own float64 where these are the same in float32."""
-    if own.dtype != torch.float64:
-        return new
-    new = new.to(own)
-    return torch.where(new == own.float(), own, new)
-
-
-def check_folder_of(target: Path) -> None:
-    """Raise a FileNotFoundError where there is no folder to write a file to."""
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} to")
 
 
 def write_whole(target: Path, data: bytes) -> None:
@@ -428,23 +400,19 @@ def write_whole(target: Path, data: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
+    """The path of a file to write or read; a ValueError where it cannot be one of this kind."""
     checked = Path(path)
-    if checked.suffix != _SUFFIX:
-        raise ValueError(
-            f"a file of theta0 must have a name that ends in {_SUFFIX!r}, got {str(path)!r}"
-        )
-    if checked.is_dir():
-        raise ValueError(f"{str(path)!r} is a folder; name a {_SUFFIX!r} file")
+    if checked.suffix != suffix or checked.is_dir():
+        raise ValueError(f"path must be that of a file that ends in {suffix!r}, got {str(path)!r}")
     return checked
 
 
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     """Write theta0 to a safetensors file.
 
-    The file appears whole or not at all: it is written beside its final place under
-    another name, and then renamed. It does not hold the names of columns: rows have to come in
-    the order that theta0 was learned in.
+    The file appears whole or not at all. It does not hold the names of columns: they have to come
+    in the order that theta0 was learned in.
 
     Parameters
     ----------
@@ -479,14 +447,11 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     ...     load_theta0(path).architecture.n_classes
     2
     """
-    target = _checked_path(path)
-    check_folder_of(target)
-    theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
-    if not isinstance(theta0, Theta0):
-        raise TypeError(
-            "only a Theta0 or a fitted estimator with theta0_ can be saved, got "
-            f"{type(source).__name__}; fit it first if it is an initializer"
-        )
+    target = checked_path(path, _SUFFIX)
+    theta0 = theta0_in(source)
+    if theta0 is None:
+        kind = type(source).__name__
+        raise TypeError(f"source must be a Theta0 or a fitted estimator, got {kind}")
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
@@ -518,23 +483,14 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     --------
     save_theta0 : Write the file.
     """
-    target = _checked_path(path)
-    if not target.exists():
-        raise FileNotFoundError(f"no file of theta0 at {str(path)!r}")
+    target = checked_path(path, _SUFFIX)
     try:
         with safe_open(target, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        # The last three: an element type that NumPy does not have.
-        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
-    try:
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
-            raise ValueError(
-                f"it does not say which network its arrays belong to: the metadata has no {_KEY!r} "
-                f"but {sorted(metadata)}; write such files with save_theta0"
-            )
+            raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
         architecture = Architecture.from_json(text)
         if _KEY not in metadata:
             own = architecture.keywords
@@ -542,8 +498,9 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
+        # The middle three: an element type that NumPy does not have.
+        raise ValueError(f"{str(path)!r} is damaged or no file of theta0: {error}") from error
     if module is not None:
         start_(module, theta0)
     return theta0

@@ -18,7 +18,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._core.estimators import check_bool, check_finite, check_positive
+from ._core.estimators import check_bool, check_finite, check_positive, is_auto
 
 __all__ = ["OrientedGradients", "RandomAffine"]
 
@@ -28,26 +28,19 @@ _CELLS_OF_A_SIDE = 14
 
 def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     """Channels, height and width of the rows of X, where `asked` is the parameter image_shape."""
-    own, pixels = X.shape[1:], math.prod(X.shape[1:])
+    own = X.shape[1:]
+    if asked is None and len(own) == 3:
+        return own
     if asked is None:
-        if len(own) == 3:
-            return own
-        side = math.isqrt(pixels)
+        side = math.isqrt(math.prod(own))
         found = (1, side, side)
     else:
         sides = tuple(np.atleast_1d(asked).tolist())
         found = sides if len(sides) == 3 else (1, *sides)
-    fits = len(found) == 3 and all(isinstance(side, int) and side > 0 for side in found)
-    if len(own) == 3:
-        fits = fits and found == own
-    else:
-        fits = fits and len(own) == 1 and math.prod(found) == pixels
-    if not fits:
-        raise ValueError(
-            f"image_shape={asked!r} does not fit rows of shape {own}: it must be (height, width) "
-            "or (channels, height, width) with as many numbers as a flat row has, that of rows "
-            "with three axes, or None for these and for squares"
-        )
+    right = len(found) == 3 and all(isinstance(side, int) and side > 0 for side in found)
+    if not (right and own in (found, (math.prod(found),))):
+        valid = "(height, width), (channels, height, width), or None for squares and three axes"
+        raise ValueError(f"image_shape={asked!r} does not fit rows of shape {own}: give {valid}")
     return found
 
 
@@ -55,7 +48,7 @@ class RandomAffine(BaseEstimator):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
     Each image is changed in its own way: every amount is uniform between its limits in both
-    directions, and pixels between pixels are interpolated linearly.
+    directions. Pixels between pixels are interpolated linearly; those beyond the border are as it.
 
     Parameters
     ----------
@@ -76,10 +69,6 @@ class RandomAffine(BaseEstimator):
     See Also
     --------
     sklearn_mmdinit.Coherence : Changes both ends of its walks with it.
-
-    Notes
-    -----
-    What lies beyond the border is taken to be as the border is.
 
     Examples
     --------
@@ -179,7 +168,6 @@ class RandomAffine(BaseEstimator):
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
 
-    Two images of the same thing differ less in where their edges point than in their pixels.
     An image is cut into square cells. In the histogram :math:`h` of a cell, each pixel near it
     counts by the length of its gradient, in the two nearest of ``n_orientations`` directions;
     then a faint edge is made to count as much as a strong one,
@@ -219,11 +207,6 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     See Also
     --------
     sklearn_mmdinit.Coherence : Searches neighbours in what this makes of images.
-
-    Notes
-    -----
-    A cell has ``n_orientations`` numbers: with the defaults there are 1,568 for a square of 28
-    pixels and about as many for a larger one. Nothing but the shape is learned from the images.
 
     References
     ----------
@@ -275,18 +258,15 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_positive(self, "n_orientations", least=2)
         check_finite(self, "floor")
-        automatic = isinstance(self.cell_size, str)
-        if automatic and self.cell_size != "auto":
-            raise ValueError(f'cell_size must be "auto" or an int, got {self.cell_size!r}')
-        if not automatic:
+        if not is_auto(self.cell_size):
+            if isinstance(self.cell_size, str):
+                raise ValueError(f'cell_size must be "auto" or an int, got {self.cell_size!r}')
             check_positive(self, "cell_size")
         X = self._images(X, reset=True)
         self.image_shape_ = _image_shape(X, self.image_shape)
         sides = self.image_shape_[1:]
-        if automatic:
-            self.cell_size_ = max(round(min(sides) / _CELLS_OF_A_SIDE), 1)
-        else:
-            self.cell_size_ = min(int(self.cell_size), max(sides))  # beyond, there is one cell
+        size = round(min(sides) / _CELLS_OF_A_SIDE) if is_auto(self.cell_size) else self.cell_size
+        self.cell_size_ = min(max(int(size), 1), max(sides))  # beyond, there is one cell
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -24,18 +24,15 @@ from ._core.mlp import MLP
 from ._core.source import Source, keywords_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
-from .theta0 import Theta0, arrays_of, load_theta0, start_, uncompiled
+from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in, uncompiled
 
 __all__ = ["WarmStart"]
 
 _GIVEN = "a Theta0 or the path of a .safetensors file"
-_VALID = (
-    f"None, 'auto', 'pipeline', an initializer (fitted or not, or in a FrozenEstimator), {_GIVEN}"
-)
+_VALID = f"None, 'auto', 'pipeline', an initializer, {_GIVEN}"
 _LOSING = (
-    "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or "
-    "a ColumnTransformer around the initializer, set_output(transform='pandas'), and slicing "
-    "the array. Make the initializer the step right before the classifier, or pass it as "
+    "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
+    "ColumnTransformer around it, set_output(transform='pandas') and slicing; it can be passed as "
     "warm_start_from"
 )
 _ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
@@ -46,15 +43,14 @@ def is_initializer(source: Any) -> bool:
     source = _unfrozen(source)
     if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
         return False
-    return is_fitted_initializer(source) or (
-        source.get_params(deep=False).keys() >= _ARCHITECTURE_PARAMETERS
-    )
+    known = source.get_params(deep=False).keys() >= _ARCHITECTURE_PARAMETERS
+    return known or is_fitted_initializer(source)
 
 
 def is_fitted_initializer(source: Any) -> bool:
     """Whether an object is an initializer that has learned its theta0."""
     source = _unfrozen(source)
-    return hasattr(source, "get_params") and isinstance(getattr(source, "theta0_", None), Theta0)
+    return hasattr(source, "get_params") and theta0_in(source) is not None
 
 
 def _unfrozen(source: Any) -> Any:
@@ -76,9 +72,8 @@ class Start:
     @property
     def name(self) -> str:
         """What errors call it."""
-        if self.is_to_be_learned:
-            return f"the initializer {type(self.initializer).__name__}"
-        return "the theta0 to start from"
+        kind = type(self.initializer).__name__
+        return f"the initializer {kind}" if self.is_to_be_learned else "the theta0 to start from"
 
     def source(self, n_features: int, seed: int = 0) -> Source | None:
         """Where modules that can start here come from; None where arrays alone do not say it."""
@@ -102,19 +97,16 @@ class Start:
             try:
                 start_(module, Theta0(architecture, arrays_of(theirs)))
             except ValueError as error:
-                raise ValueError(
-                    f"{self.name} would learn what this module cannot start at: {error}"
-                ) from error
+                name = f"{self.name} would learn what this module cannot start at"
+                raise ValueError(f"{name}: {error}") from error
         elif self.theta0 is not None:
             start_(module, self.theta0)
             learned = getattr(self.initializer, "feature_names_in_", None)
             if learned is None or feature_names is None:
                 return
-            if list(learned) != list(feature_names):
-                raise ValueError(
-                    f"the initializer was fitted on the columns {list(learned)}, but X has "
-                    f"{list(feature_names)}; they must be the same, in the same order"
-                )
+            own, known = list(feature_names), list(learned)
+            if own != known:
+                raise ValueError(f"the initializer was fitted on {known}, but X has {own}")
 
     def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
@@ -133,8 +125,7 @@ def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
         # Dense copies are a matter of memory, which the caller knows and we do not.
         raise ValueError(
             f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense rows "
-            "only. Fit it first, for example on X[:10000].toarray(), and pass the fitted one as "
-            "warm_start_from; or pass dense arrays"
+            "only: fit it on some, X[:10000].toarray(), and pass it as warm_start_from"
         )
     if len(rows) == 1:
         return X
@@ -150,39 +141,31 @@ def resolve(source: Any, X: Any) -> Start:
     if is_initializer(source):
         theta0 = getattr(_unfrozen(source), "theta0_", None)
         if theta0 is None and isinstance(source, FrozenEstimator):
-            raise NotFittedError(
-                "warm_start_from is a FrozenEstimator that is not fitted, and a frozen one is "
-                "never fitted here. Call fit of what it wraps first"
-            )
+            raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
         return Start(theta0, source)
+    must_be = f"warm_start_from must be {_VALID}"
     if isinstance(source, str) and not source.endswith(".safetensors"):
-        raise ValueError(f"warm_start_from must be {_VALID}; got {source!r}")
-    theta0 = _given(source)
-    if theta0 is None:
-        hint = "; pass an instance, not the class" if isinstance(source, type) else ""
-        raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
-    return Start(theta0)
+        raise ValueError(f"{must_be}; got {source!r}")
+    return Start(_given(source, must_be))
 
 
-def _given(source: Any) -> Theta0 | None:
-    """A theta0 that stands there as it is, or in a file; None for anything else."""
+def _given(source: Any, must_be: str) -> Theta0:
+    """A theta0 that stands there as it is, or in a file; a TypeError for anything else."""
     if isinstance(source, str | os.PathLike):
         return load_theta0(source)
-    return source if isinstance(source, Theta0) else None
+    if not isinstance(source, Theta0):
+        hint = "; pass an instance, not the class" if isinstance(source, type) else ""
+        raise TypeError(f"{must_be}; got {source!r}{hint}")
+    return source
 
 
 def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
     """The theta0 that X carries; an error where it was lost, or is missing and demanded."""
     if tag_is_lost(X):
-        raise ValueError(
-            "X comes from an initializer, but the theta0 that it carried was lost on the way. "
-            f"{_LOSING}; warm_start_from=None starts from fresh weights"
-        )
+        raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOSING}")
     theta0 = theta0_of(X)
     if demanded and theta0 is None:
-        raise ValueError(
-            f"warm_start_from='pipeline', but X ({type(X).__name__}) carries no theta0. {_LOSING}"
-        )
+        raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOSING}")
     return theta0
 
 
@@ -196,7 +179,9 @@ def with_params(source: Any, params: Mapping[str, Any]) -> Any:
     changed = {k: v for k, v in params.items() if k not in known or not _same(v, known[k])}
     if not changed:
         return source
-    if is_fitted_initializer(source) and all(map(_is_of_learning_alone, changed)):
+    # Theta0 that was learned already does not depend on these any more.
+    of_learning = all(k == "verbose" or k.split("__")[-1] == "random_state" for k in changed)
+    if is_fitted_initializer(source) and of_learning:
         copied = copy.copy(source)
         for part in {name.partition("__")[0] for name in changed if "__" in name}:
             setattr(copied, part, clone(known[part]))
@@ -205,11 +190,6 @@ def with_params(source: Any, params: Mapping[str, Any]) -> Any:
     # A FrozenEstimator is its own clone.
     copied = copy.copy(source) if copied is source else copied
     return copied.set_params(**changed)
-
-
-def _is_of_learning_alone(name: str) -> bool:
-    """Whether theta0 that was learned already does not depend on a parameter any more."""
-    return name == "verbose" or name.split("__")[-1] == "random_state"
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -228,18 +208,12 @@ class WarmStart(Callback):
     ----------
     theta0 : Theta0, initializer, str, path-like or None
         A Theta0; a fitted initializer, which ``clone`` of the net leaves fitted; or the path of a
-        ``.safetensors`` file. It is read when training begins. None: fresh weights, so that a
-        search can compare.
+        ``.safetensors`` file. It is read, and has to fit, when training begins. None: fresh
+        weights, so that a search can compare.
 
     See Also
     --------
     NetClassifier : Does this and more, without a skorch net of your own.
-
-    Notes
-    -----
-    Training begins with a TypeError if `theta0` is none of these, with a NotFittedError if it is an
-    initializer that has not learned, and with a ValueError if it is of another class than
-    ``net.module_`` or has other arrays.
 
     Examples
     --------
@@ -282,11 +256,7 @@ class WarmStart(Callback):
         ----------
         net : skorch.NeuralNet
             About to be trained.
-        X : object, default=None
-            Not used.
-        y : object, default=None
-            Not used.
-        **kwargs : dict
+        X, y, **kwargs
             Not used.
         """
         # Skorch also calls initialize() where set_params concerns any callback: then the net may
@@ -296,14 +266,8 @@ class WarmStart(Callback):
         self.waiting_ = False
 
     def _found(self) -> Theta0:
-        if is_fitted_initializer(self.theta0):
-            return self.theta0.theta0_
-        if is_initializer(self.theta0):
-            name = type(self.theta0).__name__
-            raise NotFittedError(f"{name} is not fitted yet; call its fit first")
-        theta0 = _given(self.theta0)
-        if theta0 is None:
-            raise TypeError(
-                f"theta0 must be a fitted initializer, {_GIVEN}, or None; got {self.theta0!r}"
-            )
-        return theta0
+        if is_fitted_initializer(source := self.theta0):
+            return source.theta0_
+        if is_initializer(source):
+            raise NotFittedError(f"{type(source).__name__} is not fitted yet; call its fit first")
+        return _given(source, f"theta0 must be a fitted initializer, {_GIVEN}, or None")

@@ -267,7 +267,7 @@ REFUSED = {
     "function": ({"module": flat_perceptron}, TypeError, "got <function"),
     "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),
     "class": ({"module__no_such": 3}, TypeError, "no_such"),
-    "one logit": ({"module__n_classes": 1}, ValueError, "it returned float32 of shape"),
+    "one logit": ({"module__n_classes": 1}, ValueError, "it returned torch.float32 of shape"),
 }
 
 

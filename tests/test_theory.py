@@ -193,7 +193,7 @@ BAD = {
         (([9.0, 1.9], [0.0, 2.0]), {"form": "sub_exponential"}, "radius=1.9 is too small"),
     ],
     perturbation_std: [
-        ((Architecture.of_perceptron(2, (), 2), scale), {}, "perturbation_scale=")
+        ((Architecture.of_perceptron(2, (), 2), scale), {}, "perturbation_scale must be")
         for scale in (0.0, -1.0, math.nan, math.inf)
     ],
     mean_vertex_distances: [
@@ -211,7 +211,7 @@ BAD = {
     jacobian_row_norm_moments: [
         ((10.5,), {}, "n_in"),
         ((0,), {}, "n_in == 0"),
-        ((3, 0.0), {}, r"weight_std=0\.0"),
+        ((3, 0.0), {}, r"weight_std must .* got 0\.0"),
     ],
     relu_jacobian_row_norms: [((np.ones((2, 3)), np.ones((5, 4))), {}, r"\(2, 3\) and \(5, 4\)")],
 }

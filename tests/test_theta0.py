@@ -221,7 +221,7 @@ def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         save_theta0(tmp_path / "none" / "a.safetensors", theta0)
     path.mkdir()
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(ValueError, match=r"'\.safetensors', got"):
         load_theta0(path)
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
 def test_a_damaged_file_is_a_value_error(keep, theta0, path):
     save_theta0(path, theta0)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
+    with pytest.raises(ValueError, match="damaged or no file of theta0"):
         load_theta0(path)
 
 
@@ -245,7 +245,7 @@ def _without(text, name):
 
 
 MUTATIONS = {
-    "no metadata": (lambda arrays, text: (arrays, None), "does not say which network"),
+    "no metadata": (lambda arrays, text: (arrays, None), "metadata has no"),
     "no json": (lambda arrays, text: (arrays, "x"), "not the description of a module"),
     "no digest": (lambda a, t: (a, _without(t, "digest")), "not the description of a module"),
     "code": (lambda a, t: (a, t.replace('"(5, 4)"', '"print(3)"')), "not the description"),
@@ -286,7 +286,7 @@ class Other(Conv):
 REFUSED = {
     "class": (lambda: Other(2, 3, batch_norm=True), r"Conv, not of \S*\.Other"),
     "shape": (lambda: Conv(2, 4, batch_norm=True), r"'conv.bias' has shape \(3,\)"),
-    "less": (lambda: Conv(2, 3), "an array 'norm.bias', which the module .* has not"),
+    "less": (lambda: Conv(2, 3), "'norm.bias' has shape .* it is not there"),
 }
 
 

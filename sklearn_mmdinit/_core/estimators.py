@@ -62,13 +62,16 @@ def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
 def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
     """Raise unless these parameters are finite numbers above 0, or 0 where that is valid."""
     for name in names:
-        value = getattr(estimator, name)
-        check_scalar(value, name, Real)
-        # Written so that NaN, which compares to nothing, is refused.
-        if not (0 < value < math.inf or (zero and value == 0)):
-            raise ValueError(
-                f"{name} must be a finite number {'>= 0' if zero else '> 0'}, got {value!r}"
-            )
+        check_number(name, getattr(estimator, name), zero=zero)
+
+
+def check_number(name: str, value: Any, *, zero: bool = True) -> None:
+    """Raise unless a value is a finite number above 0, or 0 where that is valid."""
+    check_scalar(value, name, Real)
+    # Written so that NaN, which compares to nothing, is refused.
+    if not (0 < value < math.inf or (zero and value == 0)):
+        least = ">= 0" if zero else "> 0"
+        raise ValueError(f"{name} must be a finite number {least}, got {value!r}")
 
 
 def check_widths(value: Any) -> tuple[int, ...]:
@@ -90,26 +93,21 @@ def examples_checked(
     reset: bool,
     shape: tuple[int, ...] | None = None,
     **checks: Any,
-) -> Any:
+) -> tuple[Any, ...]:
     """Rows (n, ...) of any shape and number type, as scikit-learn checks flat ones; y too."""
     X = array_of(X)
-    alone = isinstance(y, str) and y == "no_validation"
-    if (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) == 2:
+    flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim == 2
+    if flat:
         checked = validate_data(estimator, X, y, reset=reset, **checks)
-        found = checked if alone else checked[0]
+    elif isinstance(y, str) and y == "no_validation":
+        checked = check_array(X, allow_nd=True, input_name="X", **checks)
     else:
-        if alone:
-            checked = check_array(X, allow_nd=True, input_name="X", **checks)
-        else:
-            checked = check_X_y(X, y, allow_nd=True, estimator=estimator, **checks)
-        found = checked if alone else checked[0]
-        if reset:
-            # Forgets names of columns that it may have had.
-            validate_data(estimator, found, reset=True, skip_check_array=True)
-            estimator.n_features_in_ = math.prod(found.shape[1:])
+        checked = check_X_y(X, y, allow_nd=True, estimator=estimator, **checks)
+    found, *labels = checked if isinstance(checked, tuple) else (checked,)
+    if reset and not flat:
+        # Forgets names of columns that it may have had.
+        validate_data(estimator, found, reset=True, skip_check_array=True)
+        estimator.n_features_in_ = math.prod(found.shape[1:])
     if shape is not None and found.shape[1:] != shape:
-        raise ValueError(
-            f"X has examples of shape {found.shape[1:]}, but {type(estimator).__name__} was "
-            f"fitted on examples of shape {shape}"
-        )
-    return checked
+        raise ValueError(f"X has examples of shape {found.shape[1:]}, fit saw shape {shape}")
+    return found, *labels

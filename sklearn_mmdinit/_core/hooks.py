@@ -133,10 +133,8 @@ def embeddings_named(module: nn.Module) -> Iterator[None]:
         if not sizes or not any(said in str(error) for said in _OUT_OF_RANGE):
             raise
         known = ", ".join(f"{name!r} 0 to {size - 1}" for name, size in sizes.items())
-        raise ValueError(
-            "X holds or leads to an index that the module's embeddings do not have; they have "
-            f"{known}"
-        ) from error
+        said = "X leads to an index that the module's embeddings do not have; they have"
+        raise ValueError(f"{said} {known}") from error
 
 
 class _Switch:
@@ -164,12 +162,13 @@ class _Switch:
 
 @contextmanager
 def _without_fast_path() -> Iterator[None]:
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    mha = torch.backends.mha
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        mha.set_fastpath_enabled(before)
 
 
 # Attention without PyTorch's shorter way through a layer, which calls none of its parts.

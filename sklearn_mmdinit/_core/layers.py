@@ -47,12 +47,9 @@ def _noise_by_vmap(
     layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
     """What perturbations add to the outputs: those of the layer with them as its parameters."""
+    parameters = layer.named_parameters(recurse=False)
     # A parameter that is not perturbed has no share in it.
-    still = {
-        name: torch.zeros_like(parameter)
-        for name, parameter in layer.named_parameters(recurse=False)
-        if name not in eps
-    }
+    still = {name: torch.zeros_like(p) for name, p in parameters if name not in eps}
     alone = _Alone(layer)
 
     def one(eps: dict[str, torch.Tensor], H: torch.Tensor) -> Any:
@@ -156,8 +153,7 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
     kernels = weight.flatten(0, 1)
     if len(H) == 1 and layer.groups == 1:
         # All copies have their inputs in common: no groups, only more kernels.
-        inputs, groups = H[0], 1
-        own = layer.weight
+        inputs, groups, own = H[0], 1, layer.weight
         if own.ndim == 4 and own[0, 0].numel() > 1 and own.stride(1) == 1:  # channels last
             kernels = kernels.to(memory_format=torch.channels_last)
     else:
@@ -167,15 +163,9 @@ def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -
     padding: Any = layer.padding
     if layer.padding_mode != "zeros" or isinstance(padding, str):
         inputs, padding = _padded(layer, inputs), 0
-    out = _CONVOLUTIONS[len(layer.kernel_size)](
-        inputs,
-        kernels,
-        None if bias is None else bias.flatten(),
-        stride=layer.stride,
-        padding=padding,
-        dilation=layer.dilation,
-        groups=groups,
-    )
+    bias = None if bias is None else bias.flatten()
+    convolve = _CONVOLUTIONS[len(layer.kernel_size)]
+    out = convolve(inputs, kernels, bias, layer.stride, padding, layer.dilation, groups)
     return out.unflatten(1, (K, layer.out_channels)).transpose(0, 1)
 
 
@@ -202,18 +192,14 @@ def _normalisation_stds(layer: nn.Module, scale: float) -> dict[str, Std]:
     return {}
 
 
+_CONV = LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1)
+_NORMS = (_BatchNorm, nn.SyncBatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
 LAYER_TYPES: dict[type[nn.Module], LayerType] = {
     nn.Linear: LayerType(_unit_stds, _linear_noise, _linear_patches),
-    nn.Conv1d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
-    nn.Conv2d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
-    nn.Conv3d: LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1),
     nn.Embedding: LayerType(_embedding_stds, _embedding_noise, serves=_embedding_is_linear),
-    _BatchNorm: LayerType(_normalisation_stds),
-    nn.SyncBatchNorm: LayerType(_normalisation_stds),
-    _InstanceNorm: LayerType(_normalisation_stds),
-    nn.LayerNorm: LayerType(_normalisation_stds),
-    nn.GroupNorm: LayerType(_normalisation_stds),
-    nn.RMSNorm: LayerType(_normalisation_stds),
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _CONV),
+    **dict.fromkeys(_NORMS, LayerType(_normalisation_stds)),
 }
 
 
@@ -278,12 +264,8 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
         for name, parameter in layer.named_parameters(recurse=False):
             law = _bare_std(parameter, scale) if own is None else own.get(name)
             laws.setdefault(id(parameter), law)
-    stds = {}
-    for name, parameter in module.named_parameters():
-        law = laws[id(parameter)]
-        if law is not None and parameter.requires_grad:
-            stds[name] = law
-    return stds
+    learned = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    return {name: law for name, p in learned if (law := laws[id(p)]) is not None}
 
 
 def _bare_std(parameter: nn.Parameter, scale: float) -> float:
@@ -298,10 +280,9 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     r"""Make a type of layer known, so that its perturbed copies run in one pass.
 
     For layers that take one tensor whose first axis counts rows, are linear in their parameters
-    and treat each row on its own. Other modules need no registration: ``sampler="functional"``
-    takes what :func:`torch.func.vmap` can run as it is, at the price of a slower step; recurrent
-    layers of PyTorch's it cannot. What is registered holds in this process:
-    workers, and who unpickles an initializer, register it too.
+    and treat each row on its own. Others need none where ``sampler="functional"``, a slower one,
+    serves them. What is registered holds in this process: workers, and who unpickles an
+    initializer, register it too.
 
     Parameters
     ----------
@@ -313,8 +294,7 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
         parameter's perturbation by its name in the layer, a number or a tensor that broadcasts
         to the parameter. The paper has :math:`s / \sqrt{n_{in}}` for a weight, :math:`n_{in}`
         weights being summed up in an output, and :math:`s / \sqrt{n_{out}}` for a bias.
-        Parameters without an entry stay; an empty dict makes the type a normalisation. What it
-        returns is checked where a module has such a layer.
+        Parameters without an entry stay; an empty dict makes the type a normalisation.
     noise : callable, default=None
         A faster form than the default, :func:`torch.func.vmap` of the layer. Takes a layer, its
         inputs of shape (K, B, ...), or (1, B, ...) where all copies have the same, and a dict of
@@ -345,8 +325,8 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     """
     if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
         raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    rules: dict[str, Any] = {"stds": stds} | ({} if noise is None else {"noise": noise})
-    for name, rule in rules.items():
+    noise = _noise_by_vmap if noise is None else noise
+    for name, rule in (("stds", stds), ("noise", noise)):
         if not callable(rule):
             raise TypeError(f"{name} must be callable, got {rule!r}")
-    LAYER_TYPES[layer_class] = LayerType(stds, noise or _noise_by_vmap, by_user=True)
+    LAYER_TYPES[layer_class] = LayerType(stds, noise, by_user=True)

@@ -61,29 +61,26 @@ class MLP(nn.Module):
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        for name, value, valid in (
-            ("activation", activation, ACTIVATIONS),
-            ("init", init, INITS),
-        ):
-            if value not in valid:
-                raise ValueError(f"{name} must be one of {sorted(valid)}, got {value!r}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, got {activation!r}")
+        if init not in INITS:
+            raise ValueError(f"init must be one of {list(INITS)}, got {init!r}")
         # What it is described by, wherever it was made.
         self.keywords = {
             "n_features": int(n_features),
             "hidden_layer_sizes": tuple(int(width) for width in hidden_layer_sizes),
             "n_classes": int(n_classes),
-            "activation": activation,
+            "activation": str(activation),
             "batch_norm": bool(batch_norm),
-            "init": init,
+            "init": str(init),
         }
         widths = (n_features, *hidden_layer_sizes, n_classes)
         # skip_init: nn.Linear would draw weights of its own first.
         self.linears = nn.ModuleList(
             nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
         )
-        self.norms = nn.ModuleList(
-            nn.BatchNorm1d(width) for width in hidden_layer_sizes if batch_norm
-        )
+        normalised = hidden_layer_sizes if batch_norm else ()
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalised)
         self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)

@@ -61,9 +61,8 @@ class Profile:
         if lost := sorted(self.known - _known_layers(module)):
             kind = type(module.get_submodule(lost[0])).__name__
             raise RuntimeError(
-                f"the layer {lost[0]!r} was perturbed by a rule that register_layer made known, "
-                f"and in this process there is none; call register_layer({kind}, ...) first, in "
-                "each worker too"
+                f"the layer {lost[0]!r} was perturbed by a rule that this process does not have; "
+                f"call register_layer({kind}, ...) first, in each worker too"
             )
         if self.layout != torch.contiguous_format:
             put_in_layout_(module, self.layout)
@@ -101,12 +100,8 @@ def look_at(
     if found.last < 0 and last_layer:
         order = [call.layer for call in found.calls]
         found = replace(found, last=len(order) - 1 - order[::-1].index(last_layer))
-    architecture = replace(
-        description,
-        n_classes=found.n_classes,
-        last_layer=last_layer,
-        chain=chain_of(module, found, examples),
-    )
+    chain, n_classes = chain_of(module, found, examples), found.n_classes
+    architecture = replace(description, n_classes=n_classes, last_layer=last_layer, chain=chain)
     why = reason_for_functional(Network(module, architecture, found), examples, sampler)
     layout = layout_of(module, examples)
     known = _known_layers(module)
@@ -121,18 +116,14 @@ def _known_layers(module: nn.Module) -> frozenset[str]:
 
 def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:
     """Name of the linear layer that gives the logits; empty where there is none."""
-    linear = [
-        call.layer
-        for call in found.calls
-        if isinstance(module.get_submodule(call.layer), nn.Linear)
-    ]
-    if told is not None:
-        if told not in linear:
-            raise ValueError(
-                f"hidden_layer must be the name of a linear layer that the module "
-                f"{qualified_name(module)} calls, one of {sorted(set(linear))}, got {told!r}"
-            )
-        return told
-    if found.last < 0 or found.calls[found.last].layer not in linear:
-        return ""
-    return found.calls[found.last].layer
+    called = [call.layer for call in found.calls]
+    linear = {name for name in called if isinstance(module.get_submodule(name), nn.Linear)}
+    if told is None:
+        last = called[found.last] if found.last >= 0 else ""
+        return last if last in linear else ""
+    if told not in linear:
+        raise ValueError(
+            f"hidden_layer must be a linear layer that {qualified_name(module)} calls, one of "
+            f"{sorted(linear)}, got {told!r}"
+        )
+    return told

@@ -30,22 +30,15 @@ _ALONE = threading.Lock()
 def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise unless this is an instance, a class and what it is called with, or None."""
     if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError(
-            f"module must be written in Python, got the TorchScript {type(module).__name__} of "
-            f"{getattr(module, 'original_name', 'a module')}, which cannot be perturbed; pass the "
-            "module that it was made of"
-        )
-    if module is None:
-        if keywords:
-            raise ValueError(f"{PREFIX}{min(keywords)} needs a class in module, got module=None")
-    elif isinstance(module, nn.Module):
-        if keywords:
-            raise ValueError(
-                f"{PREFIX}{min(keywords)} is for a class in module, got an instance of "
-                f"{type(module).__name__}"
-            )
-    elif not (inspect.isclass(module) and issubclass(module, nn.Module)):
+        name = getattr(module, "original_name", type(module).__name__)
+        raise ValueError(f"module must be written in Python, got the TorchScript of {name}")
+    if inspect.isclass(module) and issubclass(module, nn.Module):
+        return
+    if not (module is None or isinstance(module, nn.Module)):
         raise TypeError(f"module must be an nn.Module, an instance or a class, got {module!r}")
+    if keywords:
+        found = "None" if module is None else f"an instance of {type(module).__name__}"
+        raise ValueError(f"{PREFIX}{min(keywords)} is for a class in module, got {found}")
 
 
 @dataclass(frozen=True)
@@ -59,51 +52,44 @@ class Source:
     def kept(self) -> Source:
         """One that later changes of the instance, or of what the class is called with, leave."""
         if isinstance(self.module, nn.Module):
-            return replace(self, module=_copied(self.module, type(self.module).__name__))
-        return replace(self, keywords=_copied(dict(self.keywords), self.module.__name__))
+            return replace(self, module=_copied(self.module, self.module))
+        return replace(self, keywords=_copied(dict(self.keywords), self.module))
 
     def build(self) -> nn.Module:
         """A module like all others from here, with the weights of the first one."""
         if isinstance(self.module, nn.Module):
-            built = _copied(self.module, type(self.module).__name__)
+            built = _copied(self.module, self.module)
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             with _ALONE, seeded_generators(self.seed, used):
-                built = self.module(**_copied(dict(self.keywords), self.module.__name__))
+                built = self.module(**_copied(dict(self.keywords), self.module))
         for name, value in (*built.named_parameters(), *built.named_buffers()):
+            named = f"{name!r} of the module {type(built).__name__}"
             if is_lazy(value):
-                raise ValueError(
-                    f"{name!r} of the module {type(built).__name__} has no shape yet; call the "
-                    "module on a mini-batch first, and pass the instance"
-                )
+                raise ValueError(f"{named} has no shape yet; call the module on a mini-batch first")
             if value.is_meta:
-                raise ValueError(
-                    f"{name!r} of the module {type(built).__name__} is on the meta device and has "
-                    "no numbers; call its to_empty() and draw its weights first"
-                )
+                raise ValueError(f"{named} is on the meta device, without numbers; use to_empty()")
         built.zero_grad()
         return built
 
 
-def _copied(value: T, name: str) -> T:
+def _copied(value: T, module: Any) -> T:
     """A copy of a module, or of what its class is called with, which may hold modules too."""
     try:
         return copy.deepcopy(value)
     except Exception as error:
+        name = getattr(module, "__name__", type(module).__name__)
         # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
         raise ValueError(
-            f"the module {name} cannot be copied: it fails with "
-            f"{type(error).__name__}: {error}; pass its class and module__ parameters, or, "
-            "where it has a weight_norm or spectral_norm of torch.nn.utils, use that of "
-            "torch.nn.utils.parametrizations"
+            f"the module {name} cannot be copied ({type(error).__name__}: {error}); pass its "
+            "class, or use norms of torch.nn.utils.parametrizations"
         ) from error
 
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What the class is called with, of all parameters of an estimator."""
-    named = {name: value for name, value in parameters.items() if name.startswith(PREFIX)}
-    return {name.removeprefix(PREFIX): value for name, value in named.items()}
+    return {n.removeprefix(PREFIX): v for n, v in parameters.items() if n.startswith(PREFIX)}
 
 
 def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
@@ -114,16 +100,13 @@ def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> 
 
 def keywords_of_initializer(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What an initializer's class is called with: its number of classes too, where it is given."""
-    own, n_classes = keywords_of(parameters), parameters["n_classes"]
-    if n_classes == _DEFAULT_N_CLASSES and not _needs_n_classes(parameters["module"]):
-        return own
-    return with_n_classes(parameters["module"], own, n_classes)
-
-
-def _needs_n_classes(module: Any) -> bool:
-    """Whether a class cannot be called without the number of classes."""
+    module, own, n_classes = parameters["module"], keywords_of(parameters), parameters["n_classes"]
     takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
-    return "n_classes" in takes and takes["n_classes"].default is inspect.Parameter.empty
+    if n_classes == _DEFAULT_N_CLASSES and "n_classes" in takes:
+        # A default of the class's own counts where the number was left at that here.
+        needed = takes["n_classes"].default is inspect.Parameter.empty
+        return with_n_classes(module, own, n_classes) if needed else own
+    return with_n_classes(module, own, n_classes)
 
 
 class Keywords:
@@ -135,10 +118,8 @@ class Keywords:
 
     def _refusal(self, name: str) -> TypeError:
         """The error for a name that is no parameter."""
-        return TypeError(
-            f"{type(self).__name__} got an unexpected parameter {name!r}; those of the class in "
-            f"module begin with {PREFIX!r}"
-        )
+        kind = type(self).__name__
+        return TypeError(f"{kind} got an unexpected parameter {name!r}; valid is {PREFIX!r}...")
 
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         """Keep what ``__init__`` was given beyond its signature."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,30 +14,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
-from .hooks import (
-    aside,
-    embeddings_named,
-    layer_named,
-    names_of,
-    own_output,
-    replaced,
-    step_by_step,
-    untracked,
-)
+from . import hooks
 from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
 from .mlp import MLP
 from .source import Source
 
 # What hands a tensor's values to Python, such as for a choice between two ways.
-_READS = {
-    torch.Tensor.__bool__,
-    torch.Tensor.__float__,
-    torch.Tensor.__index__,
-    torch.Tensor.__int__,
-    torch.Tensor.item,
-    torch.Tensor.numpy,
-    torch.Tensor.tolist,
-}
+_READERS = ("__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist")
+_READS = {getattr(torch.Tensor, name) for name in _READERS}
 
 # Layers whose outputs are in proportion to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -106,7 +90,7 @@ def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Ar
     """The description of a module that is only to be trained, from one evaluation of it."""
     module.float().cpu().eval()
     examples = as_examples(X, takes_integers(module))
-    with torch.no_grad(), aside(), _refusals_named(module, examples):
+    with torch.no_grad(), hooks.aside(), _refusals_named(module, examples):
         logits = module(examples)
     _check_logits(module, logits, len(examples))
     return describe(source, module, X.shape[1:], logits.shape[1])
@@ -116,13 +100,12 @@ def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Ar
 def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
     """Whatever a pass of a module ends with, as a ValueError that names the examples."""
     try:
-        with embeddings_named(module):
+        with hooks.embeddings_named(module):
             yield
     except Exception as error:
+        taken = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
         raise ValueError(
-            f"the module {qualified_name(module)} does not take examples of shape "
-            f"{tuple(examples.shape[1:])} and type "
-            f"{str(examples.dtype).removeprefix('torch.')}: it fails with "
+            f"the module {qualified_name(module)} does not take {taken}: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -131,13 +114,13 @@ def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
     """Raise a ValueError unless a module returned floats (n_rows, d) with d of 2 or more."""
     name, found = type(module).__name__, type(logits).__name__
     if isinstance(logits, torch.Tensor):
-        found = f"{str(logits.dtype).removeprefix('torch.')} of shape {tuple(logits.shape)}"
+        found = f"{logits.dtype} of shape {tuple(logits.shape)}"
         right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
         if right and logits.is_floating_point():
             return
     raise ValueError(
-        f"the module {name} must return logits, floats of shape (n_samples, n_classes) with two "
-        f"classes or more; for {n_rows} examples it returned {found}"
+        f"the module {name} must return logits, floats of shape (n_samples, n_classes >= 2); for "
+        f"{n_rows} examples it returned {found}"
     )
 
 
@@ -159,7 +142,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     """Look at one pass of a module on examples X (n, ...), and at one with a row fewer."""
     # Copies: a module may work in place on its input.
     X, fewer_rows = X.clone(), X[1:].clone()
-    names = names_of(module)
+    names = hooks.names_of(module)
     perturbed = [layer for layer in names if is_perturbed(layer)]
     kinds = [(layer, layer_type_of(layer)) for layer in perturbed]
     channels = {layer: kind.channels for layer, kind in kinds if kind is not None}
@@ -169,7 +152,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
 
     def cut(layer: nn.Module, H: Any) -> Any:
         """Hide the layer's own parameters from autograd, and nothing that came before."""
-        output = own_output(layer, H).detach()
+        output = hooks.own_output(layer, H).detach()
         if torch.is_floating_point(H):
             output = output + 0.0 * H.sum()
         positions = output.numel() // (output.shape[channels[layer]] * len(X))
@@ -177,7 +160,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         return output
 
     def note(layer: nn.Module, H: Any) -> Any:
-        output = own_output(layer, H)
+        output = hooks.own_output(layer, H)
         fewer.append(output.shape)
         return output
 
@@ -187,37 +170,21 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
             numbers += output.numel()
 
     memory, state = _memory_of(module), torch.get_rng_state()
-    counted = [layer.register_forward_hook(count) for layer in names]
-    try:
-        with (
-            torch.enable_grad(),
-            step_by_step(),
-            untracked(module),
-            replaced(dict.fromkeys(perturbed, cut)),
-            layer_named(module) as current,
-            _Reads(current) as reads,
-            _refusals_named(module, X),
-        ):
+    with ExitStack() as stack, torch.enable_grad(), _looked_through(module, perturbed, cut):
+        for layer in names:
+            stack.callback(layer.register_forward_hook(count).remove)
+        current = stack.enter_context(hooks.layer_named(module))
+        with _Reads(current) as reads, _refusals_named(module, X):
             logits = module(X)
-    finally:
-        for handle in counted:
-            handle.remove()
     remembers = not torch.equal(torch.get_rng_state(), state)
     torch.set_rng_state(state)
     _check_logits(module, logits, len(X))
     away = _reached(logits, module)
-    with (
-        torch.no_grad(),
-        step_by_step(),
-        untracked(module),
-        replaced(dict.fromkeys(perturbed, note)),
-    ):
+    with torch.no_grad(), _looked_through(module, perturbed, note):
         module(fewer_rows)
     last = [i for i, (_, output) in enumerate(called) if _is_same(output, logits)]
-    calls = tuple(
-        replace(call, axis=_axis(output.shape, less, len(X)))
-        for (call, output), less in zip(called, fewer, strict=False)
-    )
+    pairs = zip(called, fewer, strict=False)
+    calls = tuple(replace(c, axis=_axis(out.shape, less, len(X))) for (c, out), less in pairs)
     return Trace(
         n_classes=logits.shape[1],
         calls=calls,
@@ -229,6 +196,16 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         writes=bool(X._version),
         remembers=remembers or _memory_of(module)[0] != memory[0],
     )
+
+
+@contextmanager
+def _looked_through(
+    module: nn.Module, layers: Sequence[nn.Module], forward: hooks.Forward
+) -> Iterator[None]:
+    """Let a function stand for layers in a pass that leaves no trace in the module."""
+    others = dict.fromkeys(layers, forward)
+    with hooks.step_by_step(), hooks.untracked(module), hooks.replaced(others):
+        yield
 
 
 def _memory_of(module: nn.Module) -> tuple[list[Any], list[Any]]:
@@ -305,7 +282,7 @@ def chain_of(module: nn.Module, found: Trace, examples: torch.Tensor) -> tuple[s
 def _is_learned(layer: nn.Module) -> bool:
     # Under a parametrisation the weight is no parameter of the layer's own.
     own = dict(layer.named_parameters(recurse=False))
-    return "weight" in own and all(parameter.requires_grad for parameter in own.values())
+    return "weight" in own and all(p.requires_grad for p in own.values())
 
 
 def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -> bool:
@@ -314,7 +291,7 @@ def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -
     layers = [tried.get_submodule(name) for name in names]
     X = examples.double() if examples.is_floating_point() else examples
     of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
-    with torch.no_grad(), aside():
+    with torch.no_grad(), hooks.aside():
         # What else is learned will not stay where it is, such as a shift of 0.
         for parameter in tried.parameters():
             if parameter.requires_grad and id(parameter) not in of_layers:
@@ -347,7 +324,7 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     tried = copy.deepcopy(module)
     try:
         put_in_layout_(tried, torch.channels_last)
-        with torch.enable_grad(), aside():
+        with torch.enable_grad(), hooks.aside():
             logits = tried(examples.clone())
             parameters = [p for p in tried.parameters() if p.requires_grad]
             torch.autograd.grad(logits.sum(), parameters, allow_unused=True)

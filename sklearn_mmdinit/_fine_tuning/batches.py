@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,9 +66,8 @@ class Rows(Dataset[tuple[Any, torch.Tensor]]):
 def _dense(X: Any, index: Any) -> torch.Tensor:
     """Sparse rows as a dense tensor; one row without the axis of rows, as of any tensor."""
     if isinstance(index, int | np.integer):
-        return torch.from_numpy(X[[index]].toarray()[0])
-    index = index.numpy() if isinstance(index, torch.Tensor) else index
-    return torch.from_numpy(X[index].toarray())
+        return _dense(X, [index])[0]
+    return torch.from_numpy(X[np.asarray(index) if torch.is_tensor(index) else index].toarray())
 
 
 class Orders:
@@ -128,8 +127,7 @@ def batches(dataset: Any, batch_size: int, training: bool = True, **options: Any
     """
     if isinstance(dataset, Rows):
         if not training and issparse(dataset.X):
-            width = cast("Any", dataset.X).shape[1]
-            batch_size = min(batch_size, max(1, _DENSE_NUMBERS // width))
+            batch_size = min(batch_size, max(1, _DENSE_NUMBERS // dataset.X.shape[1]))
         return _Batches(dataset, batch_size, **options)
     options = {key: options[key] for key in options.keys() & {"shuffle", "drop_last"}}
     return DataLoader(dataset, batch_size=batch_size, **options)

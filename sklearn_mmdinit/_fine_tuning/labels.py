@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
@@ -25,27 +25,18 @@ def named(argument: str) -> Iterator[None]:
 
 def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     """Raise a ValueError where weights of classes, or the label of no class, cannot be these."""
+    mark = unlabelled_label
     # NaN is equal to nothing, and no label of a classifier.
-    alone = isinstance(unlabelled_label, str | Real) and unlabelled_label == unlabelled_label
-    if not (unlabelled_label is None or alone):
-        raise ValueError(
-            f"unlabelled_label must be None, a number or a string, got {unlabelled_label!r}"
-        )
+    if not (mark is None or (isinstance(mark, str | Real) and mark == mark)):
+        raise ValueError(f"unlabelled_label must be None, a number or a string, got {mark!r}")
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
     if not isinstance(class_weight, Mapping):
-        raise ValueError(
-            f'class_weight must be None, "balanced" or a dict of weights, got {class_weight!r}'
-        )
+        raise ValueError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}')
     for label, weight in class_weight.items():
         if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
-            raise ValueError(
-                "class_weight must hold finite numbers >= 0, got "
-                f"{weight!r} for the class {label!r}"
-            )
-
-
-# labels
+            found = f"{weight!r} for the class {label!r}"
+            raise ValueError(f"class_weight must hold finite numbers >= 0, got {found}")
 
 
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
@@ -54,28 +45,23 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
         return np.ones(len(y), dtype=bool)
     # A number never equals the text that stands for it: all rows would seem to have a label.
     text = {isinstance(y_i, str) for y_i in y} if y.dtype.kind == "O" else {y.dtype.kind in "UST"}
+    name = f"unlabelled_label={unlabelled_label!r}"
     if isinstance(unlabelled_label, str) not in text:
-        raise ValueError(
-            f"unlabelled_label={unlabelled_label!r} cannot stand among labels of dtype {y.dtype}"
-        )
+        raise ValueError(f"{name} cannot stand among labels of dtype {y.dtype}")
     labelled = np.asarray(y != unlabelled_label, dtype=bool)
     if not labelled.any():
-        raise ValueError(
-            f"y has no labelled rows: all {len(y)} have unlabelled_label={unlabelled_label!r}"
-        )
+        raise ValueError(f"y has no labelled rows: all {len(y)} have {name}")
     return labelled
 
 
 def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> None:
     """Say so, since an estimator around the classifier may have hidden those that are not."""
     if unlabelled_label is not None and labelled.all():
-        warnings.warn(
-            f"y has no rows with unlabelled_label={unlabelled_label!r}: all are taken as labelled. "
-            "An estimator that encodes labels before it hands them on, such as VotingClassifier, "
-            "makes a class of the unlabelled ones",
-            UserWarning,
-            stacklevel=3,
+        said = (
+            f"y has no rows with unlabelled_label={unlabelled_label!r}: an estimator that encodes "
+            "labels first, such as VotingClassifier, makes a class of the unlabelled rows"
         )
+        warnings.warn(said, UserWarning, stacklevel=3)
 
 
 def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -83,9 +69,7 @@ def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     check_classification_targets(y)
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(
-            f"y needs at least two classes, but all its labels are of one class: {classes.tolist()}"
-        )
+        raise ValueError(f"y must hold labels of at least two classes, got {classes.tolist()}")
     return classes, indices
 
 
@@ -93,22 +77,16 @@ def check_classes(classes: np.ndarray, unlabelled_label: Any) -> None:
     """Raise a ValueError unless a stream of rows can have these sorted classes."""
     if len(classes) < 2:
         raise ValueError(f"classes must be at least two, got {classes.tolist()}")
-    if unlabelled_label is not None and unlabelled_label in classes.tolist():
-        raise ValueError(
-            f"classes={classes.tolist()} must not hold unlabelled_label={unlabelled_label!r}"
-        )
+    if unlabelled_label is not None and unlabelled_label in (known := classes.tolist()):
+        raise ValueError(f"classes={known} must not hold {unlabelled_label=}")
 
 
 def indices_of(y: np.ndarray, classes: np.ndarray, name: str, known: str) -> np.ndarray:
     """The index of each label among the classes that `known` has; `name` is what y is called."""
-    if unknown := sorted(set(np.unique(y).tolist()) - set(classes.tolist())):
-        raise ValueError(
-            f"{name} holds labels that {known} does not: {unknown}; {known} has {classes.tolist()}"
-        )
+    own = classes.tolist()
+    if unknown := sorted(set(np.unique(y).tolist()) - set(own)):
+        raise ValueError(f"{name} holds labels that {known} does not: {unknown} not in {own}")
     return np.searchsorted(classes, y)
-
-
-# weights
 
 
 def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
@@ -144,9 +122,6 @@ def class_weights(
     if unknown and (missing := [label for label in labels if label not in class_weight]):
         raise ValueError(f"class_weight names {unknown} and not {missing}, but y has {labels}")
     return np.array([float(class_weight.get(label, 1.0)) for label in labels])
-
-
-# rows
 
 
 class Labelled(NamedTuple):
@@ -201,39 +176,31 @@ def split_rows(
     """
     name = f"validation_split={validation_split!r}"
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
-        return _first_split(validation_split, X, y, name)
+        with named(name):
+            return _first_split(validation_split, X, y)
     is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
     if not (is_fraction and 0 < validation_split < 1):
         raise ValueError(
-            "validation_split must be a float between 0 and 1, both excluded, a scikit-learn "
-            f"splitter, a tuple (X_val, y_val) or None, got {validation_split!r}"
+            "validation_split must be a float above 0 and below 1, a splitter, a tuple "
+            f"(X_val, y_val) or None, got {validation_split!r}"
         )
     # A stratified draw needs two rows of each class, and room for all classes on both sides.
     counts = np.bincount(y)
     counts = counts[counts > 0]
     n_valid = int(np.ceil(validation_split * len(y)))
     possible = counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts)
+    splitter = StratifiedShuffleSplit if possible else ShuffleSplit
     with named(name):
-        train, valid = train_test_split(
-            np.arange(len(y)),
-            test_size=float(validation_split),
-            stratify=y if possible else None,
-            random_state=seed,
-        )
-    return train, valid
+        return next(splitter(1, test_size=float(validation_split), random_state=seed).split(X, y))
 
 
-def _first_split(splitter: Any, X: Any, y: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    with named(name):
-        split = next(iter(splitter.split(X, y)), None)
+def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    split = next(iter(splitter.split(X, y)), None)
     if split is None:
-        raise ValueError(f"{name} gives no split")
+        raise ValueError("the splitter gives no split")
     train, valid = map(np.asarray, split)
     if len(train) == 0 or len(valid) == 0:
-        raise ValueError(f"{name} gives {len(train)} training and {len(valid)} validation rows")
+        raise ValueError(f"it has {len(train)} training and {len(valid)} validation rows")
     if (last := max(train.max(), valid.max())) >= len(y):
-        raise ValueError(
-            f"{name} names row {last}, but only {len(y)} rows have a label and a weight above 0; "
-            "a splitter is given no others"
-        )
+        raise ValueError(f"it names row {last}, but only {len(y)} rows have a label and a weight")
     return train, valid

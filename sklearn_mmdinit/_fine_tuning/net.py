@@ -53,14 +53,7 @@ _NAMES = {
     for name in inspect.signature(kind).parameters
     if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs", *OWNED}
 }
-_PREFIXES = (
-    "callbacks__",
-    "criterion__",
-    "dataset__",
-    "iterator_train__",
-    "iterator_valid__",
-    "optimizer__",
-)
+_PARTS = {"callbacks", "criterion", "dataset", "iterator_train", "iterator_valid", "optimizer"}
 
 # Rows of a batch where no gradient is needed, and numbers in them (16 MiB): many, and still few
 # beside the data.
@@ -72,7 +65,8 @@ _TINY = torch.finfo(torch.float32).tiny
 
 def is_skorch_param(name: str) -> bool:
     """Whether a classifier hands a parameter on to skorch under the same name."""
-    return name not in OWNED and (name in _NAMES or name.startswith(_PREFIXES))
+    part, nested, _ = name.partition("__")
+    return name not in OWNED and (name in _NAMES or (bool(nested) and part in _PARTS))
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -81,10 +75,8 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
         return optimizer
     if isinstance(optimizer, str) and optimizer in OPTIMIZERS:
         return OPTIMIZERS[optimizer]
-    raise ValueError(
-        f"optimizer must be one of {sorted(OPTIMIZERS)} or a subclass of "
-        f"torch.optim.Optimizer, got {optimizer!r}"
-    )
+    valid = f"one of {sorted(OPTIMIZERS)} or a subclass of torch.optim.Optimizer"
+    raise ValueError(f"optimizer must be {valid}, got {optimizer!r}")
 
 
 def check_callbacks(callbacks: Any) -> None:
@@ -96,10 +88,8 @@ def check_callbacks(callbacks: Any) -> None:
         kind = callback if isinstance(callback, type) else type(callback)
         right = right and (issubclass(kind, Callback) or (pair and callback is None))
     if not right:
-        raise ValueError(
-            "callbacks must be None or a list of skorch callbacks, or pairs of a name and one "
-            f"(None: no callback of this name), got {callbacks!r}"
-        )
+        valid = "None or a list of skorch callbacks, or pairs of a name and one or None"
+        raise ValueError(f"callbacks must be {valid}, got {callbacks!r}")
 
 
 class _Stop(BaseException):
@@ -140,12 +130,30 @@ class Net(NeuralNetClassifier):
         weights = inputs_and_weights(X)[1]
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
-            return self._trainable(loss) if training else loss
+        else:
+            losses = self._losses(weights, y_pred, y_true, X, training, **kwargs)
+            weights = to_tensor(weights, device=self.device)
+            # They have the mean 1 over all batches, so that skorch's mean over batches, by their
+            # numbers of rows, is the weighted mean over all rows.
+            loss = (weights * losses).mean()
+            if training:
+                # Above 0: in float32 weights may vanish beside those of other batches.
+                loss = (weights * losses).sum() / weights.sum().clamp(min=_TINY)
+        if training and not loss.requires_grad:
+            kind = type(self.module_).__name__
+            raise ValueError(
+                f"there is nothing to train: no parameter of {kind} that its outputs depend on "
+                "requires a gradient"
+            )
+        return loss
+
+    def _losses(self, weights: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """The loss of each row, by a criterion that returns their mean."""
         reduction, losses = getattr(self.criterion_, "reduction", None), None
         if reduction == "mean":
             self.criterion_.reduction = "none"
             try:
-                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+                losses = super().get_loss(*args, **kwargs)
             finally:
                 self.criterion_.reduction = reduction
         if losses is None or losses.shape != weights.shape:
@@ -153,21 +161,7 @@ class Net(NeuralNetClassifier):
                 "weights of rows need a criterion with reduction='mean', which can return a loss a "
                 f"row instead; got {self.criterion_} with reduction={reduction!r}"
             )
-        weights = to_tensor(weights, device=self.device)
-        if training:
-            # Above 0: in float32 weights may vanish beside those of other batches.
-            return self._trainable((weights * losses).sum() / weights.sum().clamp(min=_TINY))
-        # They have the mean 1 over all batches, so that skorch's mean over batches, by their
-        # numbers of rows, is the weighted mean over all rows.
-        return (weights * losses).mean()
-
-    def _trainable(self, loss: torch.Tensor) -> torch.Tensor:
-        if not loss.requires_grad:
-            raise ValueError(
-                f"there is nothing to train: no parameter of {type(self.module_).__name__} that "
-                "its outputs depend on requires a gradient; max_iter=0 leaves it where it starts"
-            )
-        return loss
+        return losses
 
 
 class BestEpoch(Callback):
@@ -234,6 +228,8 @@ def net_options(
     if "iterator_valid" not in params:
         params.setdefault("iterator_valid__training", False)
     evaluated = max(batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(row_size, 1)))
+    if not params["verbose"]:
+        params.setdefault("callbacks__print_log", None)
     params = {
         "criterion": nn.CrossEntropyLoss,
         "iterator_train": batches,
@@ -241,7 +237,6 @@ def net_options(
         "iterator_valid": batches,
         "iterator_valid__batch_size": evaluated,
         "callbacks__valid_acc": None,
-        **({} if params["verbose"] else {"callbacks__print_log": None}),
         **params,
     }
     # Copies: skorch changes the callbacks it is given.
@@ -257,10 +252,9 @@ def net_options(
 class Training:
     """A net and what its next epoch goes on from: training in parts draws what one in one go does.
 
-    Our own draws come from generators of their own. Only what a caller brought, such as a module
-    with dropout, a callback or a DataLoader, can draw from PyTorch's global ones; where there is
-    nothing of the kind they are not touched at all, for saving and restoring them is not safe
-    among threads.
+    Only what a caller brought, such as a module with dropout, a callback or a DataLoader, can draw
+    from PyTorch's global generators; where there is nothing of the kind they are not touched, for
+    saving and restoring them is not safe among threads.
     """
 
     def __init__(self, net: Net, module: nn.Module, seed: int, foreign: bool) -> None:
@@ -282,10 +276,8 @@ class Training:
         """
         net = self.net
         if self._batch_norm and min(len(rows), net.batch_size) < 2:
-            raise ValueError(
-                "batch normalisation needs at least 2 training rows a batch, got "
-                f"{len(rows)} training rows and batch_size={net.batch_size}"
-            )
+            found = f"{len(rows)} training rows and batch_size={net.batch_size}"
+            raise ValueError(f"batch normalisation needs at least 2 training rows, got {found}")
         net.max_epochs = n_epochs
         draws = self._private_draws(torch.device(net.device))
         with with_gradients(), draws, worthwhile_threads(self._n_multiplications):
@@ -302,10 +294,8 @@ class Training:
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
                 if not learned_is_finite(net.module_.parameters()):
-                    raise ValueError(
-                        "the weights are no longer finite after training; lower "
-                        f"learning_rate_init={net.lr!r} or standardise X"
-                    )
+                    hint = f"lower learning_rate_init={net.lr!r} or standardise X"
+                    raise ValueError(f"the weights are no longer finite after training; {hint}")
 
     @contextmanager
     def _private_draws(self, device: torch.device) -> Iterator[None]:
@@ -319,8 +309,8 @@ class Training:
         with seeded_generators(self._seed, gpus):
             if self._states:
                 torch.set_rng_state(self._states[0])
-            if self._states[1:] and gpus:
-                torch.cuda.set_rng_state(self._states[1], gpus[0])
+            for gpu, state in zip(gpus, self._states[1:], strict=False):
+                torch.cuda.set_rng_state(state, gpu)
             yield
             self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, gpus)]
 

@@ -12,21 +12,14 @@ from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
 
-def pyplot() -> Any:
-    """Matplotlib's pyplot; an ImportError that says how to install it."""
+def axes_or_new(ax: Any, **options: Any) -> Any:
+    """The axes to draw on: those given, or a new figure's; an ImportError without matplotlib."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
-        ) from error
-    return plt
-
-
-def axes_or_new(ax: Any) -> Any:
-    """The axes to draw on: those given, or a new figure's."""
-    plt = pyplot()
-    return plt.subplots()[1] if ax is None else ax
+        said = "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
+        raise ImportError(said) from error
+    return plt.subplots(**options)[1] if ax is None else ax
 
 
 @dataclass(eq=False, repr=False)
@@ -88,10 +81,8 @@ class LossCurveDisplay:
         if not history:
             raise ValueError("the history is empty: no window of steps has ended yet")
         if "step" not in history[0]:
-            raise TypeError(
-                f"the history of {type(estimator).__name__} is none of a pre-training: give a "
-                "fitted initializer, of a classifier its initializer_"
-            )
+            kind = type(estimator).__name__
+            raise TypeError(f"{kind} is no initializer: give of a classifier its initializer_")
         known = [key for key in history[0] if key != "step"]
         chosen = known if terms is None else [terms] if isinstance(terms, str) else list(terms)
         if unknown := [term for term in chosen if term not in known]:
@@ -197,14 +188,12 @@ class TaskAccuracyDisplay:
         means: dict[str, ArrayLike] = {}
         intervals: dict[str, ArrayLike] = {}
         for method, values in scores.items():
-            table = np.asarray(values, dtype=np.float64)
+            table, name = np.asarray(values, dtype=np.float64), f"scores of {method!r}"
             if table.ndim != 2 or len(table) != n_sizes or table.shape[1] < 2:
-                raise ValueError(
-                    f"scores of {method!r} must have shape ({n_sizes}, n_tasks) with two tasks or "
-                    f"more, got {table.shape}"
-                )
+                valid = f"({n_sizes}, n_tasks) with two tasks or more"
+                raise ValueError(f"{name} must have shape {valid}, got {table.shape}")
             if not np.isfinite(table).all():
-                raise ValueError(f"scores of {method!r} hold NaN or infinity")
+                raise ValueError(f"{name} hold NaN or infinity")
             quantile = stats.t.ppf(0.5 + confidence / 2.0, df=table.shape[1] - 1)
             half = quantile * stats.sem(table, axis=1)
             means[method] = mean = table.mean(axis=1)

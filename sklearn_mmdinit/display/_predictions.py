@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state, check_scalar
 from .._core.estimators import check_choice
 from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
-from ._curves import axes_or_new, pyplot
+from ._curves import axes_or_new
 
 
 @dataclass(eq=False, repr=False)
@@ -141,19 +141,17 @@ class CoherenceDisplay:
 
     def _plot_images(self, C: np.ndarray, images: np.ndarray, ax: Any, n_shown: int) -> None:
         """A row of images an anchor, on one pair of axes: itself, its nearest, its farthest."""
-        if images.ndim != 3 or len(images) != len(C):
-            raise ValueError(
-                f"images must have shape ({len(C)}, height, width), got {images.shape}"
-            )
-        anchors = list(range(min(4, len(C))) if self.anchors is None else self.anchors)
+        n = len(C)
+        if images.ndim != 3 or len(images) != n:
+            raise ValueError(f"images must have shape ({n}, height, width), got {images.shape}")
+        anchors = list(range(min(4, n)) if self.anchors is None else self.anchors)
         whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
-        if not (anchors and whole and all(0 <= a < len(C) for a in anchors)):
-            raise ValueError(f"anchors must be numbers of the {len(C)} inputs, got {anchors}")
+        if not (anchors and whole and all(0 <= a < n for a in anchors)):
+            raise ValueError(f"anchors must be numbers of the {n} inputs, got {anchors}")
         if n_shown < 1:
-            raise ValueError("of two inputs none is the nearest of several: give three or more")
-        if ax is None:
-            size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)
-            ax = pyplot().subplots(figsize=size, layout="constrained")[1]
+            raise ValueError(f"{n} inputs have no nearest and farthest: give three or more")
+        size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)
+        ax = axes_or_new(ax, figsize=size, layout="constrained")
         height, width = images.shape[1:]
         look = {"cmap": "gray_r", "vmin": float(images.min()), "vmax": float(images.max())}
         # Room for a gap after the anchor, one before the farthest, and C under each image.
@@ -193,10 +191,8 @@ def _as_images(rows: np.ndarray, image_shape: Any) -> np.ndarray:
     valid = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
     own = [side for side in rows.shape[1:] if side != 1]
     if not valid or own not in ([side for side in sides if side != 1], [math.prod(sides)]):
-        raise ValueError(
-            f"image_shape={image_shape!r} does not fit X of shape {rows.shape}: it must be None, "
-            "or a height and a width with as many numbers as a row has"
-        )
+        said = "it must be None or a height and a width"
+        raise ValueError(f"{image_shape=} does not fit X of shape {rows.shape}: {said}")
     return rows.reshape(len(rows), *sides)
 
 
@@ -334,14 +330,9 @@ class PredictionDensityDisplay:
         -------
         PredictionDensityDisplay
         """
-        plt = pyplot()
-        n_panels = len(self.panel_names)
-        own_figure = ax is None
-        if own_figure:
-            size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
-            _, ax = plt.subplots(
-                1, n_panels, figsize=size, squeeze=False, sharex=True, layout="constrained"
-            )
+        n_panels, own_figure = len(self.panel_names), ax is None
+        size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
+        ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
         axes = np.ravel(np.asarray(ax, dtype=object))
         if len(axes) != n_panels:
             raise ValueError(f"got {len(axes)} axes for {n_panels} panels")
@@ -356,11 +347,10 @@ class PredictionDensityDisplay:
             axis.plot(grid, self.uniform_density(grid), "k:", label="uniform")
             axis.set(title=title, xlabel=f"Probability of class {self.class_index}")
         axes[0].set_ylabel("Density")
+        handles, labels = axes[0].get_legend_handles_labels()
         if own_figure:  # the curves fill their panels: beside them is where a legend hides none
-            handles, labels = axes[0].get_legend_handles_labels()
-            self.figure_.legend(
-                handles, labels, loc="outside upper center", ncols=len(labels), frameon=False
-            )
+            place = {"loc": "outside upper center", "ncols": len(labels), "frameon": False}
+            self.figure_.legend(handles, labels, **place)
         else:
             axes[0].legend()
         return self
@@ -370,13 +360,10 @@ def _probabilities(name: str, values: ArrayLike) -> np.ndarray:
     """Predictions (n_perturbations, n_inputs, n_classes), checked, at most 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 3 or array.shape[2] < 2:
-        raise ValueError(
-            f"{name} must have shape (n_perturbations, n_inputs, n_classes) with two classes or "
-            f"more, got {array.shape}"
-        )
+        valid = "(n_perturbations, n_inputs, n_classes >= 2)"
+        raise ValueError(f"{name} must have shape {valid}, got {array.shape}")
     # Written so that NaN fails too.
     if array.size and not ((array >= 0.0) & (array <= 1.0 + 1e-6)).all():
-        raise ValueError(
-            f"{name} must hold probabilities, got values from {array.min()} to {array.max()}"
-        )
+        found = f"values from {array.min()} to {array.max()}"
+        raise ValueError(f"{name} must hold probabilities, got {found}")
     return np.minimum(array, 1.0)

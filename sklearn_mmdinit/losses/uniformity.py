@@ -13,8 +13,8 @@ it. Means within a set leave out the pairs of a point with itself (a U-statistic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -134,53 +134,61 @@ def _with_references(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor
 
 def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     """Median (B,) of all pairwise distances of predictions (B, K, d) and references (M, d)."""
-    with torch.no_grad():
-        n = P.shape[1] + U.shape[0]
-        rows, columns = torch.triu_indices(n, n, offset=1, device=P.device)
+    n = P.shape[1] + U.shape[0]
+    rows, columns = torch.triu_indices(n, n, offset=1, device=P.device)
 
-        def stretch(start: int, stop: int) -> list[torch.Tensor]:
-            gammas = []
-            for group in _groups(start, stop, n):
-                points = _with_references(P[group], U)
-                # Differences and not the Gram matrix: its cancellation is felt at small ones.
-                distances = torch.cdist(points, points, compute_mode=_BY_DIFFERENCES)
-                gammas.append(distances[:, rows, columns].median(dim=1).values)
-            return gammas
+    def stretch(start: int, stop: int) -> list[torch.Tensor]:
+        gammas = []
+        for group in _groups(start, stop, n):
+            points = _with_references(P[group], U)
+            # Differences and not the Gram matrix: its cancellation is felt at small ones.
+            distances = torch.cdist(points, points, compute_mode=_BY_DIFFERENCES)
+            gammas.append(distances[:, rows, columns].median(dim=1).values)
+        return gammas
 
-        gammas = list(chain(*share(len(P), stretch)))
-        return torch.cat(gammas).clamp_(min=_MIN_BANDWIDTH)
-
-
-def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """MMD (B,) of predictions (B, K, d) and references (M, d) with bandwidths gamma (B,)."""
-    return _DenseMMD.apply(P, U, gamma)
+    gammas = list(chain(*share(len(P), stretch)))
+    return torch.cat(gammas).clamp_(min=_MIN_BANDWIDTH)
 
 
-class _DenseMMD(torch.autograd.Function):
-    """Kernel matrices of few inputs at a time, of which the closed-form gradient alone is kept."""
+# The values (b,) of some of the points, and their gradient with respect to these.
+_Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class _InClosedForm(torch.autograd.Function):
+    """A value (B,) for each of B sets of points, of which the gradient alone is kept."""
 
     @staticmethod
-    def forward(ctx: Any, P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-        def stretch(start: int, stop: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-            squared_uu = torch.cdist(U, U, compute_mode=_BY_DIFFERENCES).square()
-            return [
-                _values_and_gradients(P[group], U, gamma[group], squared_uu)
-                for group in _groups(start, stop, P.shape[1] + len(U))
-            ]
-
-        values, gradients = zip(*chain(*share(len(P), stretch)), strict=True)
+    def forward(
+        ctx: Any, points: torch.Tensor, pairs_of: Callable[[torch.Tensor, int, int], list[_Pair]]
+    ) -> torch.Tensor:
+        pieces = share(len(points), partial(pairs_of, points))
+        values, gradients = zip(*chain(*pieces), strict=True)
         ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(values)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0][:, None, None], None, None
+        return gradient * grad_outputs[0].view(-1, *[1] * (gradient.ndim - 1)), None
+
+
+def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    """MMD (B,) of predictions (B, K, d) and references (M, d) with bandwidths gamma (B,)."""
+
+    def pairs_of(P: torch.Tensor, start: int, stop: int) -> list[_Pair]:
+        squared_uu = torch.cdist(U, U, compute_mode=_BY_DIFFERENCES).square()
+        # Kernel matrices of few inputs at a time.
+        return [
+            _values_and_gradients(P[group], U, gamma[group], squared_uu)
+            for group in _groups(start, stop, P.shape[1] + len(U))
+        ]
+
+    return _InClosedForm.apply(P, pairs_of)
 
 
 def _values_and_gradients(
     predictions: torch.Tensor, U: torch.Tensor, widths: torch.Tensor, squared_uu: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> _Pair:
     """The MMD (b,) of some inputs and its gradient (b, K, d) with respect to predictions."""
     n_p, n_u = predictions.shape[1], len(U)
     points = _with_references(predictions, U)
@@ -188,9 +196,8 @@ def _values_and_gradients(
     widths = widths[:, None, None]
     kernel, slope = kernel_and_slope(squared, widths)
     kernel_uu, _ = kernel_and_slope(squared_uu, widths)
-    within, between, within_u = (
-        pairs.mean(dim=(1, 2)) for pairs in (kernel[..., :n_p], kernel[..., n_p:], kernel_uu)
-    )
+    kernels = kernel[..., :n_p], kernel[..., n_p:], kernel_uu
+    within, between, within_u = (pairs.mean(dim=(1, 2)) for pairs in kernels)
     values = combine_means(within, between, within_u, n_p, n_u)
     # d k(p, q) / dp = 2 k'(|p - q|^2) (p - q); a pair within P is met twice.
     slope[..., :n_p] *= 4.0 / (n_p * (n_p - 1))
@@ -200,13 +207,11 @@ def _values_and_gradients(
 
 # Two classes, where the simplex is an interval
 #
-# With d = 2 a prediction is one number p in [0, 1] and distances are sqrt(2) |p - q|.
-# A kernel matrix between points on a line need never be formed: the points are spread onto a
-# regular grid by sixth-order Lagrange weights, the kernel becomes a circulant product there
-# (two FFTs), and values and derivatives are read back with the same weights. For the smallest
-# of the nine bandwidths the relative error is below 1e-6, as small as float32 leaves it in the
-# dense form (of derivatives 4e-5 of the largest), and the cost falls from K M kernel values an
-# input to K + M points and a grid.
+# With d = 2 a prediction is one number p in [0, 1] and distances are sqrt(2) |p - q|. The points
+# are spread onto a regular grid by sixth-order Lagrange weights, the kernel becomes a circulant
+# product there (two FFTs), and values and derivatives are read back with the same weights. For the
+# smallest of the nine bandwidths the relative error is below 1e-6, as small as float32 leaves it in
+# the dense form (of derivatives 4e-5 of the largest).
 
 _ORDER = 6
 _MARGIN = 3  # grid nodes beyond either end, so that edge points have a centred stencil
@@ -278,21 +283,19 @@ def _uniform_field(gamma: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, 
     + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
     """
     field = torch.zeros(len(gamma), p.shape[-1], dtype=gamma.dtype, device=gamma.device)
-    mean = torch.zeros_like(gamma)
+    mean, root = torch.zeros_like(gamma), math.sqrt(math.pi)
     for exponent in BANDWIDTH_EXPONENTS:
         width = gamma * 2.0**exponent  # c sqrt(2)
         scaled = width[:, None]
-        field += (
-            0.5 * math.sqrt(math.pi) * scaled * ((1 - p) / scaled).erf().add((p / scaled).erf())
-        )
-        mean += math.sqrt(math.pi) * width * (1 / width).erf()
+        field += 0.5 * root * scaled * ((1 - p) / scaled).erf().add((p / scaled).erf())
+        mean += root * width * (1 / width).erf()
         mean += width.square() * torch.expm1(-1 / width.square())
     return field, mean
 
 
 def _values_and_slopes(
     p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, closed_form: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> _Pair:
     """The MMD (B,) and its derivative (B, K) with respect to p."""
     n_p, n_u = p.shape[1], len(u)
     gamma = gamma.double()
@@ -315,30 +318,15 @@ def _values_and_slopes(
     return values.to(p.dtype), (read * derivatives).sum(-1).to(p.dtype)
 
 
-class _IntervalMMD(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, closed_form: bool
-    ) -> torch.Tensor:
-        def stretch(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
-            return _values_and_slopes(p[start:stop], u, gamma[start:stop], closed_form)
-
-        pieces = share(len(p), stretch)
-        values, slopes = (torch.cat(both) for both in zip(*pieces, strict=True))
-        ctx.save_for_backward(slopes)
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0][:, None], None, None, None
-
-
 def interval_mmd(
     p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, *, closed_form: bool = False
 ) -> torch.Tensor:
     """MMD (B,) for two classes, from the probabilities p (B, K) and u (M,) of the first one."""
-    return _IntervalMMD.apply(p, u, gamma, closed_form)
+
+    def pairs_of(p: torch.Tensor, start: int, stop: int) -> list[_Pair]:
+        return [_values_and_slopes(p[start:stop], u, gamma[start:stop], closed_form)]
+
+    return _InClosedForm.apply(p, pairs_of)
 
 
 def interval_serves(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
@@ -354,12 +342,9 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     dtype, p, gamma = p.dtype, p.double(), gamma.double()
     squares = 2.0 * (p[:, :, None] - p[:, None, :]).square()
     # Not by kernel_and_slope, which works in place and leaves the gradient to its caller.
-    within = torch.stack(
-        [
-            (squares / (-2.0 * (gamma * 2.0**exponent).square()[:, None, None])).exp().mean((1, 2))
-            for exponent in BANDWIDTH_EXPONENTS
-        ]
-    ).sum(0)
+    widths = [(gamma * 2.0**exponent)[:, None, None] for exponent in BANDWIDTH_EXPONENTS]
+    kernels = [(squares / (-2.0 * width.square())).exp().mean((1, 2)) for width in widths]
+    within = torch.stack(kernels).sum(0)
     field, within_u = _uniform_field(gamma, p)
     return combine_means(within, field.mean(1), within_u, p.shape[1], None).to(dtype)
 
@@ -374,18 +359,17 @@ def interval_median(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 
 
 def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        rows = p.shape[0]
-        points = torch.cat([p, u.expand(rows, -1)], dim=1).sort(dim=1).values
-        n = points.shape[1]
-        # Positions found count each point itself and all before it: n (n + 1) / 2 in all.
-        target = (n * (n - 1) // 2 - 1) // 2 + 1 + n * (n + 1) // 2
-        low = points.new_zeros(rows)
-        high = points[:, -1] - points[:, 0]
-        for _ in range(_N_HALVINGS):
-            middle = 0.5 * (low + high)
-            counts = torch.searchsorted(points, points + middle[:, None], right=True).sum(1)
-            enough = counts >= target
-            high = torch.where(enough, middle, high)
-            low = torch.where(enough, low, middle)
-        return (high * math.sqrt(2.0)).clamp_(min=1e-6)
+    rows = p.shape[0]
+    points = torch.cat([p, u.expand(rows, -1)], dim=1).sort(dim=1).values
+    n = points.shape[1]
+    # Positions found count each point itself and all before it: n (n + 1) / 2 in all.
+    target = (n * (n - 1) // 2 - 1) // 2 + 1 + n * (n + 1) // 2
+    low = points.new_zeros(rows)
+    high = points[:, -1] - points[:, 0]
+    for _ in range(_N_HALVINGS):
+        middle = 0.5 * (low + high)
+        counts = torch.searchsorted(points, points + middle[:, None], right=True).sum(1)
+        enough = counts >= target
+        high = torch.where(enough, middle, high)
+        low = torch.where(enough, low, middle)
+    return (high * math.sqrt(2.0)).clamp_(min=_MIN_BANDWIDTH)

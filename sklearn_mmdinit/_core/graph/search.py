@@ -16,8 +16,7 @@ from tqdm import tqdm
 N_COMPONENTS = 50
 
 # Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to
-# compile it in each process: benchmarks/neighbors.py has 7 s against 1 at 60,000 rows, 22 against
-# 1.4 at 100,000, 33 minutes against 13 s at a million.
+# compile it in each process: benchmarks/neighbors.py has 22 s against 1.4 at 100,000 rows.
 EXACT_BELOW = 100_000
 
 # Of one distance in 50 dimensions on two cores, for a forecast of how long a search will take.
@@ -44,22 +43,20 @@ def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> n
     Row numbers (n, n_neighbors), the nearest first, for finite rows X (n, p), a memory map among
     others. Equal rows are searched once and stand in a ring, each the nearest neighbour of another;
     the rest of their neighbours are rows different from them. Without it, rows of which there are
-    more copies than neighbours would be an island that no walk leaves or reaches. Rows that differ
-    in X but not in the components are not looked for.
+    more copies than neighbours would be an island that no walk leaves or reaches.
 
     Below 100,000 different rows all distances are measured, and beyond, with a warning, where
-    pynndescent is not installed, which finds more than 99 % of the neighbours among images of
-    digits.
+    pynndescent is not installed.
     """
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
-    if first.size == 1:
-        raise ValueError(f"All {len(X)} rows are equal: there are no neighbours to search.")
-    if first.size <= n_neighbors:
+    n_rows, most = len(X), first.size - 1
+    if most == 0:
+        raise ValueError(f"All {n_rows} rows are equal: there are no neighbours to search.")
+    if n_neighbors > most:
         raise ValueError(
-            f"Only {first.size} of the {len(X)} rows differ from each other: too few for "
-            f"n_neighbors={n_neighbors}. Lower n_neighbors to {first.size - 1} or less "
-            "in Coherence(n_neighbors=...), or give more rows."
+            f"Only {most + 1} of the {n_rows} rows differ from each other: {n_neighbors=} must be "
+            f"{most} or less."
         )
     points = principal_components(X)
     if first.size < place.size:
@@ -76,10 +73,7 @@ def check_search(n_rows: int, n_neighbors: int) -> None:
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_rows <= n_neighbors:
-        raise ValueError(
-            f"{n_rows} rows are too few for n_neighbors={n_neighbors}, which takes "
-            f"{n_neighbors + 1} rows at least. Lower n_neighbors or give more rows."
-        )
+        raise ValueError(f"{n_rows} rows are too few for {n_neighbors=}, which must be smaller.")
 
 
 def _exact_is_best(n: int) -> bool:
@@ -109,14 +103,11 @@ def exact(
     # are in float64 from float32 rows: no cancellation between near ones.
     index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
     neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
-    with tqdm(
-        total=queries.size, desc="neighbours", unit=" rows", leave=False, disable=verbose <= 0
-    ) as bar:
-        for start in range(0, queries.size, _BLOCK):
-            block = queries[start : start + _BLOCK]
-            found = index.kneighbors(points[block], return_distance=False)
-            neighbors[start : start + _BLOCK] = _without_self(found, block, n_neighbors)
-            bar.update(block.size)
+    starts, shown = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}
+    for start in tqdm(starts, "neighbours", leave=False, disable=verbose <= 0, **shown):
+        block = queries[start : start + _BLOCK]
+        found = index.kneighbors(points[block], return_distance=False)
+        neighbors[start : start + _BLOCK] = _without_self(found, block, n_neighbors)
     return neighbors
 
 
