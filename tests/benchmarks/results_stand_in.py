@@ -222,20 +222,6 @@ def of_coherence(runs=(4,), changes=("gain=1",), table=None):
     return {**HEAD, "plan": plan, "theta0": learned, "scores": pack_scores(scores)}
 
 
-def of_budget(points):
-    """What budget.py writes of {(setting, passes): (seconds, accuracies by task)}, run 0, N = 5."""
-    checkpoints = [
-        {"setting": setting, "passes": passes, "run": 0, "steps": 10 * passes, "seconds": seconds}
-        | {"loss": 0.1, "degenerate_softmax": 0.0}
-        for (setting, passes), (seconds, _) in points.items()
-    ]
-    curves = {f"{s}@{p:g}": [own] for (s, p), (_, own) in points.items()}
-    curves["xavier/fcn/scratch"] = [[0.7] * len(own) for own in next(iter(curves.values()))]
-    plan = {"seed": 0, "runs": 1, "tasks": len(curves["xavier/fcn/scratch"][0])}
-    scores = pack_scores(records(curves))
-    return {**HEAD, "plan": plan, "checkpoints": checkpoints, "scores": scores}
-
-
 OF_SECTION = {
     runs.COHERENCE: COHERENT | OF_RIVALS,
     runs.AUGMENTATION: AUGMENTED,
@@ -277,7 +263,6 @@ def complete():
         "theorems.json": theorems(),
         "mnist-rivals.json": task_results(flat(COHERENT | OF_RIVALS)),
         "coherence.json": of_coherence(),
-        "mnist-budget.json": of_budget({("paper", 5): (60.0, [0.8, 0.9])}),
     }
 
 
