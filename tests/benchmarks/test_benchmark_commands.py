@@ -437,7 +437,8 @@ def test_norms_have_the_law_of_norms_of_drawn_vectors(std):
 
 @pytest.mark.parametrize("m", [1, 20])
 def test_frequencies_are_those_of_the_chi_squared_law(m, monkeypatch):
-    found = theorems.tail_points(np.full(m, 0.5), n_draws=50_000, n_radii=6, seed=0)
+    monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | {"n_draws": 50_000})
+    found = theorems.tail_points(np.full(m, 0.5), seed=0)
     one_percent = 0.5 * math.sqrt(stats.chi2.isf(0.01, m))
     assert found["radius_of_one_percent"] == pytest.approx(one_percent, rel=0.02)
     for points in found["forms"].values():
@@ -452,15 +453,16 @@ def test_frequencies_are_those_of_the_chi_squared_law(m, monkeypatch):
     bound = theorems.perturbation_norm_tail_bound
     low = lambda *args, **kwargs: 1e-3 * bound(*args, **kwargs)  # noqa: E731
     monkeypatch.setattr(theorems, "perturbation_norm_tail_bound", low)
-    found = theorems.tail_points(np.ones(3), n_draws=1000, n_radii=6, seed=0)
+    found = theorems.tail_points(np.ones(3), seed=0)
     assert not any(found["forms"]["sub_exponential"]["holds"][:3])
 
 
 @pytest.mark.parametrize("d", [3, 4])
-def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d):
+def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d, monkeypatch):
     def points(*scales, n_networks=3):
-        options = {"squared_scales": scales, "n_networks": n_networks, "seed": 0}
-        return theorems.class_points(X[:50], d, **options)
+        own = {"squared_scales": scales, "n_networks": n_networks}
+        monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | own)
+        return theorems.class_points(X[:50], d, seed=0)
 
     found = points(0.5, 8.0)
     shares = np.array(found["shares"]).reshape(-1, d)
@@ -474,8 +476,9 @@ def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d):
 
 
 def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
-    options = {"n_networks": 60, "n_images": 8, "seed": 0}
-    found = theorems.jacobian_points(X, 16, **options)
+    monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | {"n_rows": 16 * 60})
+    found = theorems.jacobian_points(X, 16, seed=0)
+    assert found["n_networks"] == 60
     assert found["holds"] == [True]
     assert found["std"] == pytest.approx(found["expected_std"], rel=0.15)
     assert abs(found["mean"] - found["expected_mean"]) < 4 * found["standard_error"] < 0.1
@@ -484,7 +487,7 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
     monkeypatch.setattr(
         theorems, "_fresh", lambda *args, **kwargs: fresh(*args, **kwargs | {"init": "xavier"})
     )
-    found = theorems.jacobian_points(X, 16, **options)
+    found = theorems.jacobian_points(X, 16, seed=0)
     assert found["holds"] == [False]
     assert found["mean"] < 0.8 * found["expected_mean"]
 
