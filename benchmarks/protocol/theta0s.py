@@ -134,10 +134,11 @@ class Pretrained:
 
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
+        loss = float(self.initializer.best_loss_)
         return {
             "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
-            "best_loss": _finite(self.initializer.best_loss_),
+            "best_loss": loss if math.isfinite(loss) else None,  # while no window has ended
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
@@ -145,11 +146,6 @@ class Pretrained:
             "auto": _decided(self.initializer),
             "gain": [float(factor) for factor in getattr(self.initializer, "gain_", ())],
         }
-
-
-def _finite(loss: float) -> float | None:
-    """Infinite while no window has ended, which JSON has no word for."""
-    return float(loss) if math.isfinite(loss) else None
 
 
 def read_kept(path: Path) -> Any:
