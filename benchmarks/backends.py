@@ -40,15 +40,12 @@ from protocol.evaluation import Bench, prepare_bench
 from protocol.methods import METHODS, network_contender, select_names
 from protocol.store import Log
 from reporting.tables import text_of
+from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio
 
 REFERENCE = "loky"
 
 Job = tuple[Bench, dict[str, Engine]]
-
-
-class DisagreementError(RuntimeError):
-    """An engine has other figures than the reference."""
 
 
 def _prepare(options: argparse.Namespace) -> Job:

@@ -1,23 +1,20 @@
 """Claim: what is measured in parts is what would be measured at once.
 
 Runs, methods and N of ``mnist_tasks.py`` follow from the seed, each on its own, so that several
-machines or sessions can share a table. Parts are of one data set, one protocol and one length of
-pre-training; this puts them together in some seconds::
+machines or sessions can share a table; so do settings and runs of ``coherence.py``, and cells of
+``scale_and_weight.py``. This puts parts together in some seconds, of one data set, one protocol and
+one length of pre-training; where several have the same cell, its figures must be the same::
 
     python benchmarks/combine.py xavier.json he.json --output mnist-full.json
 
-Each method, run and N may be in one part only, or in several with the same figures. The same goes
-for settings and runs of ``coherence.py``, and for cells of ``scale_and_weight.py``. The file says
-what each part was made with, and a picture of all it holds lies beside it.
+The file says what each part was made with, and a picture of all it holds lies beside it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +24,19 @@ from protocol.rivals import ALL_RIVALS
 from protocol.store import write_json
 from reporting.pictures import draw_accuracy, draw_coherence
 from reporting.results import Results
-from reporting.task_tables import SCRATCH
 
-# What came later has been this before.
-BEFORE = {
-    "classes": 2,
-    "draw": "uniform",
-    "network": "mlp",
-    "augmentation": "none",
-    "neighbors": "pixels",
-    "separation": 2.0,
-    "rounds": 1,
-    "kernels": "sum",
-}
-# What says nothing of a figure, and was not always there.
+# What only one command asks for, and its picture.
+DRAWN = {"methods": draw_accuracy, "settings": draw_coherence, "weights": None}
+
+# Settings that came later, and what has been before; those that say nothing of a figure and were
+# not always there; and those that a part has of its own.
+BEFORE = {"classes": 2, "draw": "uniform", "network": "mlp", "augmentation": "none"}
+BEFORE |= {"neighbors": "pixels", "separation": 2.0, "rounds": 1, "kernels": "sum"}
 IDLE = {"device", "preset", "precision", "jacobian_at", "coherent_passes"}
+LISTS = ("methods", "n_labels", "rivals", "settings", "weights", "squared_scales")
+OWN = {*LISTS, "runs", "first_run"}
 
+# Of an entry: what two measurements of it need not share.
 TIMES = {"seconds", "cpu_seconds", "theta0"}
 
 MADE_WITH = (
@@ -55,72 +49,16 @@ class PartsDifferError(ValueError):
     """Results that are not parts of one measurement."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a command writes.
-
-    ``settings`` is the key of what was asked for, and ``own`` what of it a part may have of its
-    own; ``keys``: by the key of a list, what tells its entries apart; ``names``: from the settings
-    to the rows in the order of the tables.
-    """
-
-    script: str
-    settings: str
-    own: tuple[str, ...]
-    keys: dict[str, tuple[str, ...]]
-    draw: Callable[[Results, Path], str] | None = None
-    names: Callable[[dict[str, Any]], Sequence[str]] = lambda settings: ()
-
-    def holds(self, results: Any) -> bool:
-        """Whether results are of this command."""
-        if not {self.settings, *self.keys} <= results.keys():
-            return False
-        return self.own[0] in results[self.settings]
+def _asked(part: Results) -> str:
+    return "plan" if "plan" in part else "settings"
 
 
-CELL = ("method", "run", "n_labels")
-RUNS = ("runs", "first_run")
-
-KINDS = (
-    Kind(
-        "mnist_tasks.py",
-        "settings",
-        ("methods", "n_labels", "rivals", *RUNS),
-        {"scores": CELL, "theta0": ("method", "run")},
-        draw_accuracy,
-        lambda settings: (*NAMES, *CONVNET_NAMES, *ALL_RIVALS),
-    ),
-    Kind(
-        "coherence.py",
-        "plan",
-        ("settings", *RUNS),
-        {"scores": CELL, "theta0": ("section", "name", "passes", "run")},
-        draw_coherence,
-        lambda plan: [SCRATCH, *map(_name, plan["settings"])],
-    ),
-    Kind(
-        "scale_and_weight.py",
-        "settings",
-        ("weights", "squared_scales", *RUNS),
-        {"records": ("run", "squared_scale", "degeneracy_weight")},
-    ),
-)
-
-
-def _common(kind: Kind, part: Results) -> dict[str, Any]:
+def _common(part: Results) -> dict[str, Any]:
     """What all parts have to share."""
-    settings = BEFORE | part[kind.settings]
-    own = {k: v for k, v in settings.items() if k not in IDLE.union(kind.own)}
-    return {"dataset": part["dataset"]["name"]} | own
-
-
-def _union(lists: Iterable[list[Any]]) -> list[Any]:
-    """Values in the order in which they first come, numbers in their own."""
-    values: list[Any] = []
-    for one in lists:
-        values += [value for value in one if value not in values]
-    numbers = all(isinstance(value, int | float) for value in values)
-    return sorted(values) if numbers else values
+    settings = BEFORE | part.get(_asked(part), {})
+    own = {key: value for key, value in settings.items() if key not in IDLE | OWN}
+    kinds = [key for key in DRAWN if key in settings]
+    return {"what": "".join(kinds), "dataset": part.get("dataset", {}).get("name")} | own
 
 
 def _name(entry: dict[str, Any]) -> str:
@@ -128,64 +66,68 @@ def _name(entry: dict[str, Any]) -> str:
     return entry.get("method") or "{section}/{name}@{passes}".format(**entry)
 
 
-def _place(by: tuple[str, ...], names: Sequence[str], entry: dict[str, Any]) -> list[float]:
-    """Where an entry stands: by row, N and run, or by its own numbers."""
-    if names:
-        return [names.index(_name(entry)), entry.get("n_labels", 0), entry["run"]]
-    return [entry[field] for field in by]
+def _cell(entry: dict[str, Any]) -> dict[str, Any]:
+    """What tells an entry from the others of its list."""
+    if "squared_scale" in entry:
+        return {field: entry[field] for field in ("run", "squared_scale", "degeneracy_weight")}
+    return {"method": _name(entry), "N": entry.get("n_labels", 0), "run": entry["run"]}
 
 
-def _entries(
-    parts: Sequence[tuple[str, Results]], key: str, by: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    """The entries of all parts; what several have must be the same, but for the time it took."""
-    found: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
-    for name, part in parts:
+def _entries(parts: dict[str, Results], key: str) -> list[dict[str, Any]]:
+    """The entries of all parts, each once."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, part in parts.items():
         for entry in part[key]:
-            cell = tuple(entry[field] for field in by)
+            cell = ", ".join(f"{field}={value}" for field, value in _cell(entry).items())
             first, before = found.setdefault(cell, (name, entry))
             if any(before.get(k) != entry.get(k) for k in (before | entry).keys() - TIMES):
-                words = ", ".join(f"{f}={v}" for f, v in zip(by, cell, strict=True))
-                raise PartsDifferError(f"{first} and {name} both have {words}, and not the same")
+                raise PartsDifferError(f"{first} and {name} both have {cell}, and not the same")
     return [entry for _, entry in found.values()]
 
 
-def _made_with(kind: Kind, part: Results) -> dict[str, Any]:
+def _made_with(part: Results) -> dict[str, Any]:
     """What a report says of a part."""
-    learned = part.get("theta0") or [r["theta0"] for r in part.get("records", []) if "theta0" in r]
-    made = {key: part.get(key) for key in (kind.settings, *MADE_WITH)}
+    learned = part.get("theta0") or [record["theta0"] for record in part.get("records", ())]
+    made = {key: part.get(key) for key in (_asked(part), *MADE_WITH)}
     return made | {"theta0": [{"seconds": theta0["seconds"]} for theta0 in learned]}
 
 
-def combined(kind: Kind, parts: Sequence[tuple[str, Results]]) -> Results:
-    """One file of results from several, in an order that is not that of the parts.
+def combined(parts: dict[str, Results]) -> Results:
+    """One file of results from several by name, in an order that is not that of the parts.
 
     Under "parts" it says what each of them was made with. A PartsDifferError where they are of
-    other data, tasks or settings, or differ in an entry that several have.
+    other commands, data, tasks or settings, or differ in an entry that several have.
     """
-    first = parts[0][1]
-    common = _common(kind, first)
-    for name, part in parts[1:]:
-        other = _common(kind, part)
+    first = next(iter(parts.values()))
+    common = _common(first)
+    if not common["what"]:
+        raise PartsDifferError(f"{next(iter(parts))} is of no command whose parts are known")
+    for name, part in parts.items():
+        other = _common(part)
         for key in sorted(common.keys() | other.keys()):
             if common.get(key) != other.get(key):
                 raise PartsDifferError(
                     f"{name} has {key}={other.get(key)!r}, and not {common.get(key)!r}"
                 )
-    given = [part[kind.settings] for _, part in parts]
-    settings = {key: value for key, value in first[kind.settings].items() if key not in IDLE}
-    for key in kind.own:
-        if lists := [own[key] for own in given if isinstance(own.get(key), list)]:
-            settings[key] = _union(lists)
-    names = kind.names(settings)
-    entries = {
-        key: sorted(_entries(parts, key, by), key=partial(_place, by, names))
-        for key, by in kind.keys.items()
-    }
-    runs = {entry["run"] for found in entries.values() for entry in found if "run" in entry}
+    asked = _asked(first)
+    settings = {key: value for key, value in first[asked].items() if key not in IDLE}
+    for key in LISTS:
+        values = [value for part in parts.values() for value in part[asked].get(key) or ()]
+        distinct = [value for place, value in enumerate(values) if value not in values[:place]]
+        if values:
+            settings[key] = distinct if isinstance(values[0], str | dict) else sorted(distinct)
+    rows = [*NAMES, *CONVNET_NAMES, *ALL_RIVALS, *map(_name, settings.get("settings", ()))]
+
+    def place(entry: dict[str, Any]) -> list[float]:
+        first, *others = _cell(entry).values()
+        return [rows.index(first) if isinstance(first, str) else first, *others]
+
+    keys = [key for key in ("scores", "theta0", "records") if key in first]
+    entries = {key: sorted(_entries(parts, key), key=place) for key in keys}
+    runs = {entry["run"] for found in entries.values() for entry in found}
     settings |= {"runs": len(runs), "first_run": min(runs)} if runs else {}
-    made = [p for _, part in parts for p in part.get("parts") or [_made_with(kind, part)]]
-    head = {"claim": first.get("claim"), "dataset": first["dataset"], kind.settings: settings}
+    made = [p for part in parts.values() for p in part.get("parts") or [_made_with(part)]]
+    head = {"claim": first.get("claim"), "dataset": first["dataset"], asked: settings}
     return head | {"parts": made} | entries
 
 
@@ -196,19 +138,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     options = parser.parse_args(argv)
     try:
-        parts = [(str(p), json.loads(p.read_text(encoding="utf-8"))) for p in options.parts]
-        kinds = [kind for kind in KINDS if all(kind.holds(results) for _, results in parts)]
-        if not kinds:
-            scripts = ", ".join(kind.script for kind in KINDS)
-            raise ValueError(f"{', '.join(dict(parts))} are no parts of one of {scripts}")
-        results = combined(kinds[0], parts)
+        results = combined({str(p): json.loads(p.read_text("utf-8")) for p in options.parts})
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     write_json(options.output, results)
-    if kinds[0].draw is not None:
-        print(kinds[0].draw(results, options.output.with_suffix(".png")))
-    print(f"{options.output} written from {len(parts)} parts")
+    draw = DRAWN[_common(results)["what"]]
+    if draw is not None:
+        print(draw(results, options.output.with_suffix(".png")))
+    print(f"{options.output} written from {len(options.parts)} parts")
     return 0
 
 

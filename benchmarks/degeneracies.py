@@ -50,14 +50,9 @@ def _setting(text: str) -> tuple[float, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(__doc__)
-    parser.add_argument(
-        "--settings",
-        nargs="+",
-        type=_setting,
-        default=SETTINGS,
-        metavar="LAMBDA,XI",
-        help="which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1",
-    )
+    which: dict[str, Any] = {"nargs": "+", "type": _setting, "metavar": "LAMBDA,XI"}
+    default = "which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1"
+    parser.add_argument("--settings", default=SETTINGS, help=default, **which)
     studies.add_appendix_options(parser, n_perturbations=256)
     return parser
 

@@ -29,9 +29,9 @@ from protocol import studies
 from protocol.command import command_parser, run_command
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
-from protocol.theta0s import Checkpoint, fit_key, learn_along, portion_ends
+from protocol.theta0s import fit_key
 from reporting.tables import text_of
-from sklearn_mmdinit import Theta0, load_theta0
+from sklearn_mmdinit import Theta0
 from sklearn_mmdinit.theory import perturbation_std
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
@@ -84,22 +84,24 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
     steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
-    ends = portion_ends(steps, steps_a_pass)
+    # The rows of a pass come in an order of its own, and in portions up to each of the steps.
+    ends = sorted({*steps, *range(steps_a_pass, max(steps), steps_a_pass)})
+    initializer, learned = appendix.initializer(CHANGES), 0
     yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
 
-    @cache
-    def checkpoints() -> dict[int, Checkpoint]:
-        """All that is to be learned, at the first call for any of it."""
-        found = learn_along(
-            appendix.initializer(CHANGES),
-            X,
-            steps,
-            order=lambda number: shuffled_rows(len(X), "passes", 0, number, seed=seed),
-            name="detachment-alone",
-            folder=options.output / "detachment",
-            X_digest=digest_of([appendix.X_digest, seed]),
-        )
-        return {checkpoint.steps: checkpoint for checkpoint in found}
+    def theta0_after(step: int) -> Theta0:
+        """Theta0 after so many steps, which are not fewer than those of the call before."""
+        nonlocal learned
+        for end in [end for end in ends if learned < end <= step]:
+            number, first = divmod(learned, steps_a_pass)
+            order = shuffled_rows(len(X), "passes", 0, number, seed=seed)
+            last = first + end - learned
+            initializer.partial_fit(
+                X[order[first * studies.BATCH_SIZE : last * studies.BATCH_SIZE]]
+            )
+            learned = end
+        theta0: Theta0 = initializer.theta0_
+        return theta0
 
     @cache
     def scorer() -> Any:
@@ -110,7 +112,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         return float(-scorer().score(yardstick))
 
     def measure(step: int) -> dict[str, Any]:
-        theta0 = load_theta0(checkpoints()[step].path) if step else appendix.fresh()
+        theta0 = theta0_after(step) if step else appendix.fresh()
         m = sum(array.size for array in theta0.arrays.values())
         rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]

@@ -111,13 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--network", choices=NAMES_OF, default="mlp", help=network)
     names = "\n".join((*NAMES, *CONVNET_NAMES))
     add("--list-methods", action="version", version=names, help="print the valid names and stop")
-    add(
-        "--rivals",
-        nargs="*",
-        metavar="RIVAL",
-        help="names or patterns such as lsuv or '*'; alone: those without a network, which take "
-        "seconds, and with --neighbors gradients and --augmentation what gets the same",
-    )
+    rivals = "names or patterns such as lsuv or '*'; alone: those without a network"
+    add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
     add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
     coherent = "passes with coherence; default: as many as it takes itself, in quick four"
@@ -228,14 +223,13 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
     """Name of the results: what settings were chosen by must not overwrite what is reported."""
     parts = [dataset] if plan.network == "mlp" else [dataset, plan.network]
     parts.append("tasks" if plan.classes == 2 else "ten_way")
-    if plan.draw != "uniform":
-        parts.append(plan.draw)
-    if plan.augmentation != "none":
-        parts.append(f"augmented_as_{plan.augmentation}")
-    if plan.neighbors != "pixels":
-        parts.append(f"by_{plan.neighbors}")
-    if plan.separation != NetworkSettings.separation:
-        parts.append(f"separation_{plan.separation:g}")
+    other = {
+        plan.draw: plan.draw != "uniform",
+        f"augmented_as_{plan.augmentation}": plan.augmentation != "none",
+        f"by_{plan.neighbors}": plan.neighbors != "pixels",
+        f"separation_{plan.separation:g}": plan.separation != NetworkSettings.separation,
+    }
+    parts += [name for name, wanted in other.items() if wanted]
     parts = [with_kernels("_".join(parts), plan.kernels)]
     if plan.rounds > 1:
         parts.append(f"{plan.rounds}_rounds")

@@ -16,9 +16,11 @@ whose steps have a quarter of the paper's perturbed networks)::
     python benchmarks/speed.py
     python benchmarks/speed.py --quick
     python benchmarks/speed.py --sections step modules
+    python benchmarks/speed.py --against ../worktree-of-an-earlier-commit
 
-It prints the tables and writes them to ``speed.json`` in the output folder. Leave the machine alone
-meanwhile: another program that uses its cores shows in every figure.
+It prints the tables and writes them to ``speed.json`` in the output folder; with ``--against`` it
+only prints the seconds of the library's steps by another checkout of the package and by this one.
+Leave the machine alone meanwhile: another program that uses its cores shows in every figure.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from reporting.results import machine_line
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
-from timing.probe import in_own_process
+from timing.probe import compare, in_own_process
 from timing.steps import Step, measure_modules, measure_steps
 
 SECTIONS = ("step", "fine-tuning", "modules")
@@ -50,6 +52,7 @@ MODULES = {
     "sequential": replace(PAPER, network="sequential"),
     **{f"convnet {w}": Step("convnet", n_perturbations=64, width=w) for w in (8, 16, 32)},
 }
+COHERENT = {"coherent": replace(PAPER, n_perturbations=32, coherent=True)}
 
 
 def _agreement(quick: bool, sections: Sequence[str]) -> dict[str, Any]:
@@ -95,7 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
     add("--device", default="cpu", help="of 'step' and 'modules' (default: cpu)")
     add("--output", type=Path, default=OUTPUT, help="for speed.json")
+    add("--against", type=Path, help="a checkout of the package whose steps to compare with")
     options = parser.parse_args(argv)
+    if options.against:
+        compare(options.against, MODULES | COHERENT, rounds=2 if options.quick else 10)
+        return 0
     start = time.perf_counter()
     results: dict[str, Any] = {
         "quick": options.quick,

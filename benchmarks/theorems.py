@@ -18,7 +18,7 @@ Run it (under 60 seconds on one core)::
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -56,9 +56,6 @@ PLAN: dict[str, Any] = {
 # Images in each network of Theorem 3.
 N_IMAGES = 32
 
-# The bound that Theorem 1 states, and the sharper one of its proof.
-FORMS = ("theorem", "sub_exponential")
-
 # A mean that is right is further off about once in 1,300 comparisons (20 networks: t, 19 df).
 N_SIGMA = 4.0
 
@@ -78,31 +75,31 @@ def network_std(width: int) -> np.ndarray:
 
 def drawn_norms(std: np.ndarray, n_draws: int, seed: int) -> np.ndarray:
     """Norms (n_draws,) of N(0, diag(std^2)): a sum of one chi-squared number for each value."""
-    values, counts = np.unique(std, return_counts=True)
-    rng = np.random.default_rng(seed)
-    squares = np.zeros(n_draws)
-    for value, count in zip(values, counts, strict=True):
+    rng, squares = np.random.default_rng(seed), np.zeros(n_draws)
+    for value, count in zip(*np.unique(std, return_counts=True), strict=True):
         squares += value**2 * rng.chisquare(count, n_draws)
     return np.sqrt(squares)
 
 
-def _radii(std: np.ndarray, form: str, n_radii: int) -> np.ndarray:
+def _radii(std: np.ndarray, form: str) -> np.ndarray:
     """Radii along which the bound falls from 0.99 to a millionth, closer where it is large."""
     variances = std**2
     smallest = {"theorem": std.size * variances.max(), "sub_exponential": variances.sum()}[form]
     grid = np.sqrt(smallest) * (1.0 + np.geomspace(1e-7, 100.0, 3000))
     bounds = perturbation_norm_tail_bound(grid, std, form=form)
-    wanted = np.linspace(np.sqrt(-np.log(0.99)), np.sqrt(-np.log(1e-6)), n_radii) ** 2
+    wanted = np.linspace(np.sqrt(-np.log(0.99)), np.sqrt(-np.log(1e-6)), PLAN["n_radii"]) ** 2
     # Far out it underflows to 0.
     return np.interp(wanted, -np.log(bounds[bounds > 0]), grid[bounds > 0])
 
 
-def tail_points(std: np.ndarray, *, n_draws: int, n_radii: int, seed: int) -> dict[str, Any]:
-    """Theorem 1: how often a perturbation of these deviations leaves a ball, and the bound."""
-    norms = drawn_norms(std, n_draws, seed)
-    forms: dict[str, Any] = {}
-    for form in FORMS:
-        radii = _radii(std, form, n_radii)
+def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
+    """Theorem 1: how often a perturbation of these deviations leaves a ball, and the bound.
+
+    The bound is the one that the theorem states, or the sharper one of its proof.
+    """
+    norms, forms = drawn_norms(std, PLAN["n_draws"], seed), {}
+    for form in ("theorem", "sub_exponential"):
+        radii = _radii(std, form)
         bounds = perturbation_norm_tail_bound(radii, std, form=form)
         frequencies = np.array([(norms >= radius).mean() for radius in radii])
         forms[form] = {
@@ -115,35 +112,24 @@ def tail_points(std: np.ndarray, *, n_draws: int, n_radii: int, seed: int) -> di
         "n_parameters": std.size,
         "root_mean_square_norm": float(np.sqrt((std**2).sum())),
         "radius_of_one_percent": float(np.quantile(norms, 0.99)),
-        "n_draws": n_draws,
+        "n_draws": PLAN["n_draws"],
         "forms": forms,
     }
 
 
-def class_points(
-    X: np.ndarray,
-    n_classes: int,
-    *,
-    squared_scales: tuple[float, ...],
-    n_networks: int,
-    seed: int,
-) -> dict[str, Any]:
+def class_points(X: np.ndarray, n_classes: int, seed: int) -> dict[str, Any]:
     """Theorem 2: the share of images that a network gives to a class, and the bound of it.
 
     A point is a class of a perturbed network. Perturbations of the paper's size leave
     predictions in the middle of the simplex, where the bound is 0; longer ones move them out.
     """
     initializer = _fresh((64, 64), X, n_classes=n_classes, random_state=seed)
+    common = {"n_perturbations": PLAN["n_networks"], "random_state": seed}
     distances, shares = [], []
-    for square in squared_scales:
-        predictions = prediction_samples(
-            initializer,
-            X,
-            perturbation_scale=square**0.5,
-            n_perturbations=n_networks,
-            random_state=seed,
-        )
-        for probabilities in predictions:
+    for square in PLAN["squared_scales"]:
+        for probabilities in prediction_samples(
+            initializer, X, perturbation_scale=square**0.5, **common
+        ):
             largest = probabilities == probabilities.max(axis=1, keepdims=True)
             distances.append(mean_vertex_distances(probabilities))
             shares.append(largest.mean(axis=0))
@@ -159,19 +145,20 @@ def class_points(
     }
 
 
-def jacobian_points(
-    X: np.ndarray, width: int, *, n_networks: int, n_images: int, seed: int
-) -> dict[str, Any]:
+def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     """Theorem 3: norms of the rows of a layer's Jacobian in networks with He's weights.
 
     The layer is the one behind the first hidden layer, of n inputs and n outputs. Given an image
-    its pre-activations are independent and symmetric, as the theorem assumes.
+    its pre-activations are independent and symmetric, as the theorem assumes. The norms of a
+    narrow network scatter more, so that there are more networks.
     """
+    n_networks, n_rows = PLAN["n_networks"], PLAN["n_rows"]
+    n_networks = min(max(n_networks, n_rows // width), n_rows // 16)
     means, squares = [], []
     # Of their own for each width: large errors at one are not those at the next.
     for own in np.random.SeedSequence([seed, width]).generate_state(n_networks):
         network = _fresh((width, width), X, init="he", random_state=int(own))
-        pre_activations = X[:n_images] @ network.coefs_[0] + network.intercepts_[0]
+        pre_activations = X[:N_IMAGES] @ network.coefs_[0] + network.intercepts_[0]
         norms = relu_jacobian_row_norms(network.coefs_[1].T, pre_activations)
         means.append(norms.mean())
         squares.append((norms**2).mean())
@@ -191,37 +178,25 @@ def jacobian_points(
     }
 
 
-def _cases(X: np.ndarray, seed: int) -> Iterator[tuple[int, str, Callable[[], Any]]]:
-    """Number of the theorem, the case in words, and what measures it."""
-    scales, n_networks = PLAN["squared_scales"], PLAN["n_networks"]
-    tails = partial(tail_points, n_draws=PLAN["n_draws"], n_radii=PLAN["n_radii"], seed=seed)
-    for m in PLAN["n_equal"]:
-        yield 1, f"m = {m:,} equal", partial(tails, np.ones(m))
-    for width in PLAN["network_widths"]:
-        yield 1, f"784-{width}-{width}-{width}-2", partial(tails, network_std(width))
-    classes = partial(class_points, X, squared_scales=scales, n_networks=n_networks, seed=seed)
-    for d in PLAN["n_classes"]:
-        yield 2, f"d = {d}", partial(classes, d)
-    jacobians = partial(jacobian_points, X, n_images=N_IMAGES, seed=seed)
-    n_rows = PLAN["n_rows"]
-    for width in PLAN["widths"]:
-        # The norms of a narrow network scatter more.
-        enough = min(max(n_networks, n_rows // width), n_rows // 16)
-        yield 3, f"n = {width}", partial(jacobians, width, n_networks=enough)
-
-
 def _prepare(options: argparse.Namespace) -> Study:
-    X = standardize(load_digits_dataset())[0]
-    settings = PLAN | {"n_images": N_IMAGES, "seed": options.seed}
-    identity = [settings, versions()]
+    """Each case is a cell: the number of its theorem, the case in words, and what measures it."""
+    X, seed = standardize(load_digits_dataset())[0], options.seed
+    equal, networks = PLAN["n_equal"], PLAN["network_widths"]
+    cases = [
+        *((1, f"m = {m:,} equal", partial(tail_points, np.ones(m), seed)) for m in equal),
+        *((1, f"784-{w}-{w}-{w}-2", partial(tail_points, network_std(w), seed)) for w in networks),
+        *((2, f"d = {d}", partial(class_points, X, d, seed)) for d in PLAN["n_classes"]),
+        *((3, f"n = {n}", partial(jacobian_points, X, n, seed)) for n in PLAN["widths"]),
+    ]
+    settings = PLAN | {"n_images": N_IMAGES, "seed": seed}
     cells = [
         Cell(
             f"theorem {theorem}, {case}",
             {"theorem": theorem, "case": case},
-            digest_of([theorem, case, *identity]),
+            digest_of([theorem, case, settings, versions()]),
             measure,
         )
-        for theorem, case, measure in _cases(X, options.seed)
+        for theorem, case, measure in cases
     ]
     return Study("theorems", __doc__, cells, settings, options)
 

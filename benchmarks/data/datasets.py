@@ -131,10 +131,6 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
     )
 
 
-load_mnist = partial(_load, MNIST)
-load_fashion_mnist = partial(_load, FASHION_MNIST)
-
-
 # Digits, and scaling
 
 
@@ -174,8 +170,8 @@ def standardize(dataset: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
-    "mnist": load_mnist,
-    "fashion-mnist": load_fashion_mnist,
+    "mnist": partial(_load, MNIST),
+    "fashion-mnist": partial(_load, FASHION_MNIST),
     "digits": load_digits_dataset,
 }
 """Loaders by name; each one takes ``data_dir`` and ``report``."""

@@ -249,14 +249,10 @@ ENGINES: dict[str, Callable[[str | None, int], Engine]] = {"loky": Loky, "dask":
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add where the cells are to be computed."""
     add = parser.add_argument
-    add(
-        "--backend", choices=ENGINES, default="loky", help="processes of this machine, or a cluster"
-    )
-    add(
-        "--address",
-        help="of the scheduler of a running cluster, such as tcp://HOST:8786 (dask) or HOST:6379 "
-        "(ray); without one, a cluster of this machine's own with one worker for each of --jobs",
-    )
+    where = "processes of this machine, or a cluster"
+    add("--backend", choices=ENGINES, default="loky", help=where)
+    scheduler = "of a running cluster; without one, a cluster of --jobs workers on this machine"
+    add("--address", help=scheduler)
 
 
 def engine_of(name: str, address: str | None, jobs: int) -> Engine:

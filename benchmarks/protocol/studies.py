@@ -113,11 +113,7 @@ def _percent(ratios: np.ndarray) -> dict[str, float]:
 
 
 def measure_ratios(
-    theta0: Theta0,
-    X: np.ndarray,
-    *,
-    seed: int,
-    perturbation_scale: float = PERTURBATION_SCALE,
+    theta0: Theta0, X: np.ndarray, *, seed: int, perturbation_scale: float = PERTURBATION_SCALE
 ) -> dict[str, Any]:
     """Degenerate softmax and fully dead neurons (%) on mini-batches of rows X (n, n_features).
 
@@ -125,10 +121,8 @@ def measure_ratios(
     """
     common: dict[str, Any] = {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
     common |= {"random_state": diagnostics_seed(seed=seed)}
-    scale, K = perturbation_scale, N_PERTURBATIONS
-    degenerate = degenerate_softmax_ratio(
-        theta0, X, perturbation_scale=scale, n_perturbations=K, **common
-    )
+    noise = {"perturbation_scale": perturbation_scale, "n_perturbations": N_PERTURBATIONS}
+    degenerate = degenerate_softmax_ratio(theta0, X, **common | noise)
     dead = dead_neuron_ratio(theta0, X, **common)
     return {
         "digest": theta0_digest(theta0),
@@ -168,7 +162,6 @@ METHOD = "xavier/fcn/ours"
 
 # Five passes over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
-
 
 WINDOW = 100
 
@@ -232,14 +225,8 @@ def with_kernels(stem: str, kernels: str) -> str:
 
 def add_kernels_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--kernels``."""
-    parser.add_argument(
-        "--kernels",
-        choices=list(KERNELS),
-        default="sum",
-        help="whether the nine kernels of L_uni are summed, as the paper's text has it, or "
-        "averaged, as its tables of the appendix suggest; of the paper's objective, without "
-        "coherence; default: sum",
-    )
+    kernels = "whether the nine kernels of L_uni, without coherence, are summed; default: sum"
+    parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
 
 
 def add_appendix_options(
@@ -251,20 +238,12 @@ def add_appendix_options(
     command without L_uni.
     """
     add = parser.add_argument
-    add(
-        "--epochs",
-        type=command.positive,
-        help="passes of the pre-training; default: as many as make the paper's 9,375 steps, "
-        "which are five over MNIST",
-    )
+    passes = "passes of the pre-training; default: as many as make the paper's 9,375 steps"
+    add("--epochs", type=command.positive, help=passes)
     if n_perturbations is not None:
-        add(
-            "--n-perturbations",
-            type=command.at_least(2),
-            default=n_perturbations,
-            metavar="K",
-            help="perturbed networks a step of the pre-training; default: %(default)s",
-        )
+        networks = "perturbed networks a step of the pre-training; default: %(default)s"
+        two, K = command.at_least(2), n_perturbations
+        add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
         add_kernels_option(parser)
     add("--rows", type=command.positive, help="the first so many images; default: all")
     command.add_network_options(parser)

@@ -1,7 +1,7 @@
 """Learned theta0 kept on disk: learned once, reused by every later run, resumed if cut short.
 
 An initializer's ``fit`` equals ``max_iter`` times ``partial_fit``, exactly, so passes are made one
-by one, or in portions, and written down between them. What is read back was written by these
+by one and written down between them. What is read back was written by these
 commands into their own output folder; like any pickle, do not put another's file there.
 """
 
@@ -9,30 +9,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 
 from engines.engine import Call, Engine
 from protocol.store import (
-    Log,
     data_digest,
     deciding_versions,
     digest_of,
-    hardware,
-    provenance,
     require_versions,
     versions,
     write_atomically,
 )
-from sklearn_mmdinit import Coherence, Theta0, save_theta0
+from sklearn_mmdinit import Coherence, Theta0
 
 # Keys
 
@@ -138,10 +134,11 @@ class Pretrained:
 
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
+        loss = float(self.initializer.best_loss_)
         return {
             "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
-            "best_loss": _finite(self.initializer.best_loss_),
+            "best_loss": loss if math.isfinite(loss) else None,  # while no window has ended
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
@@ -149,11 +146,6 @@ class Pretrained:
             "auto": _decided(self.initializer),
             "gain": [float(factor) for factor in getattr(self.initializer, "gain_", ())],
         }
-
-
-def _finite(loss: float) -> float | None:
-    """Infinite while no window has ended, which JSON has no word for."""
-    return float(loss) if math.isfinite(loss) else None
 
 
 def read_kept(path: Path) -> Any:
@@ -286,102 +278,3 @@ def learn_all(
         found[key] = replace(theta0, path=paths[key])
         say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}
-
-
-# Theta0 along the way
-
-PassOrder = Callable[[int], np.ndarray]
-"""From the number of a pass to the order of all rows in it."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where theta0 lies after so many steps, and what it took."""
-
-    steps: int
-    path: Path
-    record: dict[str, Any]
-
-
-def portion_ends(checkpoints: Sequence[int], steps_a_pass: int) -> list[int]:
-    """Steps at which a portion ends: the checkpoints, and the passes that end before the last."""
-    return sorted({*checkpoints, *range(steps_a_pass, max(checkpoints), steps_a_pass)})
-
-
-def warm_up(initializer: BaseEstimator, X: np.ndarray) -> None:
-    """Two steps that count nowhere: threads start, buffers and kernels are made."""
-    rows = X[: 2 * initializer.get_params()["batch_size"]]
-    clone(initializer).set_params(verbose=0).partial_fit(rows)
-
-
-def learn_along(
-    initializer: BaseEstimator,
-    X: np.ndarray,
-    checkpoints: Sequence[int],
-    *,
-    order: PassOrder,
-    name: str,
-    folder: Path,
-    X_digest: str,
-) -> list[Checkpoint]:
-    """Learn theta0, or read what an earlier run kept, at each of some rising numbers of steps.
-
-    The rows of a pass, in an order drawn for it (``X_digest`` stands for that too), are cut where
-    a checkpoint falls, and ``partial_fit``, which alone is timed, gets one slice after the other.
-    Every checkpoint has its theta0, a line in a log, and the initializer to go on from, which is
-    deleted once the next one is there. Their names stand for all that came before, so that longer
-    runs go on where shorter ones ended.
-    """
-    batch_size = min(initializer.get_params()["batch_size"], len(X))
-    steps_a_pass = len(X) // batch_size
-    ends = portion_ends(checkpoints, steps_a_pass)
-    key, log = fit_key(initializer, X_digest), Log(folder / "checkpoints.jsonl")
-    begin = name.replace("/", "-")
-    paths = [
-        folder / f"{begin}-{end:06d}-{digest_of([key, ends[: i + 1]])}.safetensors"
-        for i, end in enumerate(ends)
-    ]
-    states = [path.with_suffix(".joblib") for path in paths]
-    kept = log.read()
-    done = next((i for i, p in enumerate(paths) if not (p.exists() and p.stem in kept)), len(ends))
-    if done < len(ends):
-        # The last checkpoint that can be gone on from.
-        done = next((i for i in range(done, 0, -1) if states[i - 1].exists()), 0)
-        fitted = read_kept(states[done - 1])["initializer"] if done else clone(initializer)
-        fitted.set_params(verbose=initializer.get_params()["verbose"])
-        warm_up(initializer, X)
-    for i in range(done, len(ends)):
-        number, first = divmod(ends[i - 1] if i else 0, steps_a_pass)
-        last = ends[i] - number * steps_a_pass
-        rows = X[order(number)[first * batch_size : last * batch_size]]
-        cost = _timed_fit(fitted, rows)
-        before = kept[paths[i - 1].stem] if i else {}
-        kept[paths[i].stem] = _along_record(fitted, ends[i], cost, before)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_theta0(paths[i], fitted)
-        _write(states[i], {"initializer": fitted})
-        log.append({"key": paths[i].stem, **kept[paths[i].stem]})
-        if i:
-            states[i - 1].unlink(missing_ok=True)
-    return [
-        Checkpoint(end, path, {k: v for k, v in kept[path.stem].items() if k != "key"})
-        for end, path in zip(ends, paths, strict=True)
-        if end in checkpoints
-    ]
-
-
-def _along_record(
-    fitted: Any, steps: int, cost: dict[str, float], before: dict[str, Any]
-) -> dict[str, Any]:
-    """What is said of a checkpoint: seconds belong to a machine, its threads and a commit."""
-    machine = hardware() | {"threads": torch.get_num_threads()}
-    machines = before.get("machines", [])
-    commits = [*before.get("commits", []), provenance()["git_commit"]]
-    return {
-        "steps": steps,
-        **{name: before.get(name, 0.0) + value for name, value in cost.items()},
-        "last_window": fitted.history_[-1] if fitted.history_ else None,
-        "best_window_loss": _finite(fitted.best_loss_),
-        "commits": list(dict.fromkeys(commits)),
-        "machines": machines if machine in machines else [*machines, machine],
-    }

@@ -10,17 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from protocol.store import write_atomically
 from reporting.results import Results
 from reporting.task_tables import SCRATCH, wide_of
-from reporting.time_tables import budget_points, coherence_points, sizes_of
+from reporting.time_tables import coherence_points, sizes_of
 from sklearn_mmdinit.display import TaskAccuracyDisplay
 
 # More curves on the same axes hide each other, and colours repeat.
 MOST_CURVES = 9
-MARKERS = "osD^v<>Pp*Xh"
+MARKERS = "osD"
 
 
 def _draw(path: Path, size: tuple[float, float], paint: Callable[[Any], None]) -> str:
@@ -45,12 +43,6 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _legend_below(figure: Any, axes: Any) -> None:
-    """One for all panels, where it hides no curve."""
-    own = axes.get_legend_handles_labels()
-    figure.legend(*own, loc="outside lower center", ncols=min(len(own[1]), 6))
 
 
 # Tasks
@@ -96,44 +88,30 @@ def _panels(names: list[str]) -> list[list[str]]:
 # Against time
 
 
-def _draw_time(results: Results, path: Path, points: pd.DataFrame, names: str) -> str:
-    """A panel for each N, and for the loss where there is one, a curve a name, against seconds."""
-    values = [*sizes_of(points), *(["loss"] if "loss" in points else [])]
+def draw_coherence(results: Results, path: Path) -> str:
+    """A panel for each N, a curve an objective of ``coherence.py``, against seconds."""
+    points = coherence_points(results)
+    points = points[points["section"] == "time"]
+    if points.empty:
+        return f"{path.name} not drawn: nothing was measured against time"
+    sizes = sizes_of(points)
     scratch = wide_of(results).filter(items=[SCRATCH]).groupby("n_labels").mean()
 
     def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(values), squeeze=False)[0]
-        for axes, value in zip(panels, values, strict=True):
-            for number, (name, own) in enumerate(points.groupby(names, sort=False)):
-                # Beyond ten settings the colours come again, and the markers tell them apart.
-                style = {"marker": MARKERS[number % len(MARKERS)], "color": f"C{number % 10}"}
-                axes.plot(own["seconds"], own[value], markersize=4, label=name, **style)
+        panels = figure.subplots(1, len(sizes), squeeze=False)[0]
+        for axes, n in zip(panels, sizes, strict=True):
+            curves = points.groupby("name", sort=False)
+            for marker, (name, own) in zip(MARKERS, curves, strict=False):
+                axes.plot(own["seconds"], own[n], marker=marker, markersize=4, label=name)
             axes.set(xscale="log", xlabel="Seconds of pre-training")
             _plain_log_ticks(axes.xaxis)
-            if value == "loss":
-                axes.set(
-                    title="Loss at theta0", ylabel="The paper's loss, on the same rows for all"
-                )
-                continue
-            axes.set(title=f"N = {value}", ylabel="Test accuracy (%)")
-            for mean in scratch.loc[value]:
+            axes.set(title=f"N = {n}", ylabel="Test accuracy (%)")
+            for mean in scratch.loc[n]:
                 axes.axhline(mean, color="0.4", linestyle=":", label="from scratch")
-        _legend_below(figure, panels[0])
+        # One for all panels, where it hides no curve.
+        own = panels[0].get_legend_handles_labels()
+        figure.legend(*own, loc="outside lower center", ncols=len(own[1]))
         tasks = f"means over {results['plan']['tasks']} binary tasks a run"
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
-    return _draw(path, (4.8 * len(values), 4.8), paint)
-
-
-def draw_budget(results: Results, path: Path) -> str:
-    """What ``budget.py`` wrote."""
-    return _draw_time(results, path, budget_points(results), "setting")
-
-
-def draw_coherence(results: Results, path: Path) -> str:
-    """What ``coherence.py`` wrote of its objectives."""
-    points = coherence_points(results)
-    timed = points[points["section"] == "time"]
-    if timed.empty:
-        return f"{path.name} not drawn: nothing was measured against time"
-    return _draw_time(results, path, timed, "name")
+    return _draw(path, (4.8 * len(sizes), 4.8), paint)

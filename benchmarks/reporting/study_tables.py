@@ -14,11 +14,9 @@ from scipy import stats
 
 from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.paper import (
-    FINAL_LOSS,
     beside_paper,
     compares_with_paper,
     loss_name,
-    paper_texts,
     said_of,
     scale_name,
 )
@@ -82,17 +80,6 @@ def _degeneracies(results: Results) -> Table:
     if compares_with_paper(results):
         own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0])
     return _ratio_table(results, "loss", own, settings["networks_a_ratio"], more)
-
-
-def _diagnostics(results: Results) -> Table:
-    """A row for each theta0 in the order of the records, then the paper's."""
-    found = ratio_estimates(results["theta0"], [record["name"] for record in results["theta0"]])
-    own = texts(mean_and_std, found.mean, found.std)
-    if compares_with_paper(results):
-        paper = pd.concat([paper_texts(name) for name in OF_RATIOS], axis=1)
-        own.loc["the paper, after five passes"] = paper.loc[loss_name(*FINAL_LOSS)]
-    networks = results["settings"]["n_perturbations"]
-    return _ratio_table(results, "theta0", own, networks, " training images")
 
 
 def scale_figures(results: Results) -> Estimates:
@@ -186,7 +173,6 @@ def _theorems(results: Results) -> Table:
 STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
     "degeneracies": _degeneracies,
     "densities": _densities,
-    "diagnostics": _diagnostics,
     "scale_and_weight": _scale_and_weight,
     "detachment": _detachment,
     "theorems": _theorems,

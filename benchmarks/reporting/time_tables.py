@@ -1,10 +1,9 @@
 """Tables of seconds and memory: what a second of pre-training buys, speed, engines, and a search.
 
-A point is a setting after so many passes. Differences are paired on (run, task): of ``budget.py``
-and ``tune_scratch.py`` averaged over N first, so that a task counts once in the 95% t interval; of
-``coherence.py`` at each N. Seconds of ``budget.py`` are means over the runs, those of
-``coherence.py`` the fastest run's: all do the same work, and whatever else the machine does only
-adds to it.
+A point is a setting after so many passes. Differences are paired on (run, task): of
+``tune_scratch.py`` averaged over N first, so that a task counts once in the 95% t interval; of
+``coherence.py`` at each N. Seconds of ``coherence.py`` are the fastest run's: all do the same work,
+and whatever else the machine does only adds to it.
 """
 
 from __future__ import annotations
@@ -12,85 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from reporting.layout import Table, gain_text, mean_and_std, template_environment, texts
 from reporting.results import Results
-from reporting.statistics import complete, gains, gains_over_n, mean_by
+from reporting.statistics import complete, gains, mean_by
 from reporting.task_tables import SCRATCH, wide_of
 
-MARGIN = 0.3
-# Sums of accuracies are not exact: a difference of -0.3 points is within 0.3 points.
-ROUNDING = 1e-9
-
-# The setting of budget.py that others are compared with, and that of an ablation.
-REFERENCE, DEFAULT = "paper", "default"
+# The setting that others of an ablation are compared with.
+DEFAULT = "default"
 
 
 def sizes_of(points: pd.DataFrame) -> list[int]:
     """The N whose accuracies are columns of points."""
     return [column for column in points if isinstance(column, int)]
-
-
-# budget.py
-
-
-def budget_points(results: Results) -> pd.DataFrame:
-    """A row a setting and number of passes, in the order in which they come.
-
-    Columns: setting, passes, steps, seconds, loss, an accuracy (%) for each N, then the difference
-    from the full setting (mean, low, high; missing where it lacks a task) and whether it is that.
-    """
-    checkpoints = pd.DataFrame(results["checkpoints"])
-    grouped = checkpoints.groupby(["setting", "passes"], sort=False)
-    points = grouped.agg({"steps": "first", "seconds": "mean", "loss": "mean"}).reset_index()
-    wide = wide_of(results)
-    curves = [f"{s}@{p:g}" for s, p in zip(points["setting"], points["passes"], strict=True)]
-    accuracy = mean_by(wide[curves], "n_labels").T.reset_index(drop=True)
-    passes = points.loc[points["setting"] == REFERENCE, "passes"]
-    full = passes.idxmax() if len(passes) else None
-    points = pd.concat([points, accuracy], axis=1)
-    points["reference"] = points.index == full
-    if full is None:
-        return points.assign(mean=np.nan, low=np.nan, high=np.nan)
-    base = wide[curves[full]]
-    same = [curve for curve in curves if (wide[curve].notna() == base.notna()).all()]
-    found = gains_over_n(wide[same].sub(base, axis=0)).reindex(curves)
-    return points.assign(**{name: found[name].to_numpy() for name in ("mean", "low", "high")})
-
-
-def _budget(results: Results) -> Table:
-    """The full setting, then each setting where it is first within the margin, cheapest first.
-
-    A setting that never is stands there with its last point.
-    """
-    points = budget_points(results)
-    points["beyond"] = ~(points["mean"] >= -MARGIN - ROUNDING)
-    points = points.sort_values(["beyond", "seconds", "steps"])
-    firsts = {
-        own["passes"].idxmax() if own["beyond"].all() else own.index[0]
-        for _, own in points.groupby("setting")
-    }
-    points = points[points.index.isin(firsts) | points["reference"]]
-    points = points.sort_values("reference", ascending=False, kind="stable")
-    full = points.loc[points["reference"], "seconds"]
-    title = (
-        "The full setting, and the fewest passes with which each setting's mean accuracy is "
-        f"within {MARGIN:g} points of it (all its passes where none are)"
-    )
-    difference = points[["mean", "low", "high"]].apply(lambda row: gain_text(*row), axis=1)
-    cost = 100 * points["seconds"] / (full.item() if len(full) else np.nan)
-    frame = {
-        "setting": points["setting"],
-        "passes": points["passes"].map("{:g}".format),
-        "seconds": points["seconds"].map("{:.3g}".format),
-        "cost": cost.map(lambda share: "-" if pd.isna(share) else f"{share:.1f} %"),
-        "loss": points["loss"].map("{:.4f}".format),
-        **{f"N = {n}": points[n].map(mean_and_std) for n in sizes_of(points)},
-        "difference": difference.mask(points["reference"], "reference"),
-    }
-    return Table(title, pd.DataFrame(frame))
 
 
 # coherence.py
@@ -215,7 +149,6 @@ SPEED_KINDS = (
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
-    "budget": _budget,
     **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
     "tuning": _tuning,
 }

@@ -1,6 +1,7 @@
-"""Memory of a step in a process of its own.
+"""A step in a process of its own: its memory, or its seconds by another checkout of the package.
 
-Run by itself, as ``python -m timing.probe JSON``, it measures one step and prints the bytes.
+Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one step; or seconds, once
+for each line that it reads.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from typing import Any
 import torch
 
 import sklearn_mmdinit
+from timing.clock import in_turns, ratio
 from timing.steps import Step
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(sklearn_mmdinit.__file__).resolve().parents[1]
 
 
 def _memory() -> tuple[int, int]:
@@ -56,26 +59,62 @@ def _peak(step: Step, form: str) -> int:
     return grown_by(lambda: step.initializer(max_iter=1).fit(rows))
 
 
-def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
-    """Peak memory of a step above what the process held before."""
+def _process(step: Step, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
+    """What starts a process that measures a step with a checkout's package."""
     threads = torch.get_num_threads()
     job = json.dumps([asdict(step), form, threads])
-    path = [str(Path(sklearn_mmdinit.__file__).parents[1]), str(BENCHMARKS)]
-    answer = subprocess.run(
+    path = os.pathsep.join([str(checkout), str(BENCHMARKS)])
+    return {
         # By its name, and not from the folder one stands in: the child's files are these.
-        [sys.executable, "-P", "-m", "timing.probe", job],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(path)},
-    )
+        "args": [sys.executable, "-P", "-m", "timing.probe", job],
+        "env": {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path},
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+    }
+
+
+def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
+    """Peak memory of a step above what the process held before."""
+    answer = subprocess.run(**_process(step, form), stderr=subprocess.PIPE, check=False)
     if answer.returncode != 0:
-        raise RuntimeError(f"measuring {job} failed:\n{answer.stderr}")
+        raise RuntimeError(f"measuring {form} of {step} failed:\n{answer.stderr}")
     return {"peak": int(answer.stdout.splitlines()[-1])}
+
+
+def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
+    """Print seconds of each step by another checkout and by this one, round by round in turns."""
+    for name, step in steps.items():
+        measures = {}
+        with ExitStack() as stack:
+            for which, checkout in (("old", old.resolve()), ("new", CHECKOUT)):
+                process: Any = stack.enter_context(
+                    subprocess.Popen(**_process(step, "s", checkout))
+                )
+                if not Path(process.stdout.readline()).is_relative_to(checkout):
+                    raise RuntimeError(f"the package is not imported from {checkout}")
+
+                def measure(process: Any = process) -> float:
+                    print(file=process.stdin, flush=True)
+                    return float(process.stdout.readline())
+
+                measures[which] = measure
+            times = in_turns(measures, rounds)
+        seconds = ", ".join(f"{which} {1e3 * t['median']:.1f} ms" for which, t in times.items())
+        shares = ratio(times, "new", "old")
+        found = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
+        print(f"{name}: {seconds}; new / old: {found}", flush=True)
 
 
 if __name__ == "__main__":
     given, form, n_threads = json.loads(sys.argv[1])
     torch.set_num_threads(n_threads)
     given["hidden_layer_sizes"] = tuple(given["hidden_layer_sizes"])
-    print(_peak(Step(**given), form))
+    step = Step(**given)
+    if form != "s":
+        print(_peak(step, form))
+    else:
+        measure = step.library(24)
+        print(sklearn_mmdinit.__file__, flush=True)
+        for _ in sys.stdin:
+            print(measure(), flush=True)

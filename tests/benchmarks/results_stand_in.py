@@ -156,20 +156,6 @@ def of_coherence(runs=(4,), table=TIMED | ABLATION):
     return {**HEAD, "plan": plan, "theta0": learned, "scores": pack_scores(scores)}
 
 
-def of_budget(points):
-    """What budget.py writes of {(setting, passes): (seconds, accuracies by task)}, run 0, N = 5."""
-    checkpoints = [
-        {"setting": setting, "passes": passes, "run": 0, "steps": 10 * passes, "seconds": seconds}
-        | {"loss": 0.1, "degenerate_softmax": 0.0}
-        for (setting, passes), (seconds, _) in points.items()
-    ]
-    curves = {f"{s}@{p:g}": [own] for (s, p), (_, own) in points.items()}
-    curves["xavier/fcn/scratch"] = [[0.7] * len(own) for own in next(iter(curves.values()))]
-    plan = {"seed": 0, "runs": 1, "tasks": len(curves["xavier/fcn/scratch"][0])}
-    scores = pack_scores(records(curves))
-    return {**HEAD, "plan": plan, "checkpoints": checkpoints, "scores": scores}
-
-
 def write_all(folder, files):
     folder.mkdir(exist_ok=True)
     for name, results in files.items():

@@ -6,17 +6,14 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
-import joblib
 import numpy as np
 import pytest
 from scipy import stats
 
 import backends
-import budget
 import coherence
 import degeneracies
 import detachment_nearby
-import diagnostics
 import mnist_tasks
 import scale_and_weight
 import theorems
@@ -28,9 +25,8 @@ from protocol.methods import PAPER_FINE_TUNING, TUNED, FineTuning
 from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
-from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import (
-    dead_neuron_ratio,
     degenerate_softmax_ratio,
     prediction_samples,
 )
@@ -44,10 +40,6 @@ K4 = "--n-perturbations=4"
 
 # Command -> what it is called with, and the name of its results; all in a few seconds.
 TINY = {
-    budget: (
-        (*TASKS, "--settings", "paper", "k32", "--passes", "0.05", "0.1"),
-        "digits_budget",
-    ),
     coherence: (
         (
             *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
@@ -78,18 +70,16 @@ FEW = {
     "widths": (4, 16, 64),
 }
 DRAWN = {
-    budget: "draw_budget",
     coherence: "draw_coherence",
 }
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick():
-    """No pictures, which take longest, and a yardstick of two mini-batches."""
+    """No pictures, which take longest, and few mini-batches."""
     with pytest.MonkeyPatch.context() as patch:
         for command, draw in (*DRAWN.items(), (mnist_tasks, "draw_accuracy")):
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
-        patch.setattr(budget, "N_BATCHES", 2)
         patch.setattr(studies, "N_BATCHES", 4)
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
         yield
@@ -120,7 +110,7 @@ def finished(tmp_path_factory):
 def found_in(results):
     """The figures of results, without seconds."""
     timed = {"seconds", "cpu_seconds", "theta0", "machines"}
-    rows = results.get("records") or results.get("checkpoints") or []
+    rows = results.get("records", [])
     return results.get("scores"), [
         {name: value for name, value in row.items() if name not in timed} for row in rows
     ]
@@ -145,7 +135,6 @@ def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys
 
 
 CUTS = {
-    budget: (theta0s, "_timed_fit", 3),
     coherence: (theta0s, "_timed_fit", 3),
     degeneracies: (theta0s, "_timed_fit", 3),
     detachment_nearby: (MMDInitializer, "score", 40),
@@ -171,7 +160,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         patch.setattr(place, name, interrupted)
         assert run(command, tmp_path) == 130
     assert "goes on from here" in capsys.readouterr().err
-    if command not in (budget, coherence):  # those of the appendix show what there is
+    if command is not coherence:  # those of the appendix show what there is
         cut = found_in(results_of(command, tmp_path))[1]
         assert 0 < len(cut) < len(found_in(results_of(command, finished(command)))[1])
     assert run(command, tmp_path) == 0
@@ -183,9 +172,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
 @pytest.mark.parametrize(
     ("command", "more", "message"),
     [
-        (budget, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, k128"),
-        (budget, ("--passes", "0.001"), "a pass has 40 steps"),
-        (budget, ("--n-labels", "500"), "N = 500 takes 6000 labelled rows"),
+        (coherence, ("--n-labels", "500"), "N = 500 takes 6000 labelled rows"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
         (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
         (degeneracies, ("--rows", "31"), "--rows must be from 32 to 1297, which there are, got 31"),
@@ -201,7 +188,6 @@ def test_bad_options_are_refused_before_any_work(command, more, message, tmp_pat
 @pytest.mark.parametrize(
     ("command", "more", "message"),
     [
-        (budget, ("--passes", "0"), "must be a number above 0, got 0"),
         (scale_and_weight, ("--weights", "nan"), "must be a number above 0, got nan"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (scale_and_weight, ("--n-perturbations", "1"), "must be 2 or more, got 1"),
@@ -265,60 +251,6 @@ def test_bad_input_is_a_line_and_an_error_of_the_work_is_not_hidden(capsys):
     assert capsys.readouterr().err == f"{parser.prog}: a mistake\n"
     with pytest.raises(ValueError, match="a mistake"):
         run_command(parser, [], lambda options: None, fail, str)
-
-
-# budget.py
-
-
-@pytest.mark.parametrize("setting", budget.SETTINGS)
-def test_a_setting_of_the_budget_is_the_paper_s_but_for_what_it_names(setting, tmp_path):
-    options = budget._parser().parse_args([*DIGITS, "--output", str(tmp_path)])
-    own = budget._initializer(budget._prepare(options).bench, setting, 0).fit(X[:2]).get_params()
-    paper = MMDInitializer(n_perturbations=256, max_iter=5, random_state=0).get_params()
-    changed = {k: v for k, v in own.items() if v != paper[k]}
-    assert changed == budget.SETTINGS[setting]
-
-
-def test_the_budget_has_the_paper_s_loss_of_every_checkpoint(finished):
-    output = finished(budget)
-    results = results_of(budget, output)
-    points = [(c["setting"], c["passes"], c["steps"]) for c in results["checkpoints"]]
-    assert points == [("paper", 0.05, 2), ("paper", 0.1, 4), ("k32", 0.05, 2), ("k32", 0.1, 4)]
-    scorer = MMDInitializer((4,), max_iter=0, random_state=0).fit(X)
-    rows = X[shuffled_rows(len(X), "yardstick", seed=0)[:64]]
-    for checkpoint in results["checkpoints"]:
-        (path,) = output.glob(f"budget/{checkpoint['setting']}-run0-00000{checkpoint['steps']}*s")
-        scorer.theta0_ = load_theta0(path)
-        assert checkpoint["loss"] == -scorer.score(rows)
-        assert checkpoint["seconds"] > 0.0
-        assert len(checkpoint["dead_neurons"]) == 1
-    assert len({c["loss"] for c in results["checkpoints"]}) == 4
-
-
-def test_what_another_seed_learned_is_not_taken_for_this_one_s(tmp_path, monkeypatch):
-    """Run 1 of seed 0 and run 0 of seed 1 share a ``random_state``, but not the order of rows."""
-    timed_fit, fits = theta0s._timed_fit, []
-
-    def counted(initializer, rows):
-        fits.append(rows.sum())
-        return timed_fit(initializer, rows)
-
-    monkeypatch.setattr(theta0s, "_timed_fit", counted)
-    few = ("--settings", "k32", "--passes", "0.05", "--n-labels", "5")
-    assert run(budget, tmp_path, *few, "--runs", "2") == 0
-    assert run(budget, tmp_path, *few, "--seed", "1") == 0
-    assert len(fits) == len(set(fits)) == 3
-
-
-def test_cost_can_be_measured_apart_from_the_learning(tmp_path):
-    assert run(budget, tmp_path, "--time-steps", "2", "--settings", "k32") == 0
-    results = results_of(budget, tmp_path)
-    assert results["seconds_from"] == "steps x seconds a step"
-    times = results["seconds_a_step"]["k32"]
-    assert times["seconds_a_step"] == np.median(times["rounds"])
-    for record in results["checkpoints"]:
-        assert record["seconds"] == record["steps"] * times["seconds_a_step"]
-        assert record["seconds_while_learning"] > 0.0
 
 
 # coherence.py
@@ -505,7 +437,8 @@ def test_norms_have_the_law_of_norms_of_drawn_vectors(std):
 
 @pytest.mark.parametrize("m", [1, 20])
 def test_frequencies_are_those_of_the_chi_squared_law(m, monkeypatch):
-    found = theorems.tail_points(np.full(m, 0.5), n_draws=50_000, n_radii=6, seed=0)
+    monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | {"n_draws": 50_000})
+    found = theorems.tail_points(np.full(m, 0.5), seed=0)
     one_percent = 0.5 * math.sqrt(stats.chi2.isf(0.01, m))
     assert found["radius_of_one_percent"] == pytest.approx(one_percent, rel=0.02)
     for points in found["forms"].values():
@@ -520,15 +453,16 @@ def test_frequencies_are_those_of_the_chi_squared_law(m, monkeypatch):
     bound = theorems.perturbation_norm_tail_bound
     low = lambda *args, **kwargs: 1e-3 * bound(*args, **kwargs)  # noqa: E731
     monkeypatch.setattr(theorems, "perturbation_norm_tail_bound", low)
-    found = theorems.tail_points(np.ones(3), n_draws=1000, n_radii=6, seed=0)
+    found = theorems.tail_points(np.ones(3), seed=0)
     assert not any(found["forms"]["sub_exponential"]["holds"][:3])
 
 
 @pytest.mark.parametrize("d", [3, 4])
-def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d):
+def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d, monkeypatch):
     def points(*scales, n_networks=3):
-        options = {"squared_scales": scales, "n_networks": n_networks, "seed": 0}
-        return theorems.class_points(X[:50], d, **options)
+        own = {"squared_scales": scales, "n_networks": n_networks}
+        monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | own)
+        return theorems.class_points(X[:50], d, seed=0)
 
     found = points(0.5, 8.0)
     shares = np.array(found["shares"]).reshape(-1, d)
@@ -542,8 +476,9 @@ def test_shares_of_a_network_add_up_and_the_bound_is_below_them(d):
 
 
 def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
-    options = {"n_networks": 60, "n_images": 8, "seed": 0}
-    found = theorems.jacobian_points(X, 16, **options)
+    monkeypatch.setattr(theorems, "PLAN", theorems.PLAN | {"n_rows": 16 * 60})
+    found = theorems.jacobian_points(X, 16, seed=0)
+    assert found["n_networks"] == 60
     assert found["holds"] == [True]
     assert found["std"] == pytest.approx(found["expected_std"], rel=0.15)
     assert abs(found["mean"] - found["expected_mean"]) < 4 * found["standard_error"] < 0.1
@@ -552,7 +487,7 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
     monkeypatch.setattr(
         theorems, "_fresh", lambda *args, **kwargs: fresh(*args, **kwargs | {"init": "xavier"})
     )
-    found = theorems.jacobian_points(X, 16, **options)
+    found = theorems.jacobian_points(X, 16, seed=0)
     assert found["holds"] == [False]
     assert found["mean"] < 0.8 * found["expected_mean"]
 
@@ -561,71 +496,6 @@ def test_every_theorem_has_its_cases_and_holds(finished):
     records = results_of(theorems, finished(theorems))["records"]
     assert [record["theorem"] for record in records] == [1] * 3 + [2] * 2 + [3] * 3
     assert all(all(record["holds"]) for record in records[3:])
-
-
-# diagnostics.py
-
-
-def _initializer(random_state=0, **changed):
-    parameters = {"hidden_layer_sizes": (8, 6), "n_perturbations": 8, "max_iter": 1} | changed
-    return MMDInitializer(**parameters, device="cpu", random_state=random_state)
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """A file of each kind, learned; one that is fresh, and those that do not fit."""
-    folder = tmp_path_factory.mktemp("theta0")
-    joblib.dump({"initializer": _initializer().fit(X[:320])}, folder / "ours.joblib")
-    save_theta0(folder / "early.safetensors", _initializer().fit(X[:64]))
-    save_theta0(folder / "unlearned.safetensors", _initializer(max_iter=0).fit(X[:2]))
-    joblib.dump({"initializer": _initializer(7).fit(X[:64])}, folder / "other.joblib")
-    save_theta0(folder / "wide.safetensors", _initializer(hidden_layer_sizes=(9, 6)).fit(X[:64]))
-    (folder / "broken.joblib").write_bytes(b"not a pickle")
-    (folder / "broken.safetensors").write_bytes(b"not safetensors")
-    return folder
-
-
-def _diagnose(output, folder, *given):
-    values = [f"{name}={folder / file}" for name, file in (text.split("=") for text in given)]
-    arguments = [*DIGITS, "--output", str(output), "--theta0", *values]
-    return diagnostics.main(arguments)
-
-
-def test_diagnostics_are_the_package_s_own_figures_after_those_of_fresh_weights(files, tmp_path):
-    given = ("late=ours.joblib", "early=early.safetensors", "unlearned=unlearned.safetensors")
-    assert _diagnose(tmp_path, files, *given) == 0
-    results = json.loads((tmp_path / "digits_diagnostics.json").read_text())
-    fresh, late, early, unlearned = results["theta0"]
-    assert [r["name"] for r in results["theta0"]] == ["fresh", "late", "early", "unlearned"]
-    assert [r["file"] for r in results["theta0"]] == [None, *(text.split("=")[1] for text in given)]
-    assert {**fresh, "name": 0, "file": 0} == {**unlearned, "name": 0, "file": 0}
-    assert len({record["digest"] for record in (fresh, late, early)}) == 3
-    assert str(files) not in json.dumps(results)  # no paths of the machine it ran on
-    assert results["settings"]["hidden_layer_sizes"] == [8, 6]
-    theta0 = joblib.load(files / "ours.joblib")["initializer"].theta0_
-    dead = 100 * dead_neuron_ratio(theta0, X, n_batches=4, random_state=diagnostics_seed(seed=0))
-    found = [(layer["mean"], layer["std"]) for layer in late["dead_neurons_percent"]]
-    np.testing.assert_allclose(
-        found, np.stack([dead.mean(axis=0), dead.std(axis=0, ddof=1)], axis=1)
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["a=absent.safetensors"], "a: no file"),
-        (["a=broken.joblib"], "broken.joblib cannot be read"),
-        (["a=broken.safetensors"], "broken.safetensors"),
-        (["a=ours.joblib", "a=early.safetensors"], "a name of its own, got fresh, a, a"),
-        (["fresh=ours.joblib"], "a name of its own, got fresh, fresh"),
-        (["a=ours.joblib", "b=other.joblib"], "other fresh weights"),
-        (["a=ours.joblib", "b=wide.safetensors"], "b has "),
-    ],
-)
-def test_files_that_do_not_fit_are_refused(files, tmp_path, given, message, capsys):
-    assert _diagnose(tmp_path, files, *given) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 # tune_scratch.py and backends.py

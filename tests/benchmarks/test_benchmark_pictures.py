@@ -7,7 +7,7 @@ import pytest
 from protocol.methods import PAPER_METHODS
 from protocol.rivals import ALL_RIVALS
 from reporting import pictures
-from results_stand_in import ABLATION, of_budget, of_coherence, records, task_results
+from results_stand_in import ABLATION, of_coherence, records, task_results
 
 OURS = ["xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch"]
 
@@ -19,8 +19,6 @@ def two_tasks(names, sizes=(5, 10)):
 
 DRAWN = {
     "accuracy": (pictures.draw_accuracy, two_tasks(OURS)),
-    "budget": (pictures.draw_budget, of_budget({("paper", p): (p, [0.8, 0.9]) for p in (1, 5)})),
-    "no full setting": (pictures.draw_budget, of_budget({("k64", 1): (1.0, [0.8, 0.9])})),
     "coherence": (pictures.draw_coherence, of_coherence(runs=(4, 5))),
 }
 

@@ -1,7 +1,9 @@
 """The figures of speed: what is compared agrees, what is counted is right. No time is asserted."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +161,17 @@ def test_memory_is_that_of_the_action_alone():
 )
 def test_memory_of_a_step_is_measured_in_a_process_of_its_own(step):
     assert 0 <= probe.in_own_process(step)["peak"] < 200 << 20
+
+
+def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys):
+    (tmp_path / "sklearn_mmdinit").symlink_to(Path(probe.sklearn_mmdinit.__file__).parent)
+    probe.compare(tmp_path, {"tiny": TINY}, rounds=2)
+    assert re.match(
+        r"tiny: old [\d.]+ ms, new [\d.]+ ms; new / old: median [\d.]+, of the fastest [\d.]+\n",
+        capsys.readouterr().out,
+    )
+    with pytest.raises(RuntimeError, match="the package is not imported from"):
+        probe.compare(tmp_path / "nowhere", {"tiny": TINY}, rounds=1)
 
 
 # The commands

@@ -1,4 +1,4 @@
-"""What is kept on disk: logs, theta0, theta0 along the way; and going on after an interruption."""
+"""What is kept on disk: logs and theta0; and going on after an interruption."""
 
 import json
 
@@ -11,8 +11,8 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import theta0s
 from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
 from protocol.store import Log, data_digest, digest_of, write_atomically, write_json
-from protocol.theta0s import fit_key, learn, learn_along
-from sklearn_mmdinit import Coherence, MMDInitializer, RandomAffine, load_theta0
+from protocol.theta0s import fit_key, learn
+from sklearn_mmdinit import Coherence, RandomAffine
 
 # Files
 
@@ -165,80 +165,3 @@ def test_a_damaged_file_is_named(tmp_path):
     path.write_bytes(b"not a pickle")
     with pytest.raises(RuntimeError, match=rf"{path.name} cannot be read.*delete it"):
         _learn(_tiny(epochs=1), tmp_path)
-
-
-# Theta0 along the way
-
-
-@pytest.fixture
-def along(tmp_path, monkeypatch):
-    """``along(checkpoints)`` on 30 numbered rows, seven steps a pass, and the rows it used."""
-    X = np.column_stack([np.arange(30.0), np.linspace(-1, 1, 30)]).astype(np.float32)
-    portions = []
-
-    def recorded(initializer, rows):
-        portions.append(rows[:, 0].astype(int).tolist())
-        initializer.partial_fit(rows)
-        return {"seconds": float(len(rows)), "cpu_seconds": 0.0}
-
-    monkeypatch.setattr(theta0s, "_timed_fit", recorded)
-    monkeypatch.setattr(theta0s, "provenance", lambda: {"git_commit": "c"})
-
-    def along(checkpoints, folder="a"):
-        portions.clear()
-        initializer = MMDInitializer((3,), n_perturbations=2, batch_size=4, random_state=0)
-        order = {"order": lambda number: np.random.default_rng(number).permutation(30)}
-        place = {"name": "x", "folder": tmp_path / folder, "X_digest": "d"}
-        return learn_along(initializer, X, checkpoints, **order, **place), list(portions)
-
-    return along
-
-
-def test_portions_are_the_passes_cut_where_checkpoints_fall(along):
-    found, portions = along([3, 10])
-    assert [checkpoint.steps for checkpoint in found] == [3, 10]
-    assert [len(rows) for rows in portions] == [12, 16, 12]
-    first, second = (np.random.default_rng(number).permutation(30) for number in range(2))
-    assert portions[0] + portions[1] == first[:28].tolist()  # the pass leaves two rows out
-    assert portions[2] == second[:12].tolist()
-    # Costs add up along the way.
-    assert [checkpoint.record["seconds"] for checkpoint in found] == [12.0, 40.0]
-    assert [checkpoint.record["commits"] for checkpoint in found] == [["c"], ["c"]]
-
-
-def test_learning_goes_on_where_it_ended_to_the_same_theta0(along, monkeypatch):
-    along([3, 10])
-    assert along([3, 10])[1] == along([3])[1] == []
-    longer, portions = along([3, 10, 14])
-    assert [len(rows) for rows in portions] == [16]
-    whole, portions = along([3, 10, 14], "whole")
-    assert len(portions) == 4
-    for one, other in zip(longer, whole, strict=True):
-        assert one.record == other.record
-        assert _equal(load_theta0(one.path), load_theta0(other.path))
-    # Other checkpoints begin anew where none can be gone on from.
-    assert [len(rows) for rows in along([3, 5])[1]] == [12, 8]
-    # Another machine goes on and is named.
-    monkeypatch.setattr(theta0s, "hardware", lambda: {"cpu": "other", "cores": 1})
-    assert along([3, 10, 14, 20])[0][-1].record["machines"][-1]["cpu"] == "other"
-
-
-@pytest.mark.parametrize("cut", ["save_theta0", "_write", "Log.append"])
-def test_an_interruption_while_a_checkpoint_is_written_loses_one_portion(along, monkeypatch, cut):
-    place, name = (Log, "append") if cut == "Log.append" else (theta0s, cut)
-    keep, kept = getattr(place, name), []
-
-    def interrupted(*args):
-        if len(kept) == 1:
-            raise KeyboardInterrupt
-        kept.append(args)
-        keep(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place, name, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            along([3, 7])
-    resumed, portions = along([3, 7])
-    assert [len(rows) for rows in portions] == [16]
-    whole, _ = along([3, 7], "whole")
-    assert _equal(load_theta0(resumed[-1].path), load_theta0(whole[-1].path))
