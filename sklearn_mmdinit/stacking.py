@@ -284,19 +284,19 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
             network.set_params(random_state=seed)
         self.starts_ = self._learned_starts(network, X, rest, start_seed)
 
-        X, y = X[labelled], y[labelled]
-        folds = stratified_folds(indices, self.cv, folds_seed)
+        X, y, starts = X[labelled], y[labelled], self.starts_
         parallel = Parallel(n_jobs=self.n_jobs)
-        starts = self.starts_
         self.estimators_ = parallel(delayed(_network)(network, start, X, y) for start in starts)
+        folds = stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
             delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
         )
-        rows = [row for _, test in folds for row in test]
-        self._weigh(
-            np.reshape(held_out and np.concatenate(held_out), (len(starts), len(rows), -1)),
-            indices[rows],
-        )
+        self.temperatures_ = np.ones(len(starts))
+        self.weights_ = np.full(len(starts), 1.0 / len(starts))
+        self.log_losses_, self.advantage_ = np.full(len(starts), np.nan), 0.0
+        if folds:
+            rows = np.concatenate([test for _, test in folds])
+            self._weigh(np.concatenate(held_out).reshape(len(starts), len(rows), -1), indices[rows])
         return self
 
     def _checked_network(self) -> Any:
@@ -332,20 +332,13 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
 
     def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
         """Temperatures and weights by held-out probabilities (n_starts, n, n_classes)."""
-        n_starts, n = proba.shape[:2]
-        self.temperatures_ = np.ones(n_starts)
-        self.weights_ = np.full(n_starts, 1.0 / n_starts)
-        self.log_losses_, self.advantage_ = np.full(n_starts, np.nan), 0.0
-        if n == 0:
-            return
         self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
-        log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(n), y].T
-        self.log_losses_, likelihoods = -log_proba.mean(axis=0), np.exp(log_proba)
+        log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
+        self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
         self.advantage_ = advantage(likelihoods @ weights, likelihoods[:, 0])
-        if self.advantage_ <= self.threshold:
-            weights = np.eye(n_starts)[0]
-        self.weights_ = weights
+        ahead = self.advantage_ > self.threshold
+        self.weights_ = weights if ahead else np.eye(len(weights))[0]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, calibrated by cross-validation.
