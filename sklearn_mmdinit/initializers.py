@@ -559,7 +559,7 @@ class MMDInitializer(Keywords, _Initializer):
         coherence at most its own ``batch_size``.
     max_iter : int or "auto", default="auto"
         Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
-        least 300 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
+        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
         starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the

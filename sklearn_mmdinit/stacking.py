@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.special import log_softmax, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
@@ -137,9 +137,12 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
 
-    with temperatures T and weights w that give held-out rows the greatest likelihood. Where its
-    advantage over the first start alone, row by row, is not above ``threshold`` standard errors,
-    that start has all the weight. So with fresh weights first, others have to earn theirs.
+    with temperatures T and weights v that give held-out rows the greatest likelihood. With z their
+    advantage over the first start alone, row by row and in standard errors, then
+
+    .. math:: w = s v + (1 - s) e_1, \qquad s = \Phi(z - \text{threshold})
+
+    So with fresh weights first, other starts have to earn their weight.
 
     Parameters
     ----------
@@ -157,8 +160,9 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         :class:`RandomCorruption`.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
-    threshold : float, default=2.0
-        Standard errors that the stacked networks have to be ahead of the first start.
+    threshold : float, default=1.5
+        Standard errors by which stacked networks have to be ahead of the first start to get half
+        of the weight; not negative. Smaller: more gain from few labels; larger: less is risked.
     unlabelled_label : int, float or str, default=None
         Rows with this label, such as -1, have none: only initializers learn from them.
     n_jobs : int, default=None
@@ -226,7 +230,7 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         starts: Any = "auto",
         *,
         cv: int = 5,
-        threshold: float = 2.0,
+        threshold: float = 1.5,
         unlabelled_label: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -343,8 +347,8 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
         self.advantage_ = advantage(likelihoods @ weights, likelihoods[:, 0])
-        ahead = self.advantage_ > self.threshold
-        self.weights_ = weights if ahead else np.eye(len(weights))[0]
+        share = ndtr(self.advantage_ - self.threshold)
+        self.weights_ = share * weights + (1.0 - share) * np.eye(len(weights))[0]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, calibrated by cross-validation.

@@ -186,7 +186,7 @@ def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 
 @pytest.mark.parametrize(
     ("n_rows", "n_steps"),
-    [(20, 300), (600, 300), (6_000, 300), (20_000, 1000), (60_000, 3000), (10**6, 3000)],
+    [(20, 200), (600, 200), (6_000, 300), (20_000, 1000), (60_000, 3000), (10**6, 3000)],
 )
 def test_auto_is_a_step_for_every_twenty_rows_within_limits(n_rows, n_steps):
     found = config(n_rows, coherence="auto")

@@ -14,7 +14,7 @@ from .estimators import is_auto
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
 # With coherence, steps by rows: one for so many, of a table at least and of images at most so many.
-_ROWS_OF_A_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 300, 3000
+_ROWS_OF_A_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
 
 # Share of the learning rate that is left at the end of a half cosine: not 0, so that passes
 # beyond the last one still learn.
