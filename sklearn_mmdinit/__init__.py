@@ -7,8 +7,9 @@ from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .in_place import mmd_init_
 from .initializers import MMDInitializer, RandomLabelInitializer
+from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
-from .transforms import OrientedGradients, RandomAffine
+from .transforms import OrientedGradients, RandomAffine, RandomCorruption
 from .warm_start import WarmStart
 
 __version__ = "0.1.0"
@@ -22,7 +23,9 @@ __all__ = [
     "NetClassifier",
     "OrientedGradients",
     "RandomAffine",
+    "RandomCorruption",
     "RandomLabelInitializer",
+    "StackedStartsClassifier",
     "Theta0",
     "WarmStart",
     "diagnostics",

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state, check_scalar, column_or_1d
+from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
 
@@ -568,14 +567,7 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         ValueError
             If no row has a label.
         """
-        if self.unlabelled_label is None:
-            return super().score(X, y, sample_weight)
-        y, predicted = column_or_1d(y), self.predict(X)
-        check_consistent_length(predicted, y, sample_weight)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)[labelled]
-        return accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight)
+        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
     def to_onnx(self, path: Any) -> None:
         """Write the network to an ONNX file, for any runtime.

@@ -84,8 +84,8 @@ class Coherence(BaseEstimator):
     augmentation : callable or None, default=None
         ``augmentation(rows, rng)`` takes rows (n, ...) and a :class:`numpy.random.Generator` and
         returns rows like them, each changed in a way that tasks do not mind: both ends of every
-        walk are changed so in each step. :class:`RandomAffine` does it for images. Neighbours
-        are those of unchanged rows.
+        walk are changed so in each step. :class:`RandomAffine` does it for images,
+        :class:`RandomCorruption` for tables. Neighbours are those of unchanged rows.
     memory : None, str or joblib.Memory, default=None
         Cache of the neighbours that were searched.
 
@@ -94,6 +94,7 @@ class Coherence(BaseEstimator):
     MMDInitializer : Takes it as ``coherence``.
     OrientedGradients : Where neighbouring images are alike.
     RandomAffine : Small changes of images.
+    RandomCorruption : Entries exchanged for those of other rows.
     sklearn_mmdinit.display.CoherenceDisplay : Draws C.
 
     Notes

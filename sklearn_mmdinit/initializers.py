@@ -532,8 +532,9 @@ class MMDInitializer(Keywords, _Initializer):
         Rows a step that go through the paper's terms; at most the rows there are, and with
         coherence at most its own ``batch_size``.
     max_iter : int or "auto", default="auto"
-        Passes over X. "auto": 5; with coherence as many as make 3,000 steps, which are
-        13 passes over 60,000 rows: there a step starts a walk at ``coherence.batch_size`` rows.
+        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
+        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
+        starts a walk at ``coherence.batch_size`` rows.
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
         window with the lowest mean; with coherence at the end of the run.

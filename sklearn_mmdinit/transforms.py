@@ -1,6 +1,6 @@
-"""What is known of images alone: small changes that they bear, and where neighbours look alike.
+"""What is known of rows: small changes that they bear, and where neighbouring images look alike.
 
-Rows are images flat or with three axes.
+Images are flat or have three axes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
 from ._core.estimators import check_bool, check_finite, check_positive, is_auto
 
-__all__ = ["OrientedGradients", "RandomAffine"]
+__all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms, some 100 MB in all
 _CELLS_OF_A_SIDE = 14
+
+
+def _check_rng(rng: Any) -> None:
+    """Raise a TypeError for any other source of random numbers."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator, got {rng!r}")
 
 
 def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
@@ -121,8 +127,7 @@ class RandomAffine(BaseEstimator):
             If ``rng`` is another source of random numbers, or a parameter is of another type.
         """
         self._check_params()
-        if not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng must be a numpy.random.Generator, got {rng!r}")
+        _check_rng(rng)
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
@@ -163,6 +168,83 @@ class RandomAffine(BaseEstimator):
         check_scalar(self.scale, "scale", Real, max_val=10)
         check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
         check_bool("mirror", self.mirror)
+
+
+class RandomCorruption(BaseEstimator):
+    r"""Entries exchanged for those of other rows, for ``Coherence(augmentation=)``.
+
+    Each entry of a row is replaced, with a probability of its own draw, by the same column's entry
+    of another row, as SCARF [1]_ and VIME [2]_ do: a value that the column does take, whatever the
+    others of the row are. It suits tables of many columns that are categories or counts, any of
+    which a task could do without; where columns hang together it makes rows that there are not.
+
+    Parameters
+    ----------
+    p : float, default=0.3
+        Probability of each entry to be replaced, from 0 to 1.
+
+    See Also
+    --------
+    sklearn_mmdinit.Coherence : Changes both ends of its walks with it, each by draws of its own.
+    RandomAffine : Small changes of images.
+
+    Notes
+    -----
+    Other rows are those of the array that is given, one drawn anew for each entry. In training
+    that is a mini-batch, both ends of its walks: a random sample of the data.
+
+    References
+    ----------
+    .. [1] D. Bahri, H. Jiang, Y. Tay and D. Metzler, "SCARF: Self-Supervised Contrastive Learning
+       using Random Feature Corruption", arXiv 2106.15147, 2021.
+    .. [2] J. Yoon, Y. Zhang, J. Jordon and M. van der Schaar, "VIME: Extending the Success of
+       Self- and Semi-supervised Learning to Tabular Domain", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import RandomCorruption
+    >>> X = np.array([[0, 10, 20], [1, 11, 21], [2, 12, 22]])
+    >>> RandomCorruption(p=0.5)(X, np.random.default_rng(0))
+    array([[ 0, 12, 22],
+           [ 2, 11, 21],
+           [ 2, 12, 22]])
+    """
+
+    def __init__(self, p: float = 0.3) -> None:
+        self.p = p
+
+    def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Replace entries.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, ...)
+            Rows of any type. A row alone stays as it is.
+        rng : numpy.random.Generator
+            Source of which entries, and of the rows that they are taken from.
+
+        Returns
+        -------
+        ndarray of the shape and type of X
+
+        Raises
+        ------
+        ValueError
+            If ``p`` is not between 0 and 1.
+        TypeError
+            If ``p`` is no number, or ``rng`` another source of random numbers.
+        """
+        check_finite(self, "p")
+        check_scalar(self.p, "p", Real, max_val=1)
+        _check_rng(rng)
+        changed, n = np.array(X), len(X)
+        if n < 2:
+            return changed
+        row, *column = np.nonzero(rng.random(changed.shape) < self.p)
+        other = (row + rng.integers(1, n, len(row))) % n
+        changed[(row, *column)] = np.asarray(X)[(other, *column)]
+        return changed
 
 
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

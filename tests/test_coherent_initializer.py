@@ -171,9 +171,22 @@ def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 # what the parameters stand for
 
 
-def test_auto_is_about_as_many_steps_for_fewer_rows_and_no_more_rows_than_there_are():
-    n_steps = [config(n, coherence="auto").max_iter * (n // 256) for n in (600, 6_000, 60_000)]
-    assert max(n_steps) < 1.12 * min(n_steps)
+@pytest.mark.parametrize(
+    ("n_rows", "n_steps"),
+    [(20, 200), (600, 200), (6_000, 300), (20_000, 1000), (60_000, 3000), (10**6, 3000)],
+)
+def test_auto_is_a_step_for_every_twenty_rows_within_limits(n_rows, n_steps):
+    found = config(n_rows, coherence="auto")
+    a_pass = n_rows // found.rows_a_step
+    assert n_steps <= found.max_iter * a_pass < n_steps + a_pass
+    assert found.coherence == config(coherence=Coherence(batch_size=found.rows_a_step)).coherence
+
+
+def test_auto_for_images_is_what_was_measured_and_no_more_rows_than_there_are():
+    found = config(60_000, coherence="auto")
+    term = found.coherence
+    assert (found.max_iter, found.n_perturbations, found.learning_rate_init) == (13, 32, 4e-3)
+    assert (term.weight, term.separation, term.walk_length, term.n_walks) == (16.0, 2.0, 40.0, 256)
     assert not config(coherence="auto", n_classes=3).closed_form
     assert (config(20).batch_size, config(20, coherence="auto").coherence.n_walks) == (20, 20)
 

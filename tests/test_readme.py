@@ -9,7 +9,16 @@ import pytest
 import sklearn
 import skorch
 import torch
-from sklearn import frozen, linear_model, model_selection, neighbors, pipeline, preprocessing
+from sklearn import (
+    compose,
+    frozen,
+    impute,
+    linear_model,
+    model_selection,
+    neighbors,
+    pipeline,
+    preprocessing,
+)
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -34,7 +43,16 @@ def short(*args, **params):
 
 
 # What the examples take as known.
-MODULES = (linear_model, model_selection, neighbors, preprocessing, skorch, skorch.callbacks)
+MODULES = (
+    compose,
+    impute,
+    linear_model,
+    model_selection,
+    neighbors,
+    preprocessing,
+    skorch,
+    skorch.callbacks,
+)
 KNOWN = {name: value for module in MODULES for name, value in vars(module).items()}
 KNOWN |= vars(frozen) | vars(pipeline) | vars(sklearn_mmdinit) | {"MMDInitializer": short}
 KNOWN |= {"np": np, "nn": nn, "torch": torch, "sklearn": sklearn, "ConvNet": ConvNet}
@@ -59,8 +77,9 @@ def number(capsys):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Files that examples write are of no other test's."""
+    """Files that examples write are of no other test's, and automatic starts are short."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
 
 
 def test_examples_with_figures_are_better_than_fresh_weights(capsys):

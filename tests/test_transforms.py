@@ -1,4 +1,4 @@
-"""What is known of images: small changes that they bear, and histograms that do not mind them."""
+"""Small changes that rows bear, and histograms of images that do not mind them."""
 
 import math
 
@@ -7,7 +7,11 @@ import pytest
 from scipy import ndimage
 
 from helpers import images
-from sklearn_mmdinit import OrientedGradients, RandomAffine
+from sklearn_mmdinit import (
+    OrientedGradients,
+    RandomAffine,
+    RandomCorruption,
+)
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
 
@@ -128,6 +132,65 @@ def test_rows_and_generators_of_another_type_are_named():
         affine()(images(3, 64).astype(np.uint8))
     with pytest.raises(TypeError, match="rng"):
         RandomAffine()(images(3, 64), np.random.RandomState(0))
+
+
+# RandomCorruption
+
+
+@pytest.mark.parametrize("shape", [(40,), (2, 4, 5)])
+def test_entries_come_from_the_same_column_of_another_row(shape):
+    n = 500
+    X = np.arange(n * 40).reshape(n, *shape)  # each entry says where it is from
+    changed = RandomCorruption(p=0.3)(X, np.random.default_rng(0))
+    assert changed.dtype == X.dtype
+    row, column = np.divmod(changed.reshape(n, 40), 40)
+    np.testing.assert_array_equal(column, np.broadcast_to(np.arange(40), (n, 40)))
+    replaced = row != np.arange(n)[:, None]
+    assert replaced.mean() == pytest.approx(0.3, abs=0.01)
+    # As often in each row and column, from any row, and apart from each other.
+    assert replaced.mean(axis=0).std() == pytest.approx(np.sqrt(0.21 / n), rel=0.4)
+    assert np.bincount(row[replaced], minlength=n).std() == pytest.approx(np.sqrt(12), rel=0.2)
+    assert np.corrcoef(replaced[:, 0], replaced[:, 1])[0, 1] == pytest.approx(0.0, abs=0.15)
+    assert len(np.unique(row[0][replaced[0]])) > 0.8 * replaced[0].sum()
+
+
+def test_columns_keep_their_distribution_and_lose_each_other():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.exponential(size=(4000, 1)), 2, axis=1)
+    changed = RandomCorruption(p=0.5)(X, rng)
+    np.testing.assert_allclose(
+        np.quantile(changed, [0.1, 0.5, 0.9], axis=0),
+        np.quantile(X, [0.1, 0.5, 0.9], axis=0),
+        rtol=0.15,
+    )
+    # Both entries are left in a quarter of the rows.
+    assert np.corrcoef(changed.T)[0, 1] == pytest.approx(0.25, abs=0.05)
+
+
+def test_two_rows_exchange_everything_and_one_keeps_it():
+    X = images(2, 3, 4).astype(np.float32)
+    X.setflags(write=False)
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(RandomCorruption(p=1.0)(X, rng), X[::-1])
+    np.testing.assert_array_equal(RandomCorruption(p=0.0)(X, rng), X)
+    np.testing.assert_array_equal(RandomCorruption(p=1.0)(X[:1], rng), X[:1])
+    assert RandomCorruption()(X[:0], rng).shape == (0, 3, 4)
+
+
+def test_both_ends_of_a_walk_are_corrupted_apart():
+    X = images(20, 6)
+    twice = RandomCorruption(p=0.5)(np.concatenate([X, X]), np.random.default_rng(0))
+    assert (twice[:20] != twice[20:]).any(axis=1).all()
+
+
+@pytest.mark.parametrize(("p", "error"), [(-0.1, ValueError), (1.1, ValueError), ("x", TypeError)])
+def test_bad_probabilities_are_named(p, error):
+    with pytest.raises(error, match=r"p (must|==)"):
+        RandomCorruption(p=p)(images(3, 4), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="nan"):
+        RandomCorruption(p=np.nan)(images(3, 4), np.random.default_rng(0))
+    with pytest.raises(TypeError, match="rng"):
+        RandomCorruption()(images(3, 4), None)
 
 
 # OrientedGradients

@@ -13,7 +13,8 @@ from .estimators import is_auto
 # other tasks than those that are reported.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-_COHERENT_STEPS = 3000
+# With coherence, steps by rows: one for so many, of a table at least and of images at most so many.
+_ROWS_OF_A_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
 
 # Share of the learning rate that is left at the end of a half cosine: not 0, so that passes
 # beyond the last one still learn.
@@ -99,7 +100,8 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
             n_walks,
         )
         size = min(size, n_walks)
-        defaults = _COHERENT | {"max_iter": math.ceil(_COHERENT_STEPS / (n_rows // n_walks))}
+        n_steps = min(max(n_rows // _ROWS_OF_A_STEP, _FEWEST_STEPS), _MOST_STEPS)
+        defaults = _COHERENT | {"max_iter": math.ceil(n_steps / (n_rows // n_walks))}
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()

@@ -9,9 +9,11 @@ from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 
 @contextmanager
@@ -87,6 +89,16 @@ def indices_of(y: np.ndarray, classes: np.ndarray, name: str, known: str) -> np.
     if unknown := sorted(set(np.unique(y).tolist()) - set(own)):
         raise ValueError(f"{name} holds labels that {known} does not: {unknown} not in {own}")
     return np.searchsorted(classes, y)
+
+
+def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label: Any) -> float:
+    """Share of the rows with a label (n_samples,) whose label is predicted."""
+    y = column_or_1d(y)
+    check_consistent_length(predicted, y, sample_weight)
+    labelled = is_labelled(y, unlabelled_label)
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight)[labelled]
+    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight))
 
 
 def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:

@@ -1,0 +1,414 @@
+"""Several starts for one task, weighed by its labels: stacking, with a test against the first."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, ndtr
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ._core.estimators import (
+    all_or_nothing,
+    check_finite,
+    check_positive,
+    examples_checked,
+    is_auto,
+)
+from ._core.source import PREFIX
+from ._fine_tuning import labels
+from .classifiers import MLPClassifier
+from .coherence import coherence_of
+from .initializers import MMDInitializer
+from .transforms import RandomCorruption
+from .warm_start import is_fitted_initializer, resolve
+
+__all__ = ["StackedStartsClassifier"]
+
+_TINY = float(np.finfo(np.float32).tiny)  # probabilities of float32 may be 0
+_LOG_RANGE = (-2.0, 4.0)  # of temperatures
+_EM_STEPS = 1000
+
+# Parameters that an initializer shares with the classifier that starts there.
+_SHARED = ("module", "hidden_layer_sizes", "activation", "batch_norm", "init", "device")
+
+
+# Mathematics
+
+
+def tempered(proba: Any, temperature: Any) -> np.ndarray:
+    """Logarithms of probabilities (..., n_classes) whose logits are divided by a temperature."""
+    logits = np.log(np.maximum(np.asarray(proba, dtype=np.float64), _TINY))
+    return np.asarray(log_softmax(logits / temperature, axis=-1))
+
+
+def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
+    r"""The temperature T of probabilities (n, n_classes) of classes y (n,).
+
+    Of the least log loss :math:`-\sum_i \log p_{i y_i}` and :math:`(\log T)^2 / 2`, a prior that
+    keeps it from extremes where rows are few and all of them right, or wrong.
+    """
+
+    def objective(log_t: float) -> float:
+        log_proba = tempered(proba, np.exp(log_t))[np.arange(len(y)), y]
+        return float(log_t**2 / 2 - log_proba.sum())
+
+    return float(np.exp(minimize_scalar(objective, bounds=_LOG_RANGE, method="bounded").x))
+
+
+def stacking_weights(likelihoods: np.ndarray, n_steps: int = _EM_STEPS) -> np.ndarray:
+    r"""Weights w on the simplex (K,) that maximise :math:`\sum_i \log \sum_k w_k p_{ik}`.
+
+    By EM from equal weights: with each step the likelihood of p (n, K) grows.
+    """
+    weights = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
+    for _ in range(n_steps):
+        shares = weights * likelihoods
+        weights = (shares / shares.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights
+
+
+def advantage(likelihoods: np.ndarray, reference: np.ndarray) -> float:
+    """Mean difference of two log-likelihoods of the same rows (n,), in its standard errors."""
+    differences = np.log(likelihoods) - np.log(reference)
+    error = differences.std(ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else 0.0
+    return float(differences.mean() / error) if error > 0 else 0.0
+
+
+def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and held out, of classes y (n,): each class is in every training part.
+
+    So the only row of a class is never held out; where no class has two, there are no folds.
+    """
+    counts = np.bincount(y)
+    (alone,), (others,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
+    if len(others) == 0:
+        return []
+    splitter = StratifiedKFold(min(n_folds, counts.max()), shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # Of classes with fewer rows than folds, which go to different ones.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        split = [*splitter.split(others, y[others])]
+    return [(np.concatenate([alone, others[train]]), others[test]) for train, test in split]
+
+
+# Fits
+
+
+def _network(estimator: Any, start: Any, X: np.ndarray, y: np.ndarray) -> Any:
+    """A network that was trained from a start."""
+    return clone(estimator).set_params(warm_start_from=start).fit(X, y)
+
+
+def _held_out(
+    estimator: Any, start: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> np.ndarray:
+    """Probabilities (n_test, n_classes) of rows by a network that was trained on others."""
+    proba: np.ndarray = _network(estimator, start, X[train], y[train]).predict_proba(X[test])
+    return proba
+
+
+def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any]:
+    """Fresh weights; coherent ones by long walks; and by short walks among corrupted rows."""
+    parameters = estimator.get_params(deep=False)
+    network = {n: parameters[n] for n in _SHARED if parameters.get(n) is not None}
+    network |= {n: value for n, value in parameters.items() if n.startswith(PREFIX)}
+    short: Any = coherence_of("auto", X)
+    short.set_params(walk_length=2.0, augmentation=RandomCorruption())
+    coherent = [
+        MMDInitializer(n_classes=n_classes, coherence=c, **network) for c in ("auto", short)
+    ]
+    return [None, *coherent]
+
+
+class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
+    r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
+
+    Which start suits the data only labels can tell: of some tables the features of one are worth
+    twenty points, of others none is as good as fresh weights. A network is trained from each
+    start, and predictions are the convex combination
+
+    .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
+
+    with temperatures T and weights v that give held-out rows the greatest likelihood. With z their
+    advantage over the first start alone, row by row and in standard errors, then
+
+    .. math:: w = s v + (1 - s) e_1, \qquad s = \Phi(z - \text{threshold})
+
+    So with fresh weights first, other starts have to earn their weight.
+
+    Parameters
+    ----------
+    estimator : NetClassifier or MLPClassifier, default=None
+        The network and its fine-tuning; its ``warm_start_from`` is not used, nor its
+        ``unlabelled_label``. None: ``MLPClassifier((256, 256), max_iter=60,
+        validation_split=None)``.
+    starts : "auto" or list, default="auto"
+        What ``warm_start_from`` of the networks may be: None for fresh weights, initializers,
+        Theta0s or paths of ``.safetensors`` files, the one to fall back on first. Those fitted
+        are used as they are, also in clones of this classifier; a clone of each other learns once
+        from all rows, before any label is looked at (in a parameter grid a fitted one has to be
+        in a FrozenEstimator, since scikit-learn un-fits those there). "auto": fresh weights,
+        ``MMDInitializer(coherence="auto")``, and one with walks of 2 edges among rows under
+        :class:`RandomCorruption`.
+    cv : int, default=5
+        Folds, at least 2 and stratified; fewer where no class has as many labels.
+    threshold : float, default=1.5
+        Standard errors by which stacked networks have to be ahead of the first start to get half
+        of the weight; not negative. Smaller: more gain from few labels; larger: less is risked.
+    unlabelled_label : int, float or str, default=None
+        Rows with this label, such as -1, have none: only initializers learn from them.
+    n_jobs : int, default=None
+        Networks trained at the same time, as joblib counts them.
+    random_state : int, RandomState instance or None, default=None
+        Of the folds; and of networks and initializers whose own ``random_state`` is None, the
+        same for all networks.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    starts_ : list
+        The starts, initializers fitted.
+    estimators_ : list
+        The network from each, trained on all labels.
+    temperatures_ : ndarray of shape (n_starts,)
+        T; above 1 where a network is surer than it is right.
+    weights_ : ndarray of shape (n_starts,)
+        w.
+    log_losses_ : ndarray of shape (n_starts,)
+        Cross-validated, at these temperatures; NaN without folds.
+    advantage_ : float
+        Of the stacked networks over the first start, in standard errors.
+    n_features_in_ : int
+        Columns of X, or numbers of an example.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X has them.
+
+    See Also
+    --------
+    MMDInitializer : Learns a start from unlabelled data.
+    sklearn.ensemble.StackingClassifier : Stacks any classifiers.
+
+    Notes
+    -----
+    The only label of a class is in every training part and never held out. Where no class has
+    two there is nothing to weigh by: temperatures are 1, and all starts have the same weight.
+
+    References
+    ----------
+    .. [1] M. J. van der Laan, E. C. Polley and A. E. Hubbard, "Super Learner", Statistical
+       Applications in Genetics and Molecular Biology 6(1), 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_mmdinit import MLPClassifier, MMDInitializer, StackedStartsClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> some = np.where(np.arange(len(y)) < 100, y, -1)
+    >>> init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=20, random_state=0)
+    >>> network = MLPClassifier((64,), max_iter=30, validation_split=None)
+    >>> clf = StackedStartsClassifier(
+    ...     network, [None, init], unlabelled_label=-1, random_state=0
+    ... ).fit(X / 16, some)
+    >>> scores = [own.score(X / 16, y) for own in (clf.estimators_[0], clf)]
+    >>> bool(clf.weights_[1] > 0.5), scores[1] > scores[0] + 0.1
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        starts: Any = "auto",
+        *,
+        cv: int = 5,
+        threshold: float = 1.5,
+        unlabelled_label: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.starts = starts
+        self.cv = cv
+        self.threshold = threshold
+        self.unlabelled_label = unlabelled_label
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_clone__(self) -> Self:
+        cloned: Self = super().__sklearn_clone__()
+        if isinstance(self.starts, list | tuple):
+            # What is fitted stays so, as in NetClassifier.
+            pairs = zip(self.starts, cloned.starts, strict=True)
+            cloned.starts = [own if is_fitted_initializer(own) else new for own, new in pairs]
+        return cloned
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
+        """Learn the starts, train the networks and weigh them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised. A module may take rows of another shape.
+        y : array-like of shape (n_samples,)
+            Labels, numbers or strings, of at least two classes.
+        X_unlabelled : array-like of shape (n_unlabelled, n_features) or tuple of such, default=None
+            Further rows for initializers that are not fitted; as a tuple where X is divided
+            into folds.
+
+        Returns
+        -------
+        self : estimator
+            The fitted classifier.
+
+        Raises
+        ------
+        TypeError
+            If ``estimator`` has no ``warm_start_from``, or a start is none of the valid kinds.
+        ValueError
+            If a parameter or an argument is not valid, or a start does not fit the network.
+        """
+        network = self._checked_network()
+        X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
+        labelled = labels.is_labelled(y, self.unlabelled_label)
+        self.classes_, indices = labels.learn_classes(y[labelled])
+        further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
+        with labels.named("X_unlabelled"):
+            rest = [
+                examples_checked(self, rows, reset=False, shape=X.shape[1:])
+                for rows in further
+                if rows is not None
+            ]
+        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3)
+        folds_seed, seed, start_seed = map(int, draws)
+        if network.get_params(deep=False).get("random_state", seed) is None:
+            network.set_params(random_state=seed)
+        self.starts_ = self._learned_starts(network, X, rest, start_seed)
+
+        X, y, starts = X[labelled], y[labelled], self.starts_
+        parallel = Parallel(n_jobs=self.n_jobs)
+        self.estimators_ = parallel(delayed(_network)(network, start, X, y) for start in starts)
+        folds = stratified_folds(indices, self.cv, folds_seed)
+        held_out = parallel(
+            delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
+        )
+        self.temperatures_ = np.ones(len(starts))
+        self.weights_ = np.full(len(starts), 1.0 / len(starts))
+        self.log_losses_, self.advantage_ = np.full(len(starts), np.nan), 0.0
+        if folds:
+            rows = np.concatenate([test for _, test in folds])
+            self._weigh(np.concatenate(held_out).reshape(len(starts), len(rows), -1), indices[rows])
+        return self
+
+    def _checked_network(self) -> Any:
+        """The estimator to train from each start, once all parameters have been looked at."""
+        check_positive(self, "cv", least=2)
+        check_finite(self, "threshold")
+        labels.check_parameters(None, self.unlabelled_label)
+        if self.estimator is None:
+            return MLPClassifier((256, 256), max_iter=60, validation_split=None)
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
+            raise TypeError(
+                "estimator must be None, a NetClassifier or an MLPClassifier, got "
+                f"{self.estimator!r}"
+            )
+        return clone(self.estimator).set_params(unlabelled_label=None)
+
+    def _learned_starts(
+        self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int
+    ) -> list[Any]:
+        """The starts, each initializer fitted."""
+        given = self.starts
+        if is_auto(given):
+            given = _automatic_starts(network, X, len(self.classes_))
+        if not isinstance(given, list | tuple) or not given:
+            raise ValueError(f'starts must be "auto" or a list of at least one, got {given!r}')
+        if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
+            raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
+        found = [resolve(start, X) for start in given]  # all of them, before the first one learns
+        return [
+            start.learned(X, further, seed).initializer if start.is_to_be_learned else own
+            for own, start in zip(given, found, strict=True)
+        ]
+
+    def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
+        """Temperatures and weights by held-out probabilities (n_starts, n, n_classes)."""
+        self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
+        log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
+        self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
+        weights = stacking_weights(likelihoods)
+        self.advantage_ = advantage(likelihoods @ weights, likelihoods[:, 0])
+        share = ndtr(self.advantage_ - self.threshold)
+        self.weights_ = share * weights + (1.0 - share) * np.eye(len(weights))[0]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, calibrated by cross-validation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        proba : ndarray of float64 of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self, "weights_")
+        X = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
+        used = np.flatnonzero(self.weights_)
+        total: np.ndarray = sum(
+            self.weights_[k]
+            * np.exp(tempered(self.estimators_[k].predict_proba(X), self.temperatures_[k]))
+            for k in used
+        )
+        return total
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Members of ``classes_``.
+        """
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,)
+            Labels; rows with ``unlabelled_label`` are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose label is predicted.
+
+        Raises
+        ------
+        ValueError
+            If no row has a label.
+        """
+        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)

@@ -1,0 +1,267 @@
+"""Several starts weighed by the labels: the mathematics, then the classifier."""
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.optimize import minimize
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nets import Conv, Counting, fits
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
+from sklearn_mmdinit.stacking import (
+    advantage,
+    fitted_temperature,
+    stacking_weights,
+    stratified_folds,
+    tempered,
+)
+
+TINY = {"n_perturbations": 4, "max_iter": 1, "window": 2}
+
+# the mathematics
+
+
+@pytest.fixture
+def drawn():
+    """Probabilities (n, 4) and classes drawn from them."""
+    rng = np.random.default_rng(0)
+    proba = softmax(rng.normal(scale=1.5, size=(20_000, 4)), axis=1)
+    return proba, (proba.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1)
+
+
+@pytest.mark.parametrize("sureness", [0.5, 1.0, 3.0, 8.0])
+def test_the_temperature_of_a_model_that_is_too_sure_is_found(sureness, drawn):
+    proba, y = drawn
+    sure = np.exp(tempered(proba, 1.0 / sureness))
+    found = fitted_temperature(sure, y)
+    assert found == pytest.approx(sureness, rel=0.05)
+    np.testing.assert_allclose(np.exp(tempered(sure, sureness)), proba, atol=1e-6)
+    assert log_loss(y, np.exp(tempered(sure, found))) <= log_loss(y, sure)
+
+
+def test_a_temperature_is_finite_where_all_or_none_is_right():
+    certain, y = np.eye(3, dtype=np.float32)[[0, 1, 2, 0]], np.array([0, 1, 2, 0])
+    for classes in (y, (y + 1) % 3):
+        found = fitted_temperature(certain, classes)
+        assert 0.1 < found < 60
+        assert np.isfinite(tempered(certain, found)).all()
+
+
+@pytest.mark.parametrize("n_models", [1, 2, 4])
+def test_em_climbs_to_the_greatest_likelihood_on_the_simplex(n_models):
+    likelihoods = np.random.default_rng(n_models).beta(0.5, 0.5, size=(30, n_models))
+
+    def climbed(n_steps):
+        weights = stacking_weights(likelihoods, n_steps)
+        assert weights.sum() == pytest.approx(1.0)
+        assert (weights >= 0).all()
+        return np.log(likelihoods @ weights).sum()
+
+    path = [climbed(n_steps) for n_steps in (0, 1, 2, 5, 20, 100, 1000)]
+    assert (np.diff(path) >= -1e-9).all()
+    best = minimize(lambda z: -np.log(likelihoods @ softmax(z)).sum(), np.zeros(n_models))
+    assert path[-1] == pytest.approx(-best.fun, abs=1e-3)
+
+
+def test_weights_known_by_hand():
+    # Of two models, each sure of a share of the rows and without an idea of the others.
+    one = np.repeat([1.0, 1e-12], [30, 10])
+    np.testing.assert_allclose(stacking_weights(np.stack([one, one[::-1]], 1)), 0.5, atol=0.26)
+    np.testing.assert_allclose(
+        stacking_weights(np.stack([one, 1.0 - one], axis=1)), [0.75, 0.25], atol=1e-6
+    )
+    np.testing.assert_allclose(stacking_weights(np.full((5, 3), 0.2)), 1 / 3)
+
+
+def test_an_advantage_is_counted_in_standard_errors():
+    reference = np.full(400, 0.5)
+    ratios = np.exp(np.tile([0.1, -0.05], 200))
+    expected = 0.025 / (0.075 * np.sqrt(400 / 399) / 20)
+    assert advantage(reference * ratios, reference) == pytest.approx(expected)
+    assert advantage(reference, reference * ratios) == pytest.approx(-expected)
+    assert advantage(reference, reference) == advantage(reference[:1], ratios[:1]) == 0.0
+
+
+@pytest.mark.parametrize("counts", [[5, 5, 5], [1, 7, 2], [2, 2], [1, 1, 3], [40, 6]])
+def test_every_class_is_in_every_training_part(counts):
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    folds = stratified_folds(y, 5, seed=0)
+    assert len(folds) == min(5, max(counts))
+    held_out = np.concatenate([test for _, test in folds])
+    several = np.flatnonzero(np.bincount(y)[y] > 1)
+    np.testing.assert_array_equal(np.sort(held_out), several)
+    for train, test in folds:
+        np.testing.assert_array_equal(np.sort([*train, *test]), np.arange(len(y)))
+        assert set(y[train]) == set(y)
+    assert stratified_folds(np.arange(4), 5, seed=0) == []
+
+
+# the classifier
+
+
+@parametrize_with_checks(
+    [
+        StackedStartsClassifier(
+            MLPClassifier((8,), max_iter=20, learning_rate_init=0.05), cv=2, random_state=0
+        )
+    ]
+)
+def test_scikit_learns_contract(estimator, check, monkeypatch):
+    short = partial(MMDInitializer, batch_size=16, **TINY)
+    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+@pytest.fixture(scope="module")
+def coherent(digits):
+    init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=20, random_state=0)
+    return init.fit(digits[0])
+
+
+def network(**params):
+    own = {"max_iter": 30, "validation_split": None, **params}
+    return MLPClassifier((64,), **own)
+
+
+def stacked(*starts, **params):
+    return StackedStartsClassifier(network(), [*starts], **{"random_state": 0, **params})
+
+
+def test_what_helps_gets_weight_and_probabilities_that_can_be_believed(digits, coherent):
+    X, y = digits
+    clf = stacked(None, coherent).fit(X[:100], y[:100])
+    assert clf.weights_[1] > 0.5
+    assert clf.weights_.sum() == pytest.approx(1.0)
+    assert clf.advantage_ > clf.threshold
+    assert clf.log_losses_[1] < clf.log_losses_[0]
+    proba = clf.predict_proba(X[100:])
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    for own in clf.estimators_:
+        assert clf.score(X[100:], y[100:]) > own.score(X[100:], y[100:]) - 0.01
+        assert log_loss(y[100:], proba) < log_loss(y[100:], own.predict_proba(X[100:]))
+
+
+def test_where_nothing_helps_the_first_start_keeps_the_weight(digits):
+    X, y = digits[0][:60], digits[1][:60]
+    # Weights that were not learned; and labels that nothing is learned of.
+    other = MMDInitializer((64,), n_classes=10, max_iter=0, random_state=5).fit(X)
+    noise = np.random.default_rng(0).permutation(y)
+    for labels, starts in ((y, [None, None]), (noise, [None, other])):
+        clf = stacked(*starts).fit(X, labels)
+        assert clf.weights_[0] > 0.85
+    assert clf.temperatures_[0] > 2.0, "noise is no reason to be sure"
+    cautious = clf.set_params(threshold=50.0).fit(X, noise)
+    assert cautious.weights_.tolist() == [1.0, 0.0]
+    alone = cautious.estimators_[0]
+    np.testing.assert_array_equal(alone.predict(X), cautious.predict(X))
+    expected = tempered(alone.predict_proba(X), clf.temperatures_[0])
+    np.testing.assert_allclose(cautious.predict_proba(X), np.exp(expected))
+
+
+def test_one_label_a_class_is_nothing_to_weigh_by(digits, coherent):
+    X, y = digits[0][:10], digits[1][:10]
+    assert sorted(y) == list(range(10))
+    clf = stacked(None, coherent).fit(X, y)
+    assert clf.weights_.tolist() == [0.5, 0.5]
+    assert clf.temperatures_.tolist() == [1.0, 1.0]
+    assert np.isnan(clf.log_losses_).all()
+    expected = np.mean([own.predict_proba(X) for own in clf.estimators_], axis=0)
+    np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-6)
+
+
+def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digits, monkeypatch):
+    X, y = digits[0][:40], digits[1][:40] % 3
+    short = partial(MMDInitializer, **TINY)
+    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
+    own = MLPClassifier((7,), activation="tanh", max_iter=2)
+    clf = StackedStartsClassifier(own, cv=2, random_state=0).fit(X, y)
+    fresh, long, corrupted = clf.starts_
+    assert fresh is None
+    assert (long.config_.coherence.walk_length, corrupted.config_.coherence.walk_length) == (40, 2)
+    assert "RandomCorruption" in repr(corrupted)
+    for init in (long, corrupted):
+        assert init.theta0_.architecture.keywords["activation"] == "tanh"
+        assert [w.shape for w in init.coefs_] == [(64, 7), (7, 3)]
+    images = X.reshape(-1, 1, 8, 8).astype("float32")
+    of_module = NetClassifier(Conv, module__width=5, max_iter=2)
+    clf = StackedStartsClassifier(of_module, cv=2, random_state=0).fit(images, y)
+    assert clf.predict_proba(images).shape == (40, 3)
+    assert clf.starts_[1].module is Conv
+
+
+def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):
+    X, y = digits
+    some = np.where(np.arange(90) % 3, -1, y[:90] % 3)
+    fits.clear()
+    clf = stacked(None, Counting((64,), n_classes=3), unlabelled_label=-1).set_params(cv=2)
+    clf.fit(X[:90], some, X_unlabelled=(X[90:100], X[100:105]))
+    assert fits == [105]
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.score(X[:90], some) == np.mean(clf.predict(X[:90:3]) == y[:90:3] % 3)
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf.set_fit_request(X_unlabelled=True)
+        cross_val_score(clf, X[:90], some, cv=2, params={"X_unlabelled": (X[90:99],)})
+    assert fits[1:] == [54, 54]
+    with pytest.raises(ValueError, match=r"X_unlabelled: X has 3 features"):
+        clf.fit(X[:90], some, X_unlabelled=X[:5, :3])
+
+
+def test_what_is_fitted_stays_so_in_clones_searches_and_pipelines(digits, coherent):
+    X, y = digits[0][:60], digits[1][:60]
+    clf = stacked(None, coherent, FrozenEstimator(coherent))
+    assert clone(clf).starts[1] is coherent
+    assert clf.fit(X, y).starts_[1] is coherent
+    assert not hasattr(clone(stacked(MMDInitializer((64,)))).starts[0], "theta0_")
+    pipe = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), clf)
+    grid = {"stackedstartsclassifier__estimator__max_iter": [1, 30]}
+    search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_params_[min(grid)] == 30
+    assert search.best_estimator_[-1].starts[1] is coherent
+
+
+def test_figures_are_those_of_the_seed_in_any_number_of_processes(digits, coherent):
+    X, y = digits[0][:60], digits[1][:60].astype(str)
+    clf = stacked(None, coherent, cv=3).fit(X, y)
+    expected = clf.predict_proba(X)
+    for again in (clone(clf).fit(X, y), clone(clf).set_params(n_jobs=2).fit(X, y)):
+        np.testing.assert_allclose(again.predict_proba(X), expected, atol=1e-6)
+        np.testing.assert_allclose(again.temperatures_, clf.temperatures_, rtol=1e-4)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict_proba(X), expected)
+    assert (clone(clf).set_params(random_state=1).fit(X, y).predict_proba(X) != expected).any()
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"starts": []}, r'starts must be "auto" or a list of at least one, got \[\]'),
+        ({"starts": "all"}, "starts must be .* got 'all'"),
+        ({"starts": [None, "auto"]}, "'auto' among them"),
+        ({"starts": [None, 3]}, "warm_start_from must be .* got 3"),
+        ({"cv": 1}, "cv == 1"),
+        ({"threshold": -1.0}, "threshold .*-1.0"),
+        ({"estimator": StandardScaler()}, r"estimator must be .* got StandardScaler\(\)"),
+        ({"estimator": MLPClassifier}, "estimator must be"),
+    ],
+)
+def test_what_is_not_valid_is_named(params, match, digits):
+    clf = stacked(None).set_params(**params)
+    with pytest.raises((TypeError, ValueError), match=match):
+        clf.fit(digits[0][:30], digits[1][:30])
+    assert not hasattr(clf, "classes_")
