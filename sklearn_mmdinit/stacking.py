@@ -284,7 +284,7 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
         with labels.named("X_unlabelled"):
             rest = [
-                examples_checked(self, rows, reset=False, shape=X.shape[1:])
+                examples_checked(self, rows, reset=False, shape=X.shape[1:])[0]
                 for rows in further
                 if rows is not None
             ]
@@ -364,7 +364,7 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "weights_")
-        X = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
+        (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
         used = np.flatnonzero(self.weights_)
         total: np.ndarray = sum(
             self.weights_[k]
