@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,12 +16,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.utils.data import DataLoader
 
 from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
+from ._core.checkpoint import Checkpoint, Keeper, checkpoint_of
 from ._core.config import Config, resolve
 from ._core.estimators import (
     all_or_nothing,
@@ -31,9 +34,10 @@ from ._core.estimators import (
     check_widths,
     examples_checked,
     is_auto,
+    is_waited_for,
 )
 from ._core.mlp import ACTIVATIONS, INITS, MLP
-from ._core.numbers import array_of, check_float32, torch_device
+from ._core.numbers import array_of, check_float32, digest_of, torch_device
 from ._core.objective import loss_terms
 from ._core.perturbation import SAMPLERS, chosen_samplers
 from ._core.profile import Profile, look_at
@@ -41,7 +45,7 @@ from ._core.random import StepRandom, permutation, weights_seed
 from ._core.source import Keywords, Source, check_source, keywords_of, keywords_of_initializer
 from ._core.tagged import tag
 from ._core.train import State, train
-from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding
+from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .export import sklearn_mlp
 from .theta0 import Theta0
 
@@ -88,6 +92,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     coherence: Any = None
     gain: Any = 1.0
     sampler: str = "auto"
+    # What those that were pickled before there was one have not.
+    checkpoint: Any = None
 
     _state: State
 
@@ -109,6 +115,11 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
+        An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
+        learned up to the last one that was copied, once a second at most, and ``partial_fit`` goes
+        on from there, first to the end of the pass. It rises through a search, a pipeline or a
+        classifier that has called, which it is for.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -126,11 +137,13 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         Raises
         ------
         ValueError
-            If X or a parameter is not valid, or the loss is not finite in the first window.
+            If X or a parameter is not valid, the loss is not finite in the first window, or the
+            checkpoint is damaged, or of other data, parameters or a module of other weights.
+        OSError
+            If the checkpoint cannot be written: at once, or on a disk that is full later on.
         """
         X = self._validated(X, reset=True)
-        config = self._begin(X)
-        return self._train(X, config, config.max_iter)
+        return self._fit(X, *self._begin(X, checkpoint_of(self.checkpoint)))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -159,11 +172,15 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            return self._train(X, self._begin(X), 1)
-        self._check_unchanged()
-        # A copy, so that a pass that fails or is interrupted leaves no trace.
-        self._state = replace(self._state, history=list(self._state.history))
-        return self._train(X, self._config(len(X), self._profile.architecture.n_classes), 1)
+            config, _ = self._begin(X)
+        else:
+            self._check_unchanged()
+            # A copy, so that a pass that fails or is interrupted leaves no trace.
+            self._state = replace(self._state, history=list(self._state.history))
+            config = self._config(len(X), self._profile.architecture.n_classes)
+        device, batches = torch_device(self.device), self._batches(X, config)
+        train(self._profile, batches, config, self._state, 1, device, self.verbose)
+        return self._learned(X, config)
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -330,7 +347,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         }
         return Source(MLP, keywords, seed)
 
-    def _begin(self, X: np.ndarray) -> Config:
+    def _begin(
+        self, X: np.ndarray, checkpoint: Checkpoint | None = None, within: bool = True
+    ) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self._profile = look_at(
@@ -350,11 +369,14 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         if coherence is not None or self.output == "hidden":
             self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
         config = self._config(len(X), architecture.n_classes)
-        self._state = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        settings = self._settings(X, config, fresh) if checkpoint else {}
+        keeper = Keeper(checkpoint, settings, config.max_iter, within)
+        self._state = keeper.begun(fresh)
         self._begun_with = self._what_stays(config)
         self._walks = Walks()
         self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
-        return config
+        return config, keeper
 
     def _what_stays(self, config: Config) -> dict[str, Any]:
         """What no later pass may change."""
@@ -385,13 +407,41 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             ends = WalkEnds(walk, length, self._state.seed, change)
         return RowBatches(X, config.rows_a_step, self._state.seed, self._profile.examples, ends)
 
-    def _train(
-        self, X: np.ndarray, config: Config, n_passes: int, batches: Batches | None = None
+    def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
+        """What decides a training, in words: a checkpoint is of one alone."""
+        return {
+            "X": f"{X.shape} {X.dtype} {digest_of({'X': X})}",
+            "random_state": f"one that begins with {fresh.seed}",
+            "architecture": fresh.current.architecture.to_json(),
+            "initial weights": digest_of(fresh.current.arrays),
+            **{name: repr(value) for name, value in vars(config).items()},
+            **settings_of(coherence_of(self.coherence, X)),
+        }
+
+    def _fit(
+        self, X: np.ndarray, config: Config, keeper: Keeper, batches: Batches | None = None
     ) -> Self:
-        """Train, and keep what was learned; nothing of it where it fails."""
-        device, profile = torch_device(self.device), self._profile
+        """Make all passes, or those that a checkpoint says are left."""
+        state, device = self._state, torch_device(self.device)
+        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
+        if n_left == 0 < config.max_iter:
+            return self._learned(X, config)
         batches = self._batches(X, config) if batches is None else batches
-        state = train(profile, batches, config, self._state, n_passes, device, self.verbose)
+        try:
+            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
+        except KeyboardInterrupt:
+            keeper.write()
+            if keeper.last is None or keeper.last.step == 0 or is_waited_for():
+                raise
+            self._state = state = keeper.last
+            told = f"interrupted in pass {state.n_passes} of {config.max_iter}: theta0 is what was"
+            told += f" learned up to step {state.step}, and partial_fit goes on from there"
+            warnings.warn(told, ConvergenceWarning, stacklevel=4)
+        return self._learned(X, config)
+
+    def _learned(self, X: np.ndarray, config: Config) -> Self:
+        """Keep what was learned."""
+        profile, state = self._profile, self._state
         theta0 = state.result(config)
         self.config_ = config
         self.gain_ = _gain(self.gain, theta0, X, state.seed, profile, config)
@@ -410,9 +460,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     ) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
-        config = self._begin(first)
+        checkpoint = checkpoint_of(self.checkpoint)
+        begun = self._begin(first, checkpoint, within=checkpoint is None)
         batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
-        return self._train(first, config, config.max_iter, batches)
+        return self._fit(first, *begun, batches)
 
 
 def _check_common(estimator: Any) -> None:
@@ -435,6 +486,9 @@ def _check_common(estimator: Any) -> None:
     check_scalar(estimator.verbose, "verbose", Integral)
     check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
+    if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
+        wrong = "a checkpoint needs a random_state such as 0, with which the same call is the same"
+        raise ValueError(f"{wrong} training; got random_state=None")
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:
@@ -579,6 +633,13 @@ class MMDInitializer(Keywords, _Initializer):
         Of initial weights, order of rows, perturbations and uniform samples.
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
+        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
+        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
+        The file stays: after the end the same call only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
+        use it.
     **module__params : dict
         ``module__<name>``: what the class in `module` is called with.
 
@@ -664,6 +725,7 @@ class MMDInitializer(Keywords, _Initializer):
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
         **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -689,6 +751,7 @@ class MMDInitializer(Keywords, _Initializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
@@ -790,6 +853,13 @@ class RandomLabelInitializer(_Initializer):
         Of initial weights, order of rows and labels.
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
+        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
+        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
+        The file stays: after the end the same call only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
+        use it.
 
     Attributes
     ----------
@@ -847,6 +917,7 @@ class RandomLabelInitializer(_Initializer):
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.n_classes = n_classes
@@ -861,6 +932,7 @@ class RandomLabelInitializer(_Initializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _check_params(self) -> None:
         _check_common(self)

@@ -424,15 +424,35 @@ def write_whole(target: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
+        if os.name == "posix":  # the name, too, is to outlive a power cut
+            folder = os.open(target.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+    except OSError as error:
+        why = error.strerror or error
+        wrong = f"{str(target)!r} cannot be written ({why}); what it held before stays"
+        raise OSError(error.errno, wrong) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays and texts of a safetensors file; a ValueError where it is damaged or another's."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, file.metadata() or {}
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        # The last three: an element type that NumPy does not have.
+        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a file of ours; a ValueError where its name is that of no such file."""
     checked = Path(path)
     if checked.suffix != _SUFFIX:
         raise ValueError(
-            f"a file of theta0 must have a name that ends in {_SUFFIX!r}, got {str(path)!r}"
+            f"a file of theta0, or a checkpoint, must end in {_SUFFIX!r}, got {str(path)!r}"
         )
     if checked.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; name a {_SUFFIX!r} file")
@@ -479,7 +499,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     ...     load_theta0(path).architecture.n_classes
     2
     """
-    target = _checked_path(path)
+    target = checked_path(path)
     check_folder_of(target)
     theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
     if not isinstance(theta0, Theta0):
@@ -518,16 +538,10 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     --------
     save_theta0 : Write the file.
     """
-    target = _checked_path(path)
+    target = checked_path(path)
     if not target.exists():
         raise FileNotFoundError(f"no file of theta0 at {str(path)!r}")
-    try:
-        with safe_open(target, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        # The last three: an element type that NumPy does not have.
-        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
+    arrays, metadata = read_whole(target)
     try:
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:

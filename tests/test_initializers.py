@@ -118,8 +118,8 @@ def initializers_and_coherence():
     "init", [*initializers_and_coherence()], ids=["mmd", "coherence", "labels"]
 )
 def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, watch):
-    undisturbed = clone(init).set_params(window=2).partial_fit(X)
-    init = clone(init).set_params(window=2).partial_fit(X)
+    undisturbed = clone(init).set_params(window=4).partial_fit(X)
+    init = clone(init).set_params(window=4).partial_fit(X)
     before, score = joblib.hash(init), init.score(X)
     bad = np.full((20, 50), 0.1)
     bad[3, 4] = np.nan

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import traceback
 from collections.abc import Callable, Collection
 from functools import wraps
 from numbers import Integral, Real
@@ -16,6 +18,8 @@ from .numbers import array_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_CALLERS = re.compile(r"(sklearn|skorch|joblib|dask|ray)\b|sklearn_mmdinit\.(warm_s|coher)")
 
 
 def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
@@ -33,6 +37,12 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return whole
+
+
+def is_waited_for() -> bool:
+    """Whether a search, a pipeline or another estimator has called, which an interrupt is for."""
+    names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(None))
+    return any(_CALLERS.match(name) for name in names)
 
 
 def is_auto(value: Any) -> bool:

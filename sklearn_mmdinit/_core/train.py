@@ -1,10 +1,11 @@
-"""Pre-training: windows of steps, the best parameters kept; and what it is between two passes."""
+"""Pre-training: windows of steps, the best parameters kept; and what it is between two steps."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass
 class State:
-    """All that the next pass needs to know of the ones before it: NumPy arrays and numbers."""
+    """All that the next step needs to know of the ones before it: NumPy arrays and numbers."""
 
     seed: int
     current: Theta0
@@ -35,26 +36,34 @@ class State:
     step: int = 0
     # The step before which Adam began: not the first where the weights had to go back.
     moments_since: int = 0
+    # Passes begun, and steps of the last one, 0 where it has ended.
     n_passes: int = 0
+    steps_in_pass: int = 0
     # Passes that the first one had in view, by which the learning rate falls.
     n_planned: int = 1
     # Sums of the terms over the steps of the window that has not ended, and how many.
-    window_sum: np.ndarray | None = None
+    window_sum: list[float] | None = None
     window_steps: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     best: Theta0 | None = None
     best_loss: float = math.inf
+    # Of a DataLoader's draws at the end of a pass.
+    generators: tuple[np.ndarray, ...] = ()
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
-        means = (self.window_sum / self.window_steps).tolist()
+        means = (np.asarray(self.window_sum) / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, config: Config) -> Theta0:
         """Parameters at the end of the best window, or the last ones; before a window ends, too."""
         return self.current if self.best is None or config.keep_last else self.best
+
+
+# Is handed the state where a window or pass ends, and what makes a copy of it all.
+Keep = Callable[[State, Callable[[], State]], None]
 
 
 @with_gradients()
@@ -66,9 +75,11 @@ def train(
     n_passes: int,
     device: str | torch.device,
     verbose: int = 0,
+    keep: Keep = lambda state, copied: None,
 ) -> State:
-    """Train for a number of passes, in place: with what was before one training, to the last bit.
+    """End a number of passes, in place: with what was before one training, to the last bit.
 
+    The first of them goes on where it was left.
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
@@ -78,12 +89,21 @@ def train(
     steps_a_pass = batches.steps_a_pass
     if config.falling_rate and steps_a_pass is None:
         raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
-    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass
+    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass - state.steps_in_pass
+    for generator, drawn in zip(batches.generators, state.generators, strict=False):
+        generator.set_state(torch.tensor(drawn))
+
+    def copied() -> State:
+        theta0, moments = profile.theta0(network), _moments(network, optimizer)
+        return replace(state, current=theta0, moments=moments, history=list(state.history))
+
     bar = tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)
     with network.team(config.rows_in_flight, device), bar:
         for _ in range(n_passes):
-            pass_number, state.n_passes = state.n_passes, state.n_passes + 1
-            for first, mini_batches in batches.portions(pass_number, state.step, config.window):
+            begun = state.steps_in_pass
+            state.n_passes += begun == 0
+            pass_number, before = state.n_passes - 1, state.step - begun
+            for first, mini_batches in batches.portions(pass_number, before, config.window, begun):
                 sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
                 for offset, batch in enumerate(mini_batches.to(device)):
                     if steps_a_pass is not None:
@@ -98,9 +118,15 @@ def train(
                 if not (np.isfinite(terms[0]) and learned_is_finite(network.module.parameters())):
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
-                state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
+                sums_before = 0.0 if state.window_sum is None else np.asarray(state.window_sum)
+                state.window_sum = (terms + sums_before).tolist()
+                state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, profile, network, config))
+                    keep(state, copied)
+            state.steps_in_pass = 0
+            state.generators = tuple(own.get_state().numpy() for own in batches.generators)
+            keep(state, copied)
     state.current = profile.theta0(network)
     state.moments = _moments(network, optimizer)
     return state
@@ -127,7 +153,7 @@ def _close_window(
 ) -> dict[str, str]:
     """Record the window that ended, keep the parameters if it is the best; its means in words."""
     assert state.window_sum is not None
-    means = (state.window_sum / state.window_steps).tolist()
+    means = (np.asarray(state.window_sum) / state.window_steps).tolist()
     state.window_sum, state.window_steps = None, 0
     record = dict(zip(config.term_names, means, strict=True))
     state.history.append({"step": state.step, **record})
@@ -146,7 +172,7 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
     if state.best is None:
         raise ValueError(message)
     warnings.warn(message, ConvergenceWarning, stacklevel=5)
-    state.step -= n_steps
+    state.step, state.steps_in_pass = state.step - n_steps, 0
     state.current, state.moments, state.moments_since = state.best, {}, state.step
     state.window_sum, state.window_steps = None, 0
     return state

@@ -1,0 +1,154 @@
+"""A training written to a file while it goes on, to go on from there after it was cut off."""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from ..theta0 import check_folder_of, checked_path, read_whole, write_whole
+from .estimators import check_finite
+from .numbers import digest_of
+from .train import State
+
+_KEY, _DIGEST_KEY = "sklearn_mmdinit.training", "sklearn_mmdinit.digest"
+# Between two copies in memory: they take no time that anybody would notice.
+_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that `fit` writes its training to, so that the same call can go on from there.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Ends in ``.safetensors``; one file for each training.
+    seconds : float, default=60.0
+        At least so many between two writes; with 0 every window is written when it has ended.
+
+    See Also
+    --------
+    MMDInitializer : Its parameter `checkpoint`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import Checkpoint, MMDInitializer
+    >>> X = np.random.default_rng(0).normal(size=(64, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kept = Checkpoint(os.path.join(folder, "training.safetensors"), seconds=10)
+    ...     init = MMDInitializer((8,), n_perturbations=8, random_state=0, checkpoint=kept)
+    ...     first, again = init.fit(X).best_loss_, init.fit(X).best_loss_  # read, not learned
+    >>> first == again
+    True
+    """
+
+    path: str | os.PathLike[str]
+    seconds: float = 60.0
+
+
+def checkpoint_of(value: Any) -> Checkpoint | None:
+    """What the parameter ``checkpoint`` stands for; an error where it is not valid."""
+    found = Checkpoint(value) if isinstance(value, str | os.PathLike) else value
+    if isinstance(found, Checkpoint):
+        checked_path(found.path)
+        check_finite(found, "seconds")
+    elif found is not None:
+        raise TypeError(f"checkpoint must be None, a path or a Checkpoint, got {value!r}")
+    return found
+
+
+@dataclass
+class Keeper:
+    """What was learned up to the end of a window or pass: in memory and, if asked, in a file."""
+
+    checkpoint: Checkpoint | None
+    settings: dict[str, str]  # what the training is of, in words
+    n_passes: int  # after which it has ended
+    within: (
+        bool  # whether a pass can be begun at a later step, or the file has ends of passes alone
+    )
+    last: State | None = None
+    copied_at: float = -math.inf
+    written_at: float = field(default_factory=time.monotonic)
+
+    def begun(self, fresh: State) -> State:
+        """The state to begin with: that in the file where there is one, or a fresh one."""
+        if self.checkpoint is None:
+            return fresh
+        path = Path(self.checkpoint.path)
+        check_folder_of(path)
+        for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            part.unlink()  # of a write that was killed
+        self.last = self._read(path, fresh) if path.exists() else fresh
+        self.write()  # what cannot be written is told now, and not in an hour
+        return replace(self.last, history=list(self.last.history))
+
+    def __call__(self, state: State, copied: Callable[[], State]) -> None:
+        """Copy the state, and write it, where it is time."""
+        if state.steps_in_pass and not self.within:
+            return
+        now, ended = time.monotonic(), (state.n_passes, state.steps_in_pass) == (self.n_passes, 0)
+        wait = self.checkpoint.seconds if self.checkpoint else math.inf
+        writes = ended or now >= self.written_at + wait
+        if writes or now >= self.copied_at + _SECONDS:
+            self.last, self.copied_at = copied(), now
+        if writes:
+            self.write()
+
+    def write(self) -> None:
+        """Replace the file, where there is one, by the last copy, whole or not at all."""
+        if self.checkpoint is None or self.last is None:
+            return
+        parts = _parts(self.last)
+        arrays = {f"{part}/{n}": array for part in parts for n, array in parts[part].items()}
+        told = {"settings": self.settings, "state": vars(self.last)}
+        text = json.dumps(told, default=lambda array: None)
+        metadata = {_KEY: text, _DIGEST_KEY: digest_of(arrays, text)}
+        write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
+        self.written_at = time.monotonic()
+
+    def _read(self, path: Path, fresh: State) -> State:
+        arrays, metadata = read_whole(path)
+        text = metadata.get(_KEY, "")
+        if digest_of(arrays, text) != metadata.get(_DIGEST_KEY):
+            raise ValueError(f"{str(path)!r} is damaged or no checkpoint; delete it to begin anew")
+        told, own = json.loads(text), self.settings
+        theirs = told["settings"]
+        if differ := [n for n in sorted({*own, *theirs}) if own.get(n) != theirs.get(n)]:
+            values = "; ".join(f"{n} is {own.get(n)}, there {theirs.get(n)}" for n in differ)
+            raise ValueError(f"the checkpoint {str(path)!r} is of another training: {values}")
+        parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in _parts(fresh)}
+        for key, array in arrays.items():
+            part, _, name = key.partition("/")
+            parts[part][name] = array
+        current, best, first, second, generators = parts.values()
+        kept = {
+            "current": replace(fresh.current, arrays=current),
+            "best": replace(fresh.current, arrays=best) if best else None,
+            "moments": {name: (first[name], second[name]) for name in first},
+            "generators": tuple(generators[n] for n in sorted(generators)),
+        }
+        return State(**told["state"] | kept)
+
+
+def _parts(state: State) -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of a state; what else it holds is JSON."""
+    return {
+        "current": state.current.arrays,
+        "best": state.best.arrays if state.best else {},
+        "first moment": {name: both[0] for name, both in state.moments.items()},
+        "second moment": {name: both[1] for name, both in state.moments.items()},
+        "generator": {str(i): own for i, own in enumerate(state.generators)},
+    }
