@@ -28,7 +28,7 @@ from ._core.graph import (
     on_read_only,
     seed_,
 )
-from ._core.numbers import check_float32, digest_of
+from ._core.numbers import check_float32
 from ._core.random import rows_generator
 from .theta0 import arrays_of
 
@@ -215,7 +215,7 @@ def settings_of(coherence: Coherence | None) -> dict[str, str]:
 def _said(value: Any) -> str:
     theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
     if isinstance(value, nn.Module) or theta0 is not None:
-        return digest_of(theta0.arrays if theta0 else arrays_of(value))
+        value = theta0.arrays if theta0 else arrays_of(value)
     # Parameters of an estimator have names of their own; a frozen one has learned something.
     named = isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator)
     return type(value).__name__ if named else f"{_hash(value)}"

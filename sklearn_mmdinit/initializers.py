@@ -13,6 +13,7 @@ from numbers import Integral, Real
 from operator import mul
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -23,7 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
-from ._core.checkpoint import Checkpoint, Keeper, checkpoint_of
+from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
 from ._core.estimators import (
     all_or_nothing,
@@ -37,7 +38,7 @@ from ._core.estimators import (
     is_waited_for,
 )
 from ._core.mlp import ACTIVATIONS, INITS, MLP
-from ._core.numbers import array_of, check_float32, digest_of, torch_device
+from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
 from ._core.perturbation import SAMPLERS, chosen_samplers
 from ._core.profile import Profile, look_at
@@ -116,8 +117,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """Learn theta0 from unlabelled rows.
 
         An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
-        learned up to the last one that was copied, once a second at most, and ``partial_fit`` goes
-        on from there, first to the end of the pass. It rises through a search, a pipeline or a
+        learned up to the last one (of a DataLoader, the last pass), and ``partial_fit`` goes on
+        from there, first to the end of the pass. It rises through a search, a pipeline or a
         classifier that has called, which it is for.
 
         Parameters
@@ -143,7 +144,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             If the checkpoint cannot be written: at once, or on a disk that is full later on.
         """
         X = self._validated(X, reset=True)
-        return self._fit(X, *self._begin(X, checkpoint_of(self.checkpoint)))
+        return self._fit(X, *self._begin(X, self.checkpoint))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -347,9 +348,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         }
         return Source(MLP, keywords, seed)
 
-    def _begin(
-        self, X: np.ndarray, checkpoint: Checkpoint | None = None, within: bool = True
-    ) -> tuple[Config, Keeper]:
+    def _begin(self, X: np.ndarray, kept: Any = None) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self._profile = look_at(
@@ -370,8 +369,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
         config = self._config(len(X), architecture.n_classes)
         fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
-        settings = self._settings(X, config, fresh) if checkpoint else {}
-        keeper = Keeper(checkpoint, settings, config.max_iter, within)
+        settings = {} if kept is None else self._settings(X, config, fresh)
+        keeper = Keeper(checkpoint_of(kept), settings, config.max_iter)
         self._state = keeper.begun(fresh)
         self._begun_with = self._what_stays(config)
         self._walks = Walks()
@@ -410,10 +409,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
         """What decides a training, in words: a checkpoint is of one alone."""
         return {
-            "X": f"{X.shape} {X.dtype} {digest_of({'X': X})}",
+            "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
             "random_state": f"one that begins with {fresh.seed}",
             "architecture": fresh.current.architecture.to_json(),
-            "initial weights": digest_of(fresh.current.arrays),
+            "initial weights": joblib.hash(fresh.current.arrays),
             **{name: repr(value) for name, value in vars(config).items()},
             **settings_of(coherence_of(self.coherence, X)),
         }
@@ -460,8 +459,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     ) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
-        checkpoint = checkpoint_of(self.checkpoint)
-        begun = self._begin(first, checkpoint, within=checkpoint is None)
+        begun = self._begin(first, self.checkpoint)
         batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
         return self._fit(first, *begun, batches)
 

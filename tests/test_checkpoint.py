@@ -29,7 +29,6 @@ from sklearn_mmdinit import (
     mmd_init_,
     save_theta0,
 )
-from sklearn_mmdinit._core import checkpoint as keeping
 from sklearn_mmdinit._core import train as training
 
 BATCH, STEPS, PASSES = 16, 5, 3
@@ -68,11 +67,6 @@ KINDS = {
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "training.safetensors"
-
-
-@pytest.fixture(autouse=True)
-def every_window_is_copied(monkeypatch):
-    monkeypatch.setattr(keeping, "_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -183,9 +177,6 @@ def test_a_data_loader_goes_on_with_the_next_pass(seed, path, before_step):
     assert history_again == history
     for name, value in again.state_dict().items():
         assert torch.equal(value, net.state_dict()[name]), name
-    before_step(STEPS + 4)
-    with pytest.warns(ConvergenceWarning, match="up to step 6"):
-        learned()  # without a file where a window ends too
 
 
 # Another's

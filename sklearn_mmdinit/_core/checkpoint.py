@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import glob
 import json
-import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from safetensors.numpy import save
 
 from ..theta0 import check_folder_of, checked_path, read_whole, write_whole
 from .estimators import check_finite
-from .numbers import digest_of
 from .train import State
 
 _KEY, _DIGEST_KEY = "sklearn_mmdinit.training", "sklearn_mmdinit.digest"
-# Between two copies in memory: they take no time that anybody would notice.
-_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,8 @@ class Checkpoint:
     Examples
     --------
     >>> import os, tempfile
-    >>> import numpy as np
+    >>> import joblib
+    import numpy as np
     >>> from sklearn_mmdinit import Checkpoint, MMDInitializer
     >>> X = np.random.default_rng(0).normal(size=(64, 4))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,12 +73,8 @@ class Keeper:
     checkpoint: Checkpoint | None
     settings: dict[str, str]  # what the training is of, in words
     n_passes: int  # after which it has ended
-    within: (
-        bool  # whether a pass can be begun at a later step, or the file has ends of passes alone
-    )
     last: State | None = None
-    copied_at: float = -math.inf
-    written_at: float = field(default_factory=time.monotonic)
+    written_at: float = 0.0
 
     def begun(self, fresh: State) -> State:
         """The state to begin with: that in the file where there is one, or a fresh one."""
@@ -95,34 +88,31 @@ class Keeper:
         self.write()  # what cannot be written is told now, and not in an hour
         return replace(self.last, history=list(self.last.history))
 
-    def __call__(self, state: State, copied: Callable[[], State]) -> None:
-        """Copy the state, and write it, where it is time."""
-        if state.steps_in_pass and not self.within:
-            return
-        now, ended = time.monotonic(), (state.n_passes, state.steps_in_pass) == (self.n_passes, 0)
-        wait = self.checkpoint.seconds if self.checkpoint else math.inf
-        writes = ended or now >= self.written_at + wait
-        if writes or now >= self.copied_at + _SECONDS:
-            self.last, self.copied_at = copied(), now
-        if writes:
+    def __call__(self, state: State) -> None:
+        """Keep the state, and write it where it is time."""
+        self.last = state
+        ended = state.n_passes == self.n_passes and state.steps_in_pass == 0
+        if self.checkpoint and (
+            ended or time.monotonic() >= self.written_at + self.checkpoint.seconds
+        ):
             self.write()
 
     def write(self) -> None:
-        """Replace the file, where there is one, by the last copy, whole or not at all."""
+        """Replace the file, where there is one, by the last state, whole or not at all."""
         if self.checkpoint is None or self.last is None:
             return
         parts = _parts(self.last)
         arrays = {f"{part}/{n}": array for part in parts for n, array in parts[part].items()}
         told = {"settings": self.settings, "state": vars(self.last)}
         text = json.dumps(told, default=lambda array: None)
-        metadata = {_KEY: text, _DIGEST_KEY: digest_of(arrays, text)}
+        metadata = {_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
         write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
         self.written_at = time.monotonic()
 
     def _read(self, path: Path, fresh: State) -> State:
         arrays, metadata = read_whole(path)
         text = metadata.get(_KEY, "")
-        if digest_of(arrays, text) != metadata.get(_DIGEST_KEY):
+        if joblib.hash((arrays, text)) != metadata.get(_DIGEST_KEY):
             raise ValueError(f"{str(path)!r} is damaged or no checkpoint; delete it to begin anew")
         told, own = json.loads(text), self.settings
         theirs = told["settings"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,17 +53,6 @@ def as_float32(X: Any) -> Any:
     """X in float32; X itself where it is."""
     check_float32(X)
     return X.astype(np.float32, copy=False)
-
-
-def digest_of(arrays: Mapping[str, np.ndarray], text: str = "") -> str:
-    """Stands for names, shapes, types and content, read as it goes, and for a text with them."""
-    found = hashlib.sha256(text.encode())
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.shape} {array.dtype}".encode())
-        rows = np.atleast_1d(array)
-        for start in range(0, len(rows), _ROWS_AT_A_TIME):
-            found.update(rows[start : start + _ROWS_AT_A_TIME].tobytes())
-    return found.hexdigest()[:32]
 
 
 def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:

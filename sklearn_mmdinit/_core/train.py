@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from ..theta0 import Theta0
-from .batches import Batches
+from .batches import Batches, RowBatches
 from .config import Config
 from .network import Network
 from .numbers import learned_is_finite, with_gradients
@@ -62,10 +62,6 @@ class State:
         return self.current if self.best is None or config.keep_last else self.best
 
 
-# Is handed the state where a window or pass ends, and what makes a copy of it all.
-Keep = Callable[[State, Callable[[], State]], None]
-
-
 @with_gradients()
 def train(
     profile: Profile,
@@ -75,11 +71,12 @@ def train(
     n_passes: int,
     device: str | torch.device,
     verbose: int = 0,
-    keep: Keep = lambda state, copied: None,
+    keep: Callable[[State], None] | None = None,
 ) -> State:
     """End a number of passes, in place: with what was before one training, to the last bit.
 
-    The first of them goes on where it was left.
+    The first of them goes on where it was left. `keep` is handed a copy of the state where a window
+    or pass ends; of a DataLoader, whose passes begin at their first step, where a pass ends.
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
@@ -93,9 +90,10 @@ def train(
     for generator, drawn in zip(batches.generators, state.generators, strict=False):
         generator.set_state(torch.tensor(drawn))
 
-    def copied() -> State:
-        theta0, moments = profile.theta0(network), _moments(network, optimizer)
-        return replace(state, current=theta0, moments=moments, history=list(state.history))
+    def settle() -> None:
+        state.current, state.moments = profile.theta0(network), _moments(network, optimizer)
+        if keep is not None:
+            keep(replace(state, history=list(state.history)))
 
     bar = tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)
     with network.team(config.rows_in_flight, device), bar:
@@ -123,12 +121,11 @@ def train(
                 state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, profile, network, config))
-                    keep(state, copied)
+                    if keep is not None and isinstance(batches, RowBatches):
+                        settle()
             state.steps_in_pass = 0
             state.generators = tuple(own.get_state().numpy() for own in batches.generators)
-            keep(state, copied)
-    state.current = profile.theta0(network)
-    state.moments = _moments(network, optimizer)
+            settle()
     return state
 
 
