@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
+from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
 from ._core.estimators import (
@@ -269,6 +269,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
                 step = _FIRST_SCORE_STEP + number
                 batch = batches.gathered(order[number : number + 1], step)[0].to(device)
                 total += float(loss_terms(network, batch, random.at(step), config)[0])
+        if not math.isfinite(total):
+            raise ValueError("the loss of X is not finite: its values are too large; scale X")
         return -total / n_steps
 
     def to_module(self) -> nn.Module:
@@ -417,9 +419,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             **settings_of(coherence_of(self.coherence, X)),
         }
 
-    def _fit(
-        self, X: np.ndarray, config: Config, keeper: Keeper, batches: Batches | None = None
-    ) -> Self:
+    def _fit(self, X: np.ndarray, config: Config, keeper: Keeper, batches: Any = None) -> Self:
         """Make all passes, or those that a checkpoint says are left."""
         state, device = self._state, torch_device(self.device)
         n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)

@@ -225,7 +225,7 @@ class Theta0:
         The network.
     arrays : dict of str to ndarray
         What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
-        are.
+        are; kept as read-only views.
     gain : tuple of float, default=()
         By what each hidden layer's weights were multiplied after pre-training, the function
         being the same; empty: by nothing.
@@ -235,7 +235,7 @@ class Theta0:
     ValueError
         If a name is missing or unknown, an array has another shape or holds NaN (of an
         :class:`MLP`, infinity neither), or the gain has another length than there are hidden
-        layers.
+        layers, or a factor that is not finite and above 0.
 
     Examples
     --------
@@ -262,6 +262,8 @@ class Theta0:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
         if self.gain and len(self.gain) != n_hidden:
             raise ValueError(f"gain={self.gain} must have one number for each of {n_hidden} layers")
+        if not all(0.0 < factor < math.inf for factor in self.gain):
+            raise ValueError(f"gain={self.gain} must be finite numbers > 0")
         for name, array in kept.items():
             # Another module may keep a mask of -inf among its arrays.
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
@@ -352,7 +354,9 @@ def _kept(name: str, array: Any, real: bool) -> np.ndarray:
         with np.errstate(over="ignore"):  # told as infinity
             kept = kept.astype(np.float32, copy=False)
     # asarray and not ascontiguousarray, which has no arrays without axes.
-    return np.asarray(kept, order="C")
+    view = np.asarray(kept, order="C").view()
+    view.flags.writeable = False
+    return view
 
 
 def uncompiled(module: Any) -> Any:
@@ -429,8 +433,7 @@ def write_whole(target: Path, data: bytes) -> None:
             os.fsync(folder)
             os.close(folder)
     except OSError as error:
-        why = error.strerror or error
-        wrong = f"{str(target)!r} cannot be written ({why}); what it held before stays"
+        wrong = f"{str(target)!r} cannot be written and is as it was ({error.strerror or error})"
         raise OSError(error.errno, wrong) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -556,7 +559,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except (TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a file of theta0: {error}") from error
     if module is not None:
         start_(module, theta0)

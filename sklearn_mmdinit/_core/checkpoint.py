@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 import time
 from dataclasses import dataclass, replace
@@ -14,11 +15,12 @@ import joblib
 import numpy as np
 from safetensors.numpy import save
 
-from ..theta0 import check_folder_of, checked_path, read_whole, write_whole
+from ..theta0 import Theta0, check_folder_of, checked_path, read_whole, write_whole
 from .estimators import check_finite
 from .train import State
 
 _KEY, _DIGEST_KEY = "sklearn_mmdinit.training", "sklearn_mmdinit.digest"
+_ARRAY = "sklearn_mmdinit.array"  # stands for one in JSON, with its name
 
 
 @dataclass(frozen=True)
@@ -92,19 +94,24 @@ class Keeper:
         """Keep the state, and write it where it is time."""
         self.last = state
         ended = state.n_passes == self.n_passes and state.steps_in_pass == 0
-        if self.checkpoint and (
-            ended or time.monotonic() >= self.written_at + self.checkpoint.seconds
-        ):
+        seconds = self.checkpoint.seconds if self.checkpoint else math.inf
+        if ended or time.monotonic() >= self.written_at + seconds:
             self.write()
 
     def write(self) -> None:
         """Replace the file, where there is one, by the last state, whole or not at all."""
         if self.checkpoint is None or self.last is None:
             return
-        parts = _parts(self.last)
-        arrays = {f"{part}/{n}": array for part in parts for n, array in parts[part].items()}
+        arrays: dict[str, np.ndarray] = {}
+
+        def stow(value: Any) -> Any:  # what JSON has no words for: arrays, which go beside it
+            if isinstance(value, Theta0):
+                return value.arrays
+            arrays[str(len(arrays))] = value
+            return {_ARRAY: str(len(arrays) - 1)}
+
         told = {"settings": self.settings, "state": vars(self.last)}
-        text = json.dumps(told, default=lambda array: None)
+        text = json.dumps(told, default=stow)
         metadata = {_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
         write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
         self.written_at = time.monotonic()
@@ -114,31 +121,12 @@ class Keeper:
         text = metadata.get(_KEY, "")
         if joblib.hash((arrays, text)) != metadata.get(_DIGEST_KEY):
             raise ValueError(f"{str(path)!r} is damaged or no checkpoint; delete it to begin anew")
-        told, own = json.loads(text), self.settings
-        theirs = told["settings"]
-        if differ := [n for n in sorted({*own, *theirs}) if own.get(n) != theirs.get(n)]:
-            values = "; ".join(f"{n} is {own.get(n)}, there {theirs.get(n)}" for n in differ)
-            raise ValueError(f"the checkpoint {str(path)!r} is of another training: {values}")
-        parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in _parts(fresh)}
-        for key, array in arrays.items():
-            part, _, name = key.partition("/")
-            parts[part][name] = array
-        current, best, first, second, generators = parts.values()
-        kept = {
-            "current": replace(fresh.current, arrays=current),
-            "best": replace(fresh.current, arrays=best) if best else None,
-            "moments": {name: (first[name], second[name]) for name in first},
-            "generators": tuple(generators[n] for n in sorted(generators)),
-        }
-        return State(**told["state"] | kept)
-
-
-def _parts(state: State) -> dict[str, dict[str, np.ndarray]]:
-    """The arrays of a state; what else it holds is JSON."""
-    return {
-        "current": state.current.arrays,
-        "best": state.best.arrays if state.best else {},
-        "first moment": {name: both[0] for name, both in state.moments.items()},
-        "second moment": {name: both[1] for name, both in state.moments.items()},
-        "generator": {str(i): own for i, own in enumerate(state.generators)},
-    }
+        told = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
+        own, state = self.settings, told["state"]
+        pairs = {n: (own.get(n), told["settings"].get(n)) for n in {**own, **told["settings"]}}
+        if differ := [f"{n} is {a}, there {b}" for n, (a, b) in sorted(pairs.items()) if a != b]:
+            wrong = f"the checkpoint {str(path)!r} is of another training"
+            raise ValueError(f"{wrong}: {'; '.join(differ)}")
+        for name in ("current", "best"):
+            state[name] = state[name] and replace(fresh.current, arrays=state[name])
+        return State(**state)

@@ -32,7 +32,7 @@ class State:
     seed: int
     current: Theta0
     # Adam's, by the parameters' names.
-    moments: dict[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
     step: int = 0
     # The step before which Adam began: not the first where the weights had to go back.
     moments_since: int = 0
@@ -42,19 +42,19 @@ class State:
     # Passes that the first one had in view, by which the learning rate falls.
     n_planned: int = 1
     # Sums of the terms over the steps of the window that has not ended, and how many.
-    window_sum: list[float] | None = None
+    window_sum: np.ndarray | None = None
     window_steps: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     best: Theta0 | None = None
     best_loss: float = math.inf
     # Of a DataLoader's draws at the end of a pass.
-    generators: tuple[np.ndarray, ...] = ()
+    generators: list[np.ndarray] = field(default_factory=list)
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
-        means = (np.asarray(self.window_sum) / self.window_steps).tolist()
+        means = (self.window_sum / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, config: Config) -> Theta0:
@@ -116,15 +116,14 @@ def train(
                 if not (np.isfinite(terms[0]) and learned_is_finite(network.module.parameters())):
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
-                sums_before = 0.0 if state.window_sum is None else np.asarray(state.window_sum)
-                state.window_sum = (terms + sums_before).tolist()
+                state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
                 state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, profile, network, config))
                     if keep is not None and isinstance(batches, RowBatches):
                         settle()
             state.steps_in_pass = 0
-            state.generators = tuple(own.get_state().numpy() for own in batches.generators)
+            state.generators = [own.get_state().numpy() for own in batches.generators]
             settle()
     return state
 
@@ -150,7 +149,7 @@ def _close_window(
 ) -> dict[str, str]:
     """Record the window that ended, keep the parameters if it is the best; its means in words."""
     assert state.window_sum is not None
-    means = (np.asarray(state.window_sum) / state.window_steps).tolist()
+    means = (state.window_sum / state.window_steps).tolist()
     state.window_sum, state.window_steps = None, 0
     record = dict(zip(config.term_names, means, strict=True))
     state.history.append({"step": state.step, **record})
@@ -193,11 +192,11 @@ def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
     return optimizer
 
 
-def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, tuple[np.ndarray, ...]]:
+def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
     names: dict[torch.Tensor, str] = {
         parameter: name for name, parameter in network.module.named_parameters()
     }
     return {
-        names[parameter]: tuple(own[key].cpu().numpy().copy() for key in _MOMENTS)
+        names[parameter]: [own[key].cpu().numpy().copy() for key in _MOMENTS]
         for parameter, own in optimizer.state.items()
     }
