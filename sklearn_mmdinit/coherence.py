@@ -207,9 +207,8 @@ def check_coherence(coherence: Coherence) -> None:
 
 def settings_of(coherence: Coherence | None) -> dict[str, str]:
     """What decides the fourth term, by name, in words that are the same in every process."""
-    params = {} if coherence is None else coherence.get_params()
-    kept = {name: value for name, value in params.items() if name.split("__")[-1] not in _IDLE}
-    return {f"coherence__{name}": _said(value) for name, value in kept.items()}
+    own = coherence.get_params() if coherence else {}
+    return {f"coherence__{n}": _said(v) for n, v in own.items() if n.split("__")[-1] not in _IDLE}
 
 
 def _said(value: Any) -> str:

@@ -433,8 +433,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             if keeper.last is None or keeper.last.step == 0 or is_waited_for():
                 raise
             self._state = state = keeper.last
-            told = f"interrupted in pass {state.n_passes} of {config.max_iter}: theta0 is what was"
-            told += f" learned up to step {state.step}, and partial_fit goes on from there"
+            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
             warnings.warn(told, ConvergenceWarning, stacklevel=4)
         return self._learned(X, config)
 
@@ -485,8 +484,7 @@ def _check_common(estimator: Any) -> None:
     check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
     if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
-        wrong = "a checkpoint needs a random_state such as 0, with which the same call is the same"
-        raise ValueError(f"{wrong} training; got random_state=None")
+        raise ValueError("a checkpoint needs a random_state, with which the call is the same again")
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:

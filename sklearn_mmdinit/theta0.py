@@ -433,8 +433,7 @@ def write_whole(target: Path, data: bytes) -> None:
             os.fsync(folder)
             os.close(folder)
     except OSError as error:
-        wrong = f"{str(target)!r} cannot be written and is as it was ({error.strerror or error})"
-        raise OSError(error.errno, wrong) from error
+        raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
 

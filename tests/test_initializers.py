@@ -622,3 +622,10 @@ def test_bad_parameters_are_named_with_their_value(name, X):
 def test_values_that_cannot_be_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         tiny(**params).fit(X)
+
+
+def test_weights_without_bound_and_a_loss_that_overflows_are_told(X):
+    with pytest.raises(ValueError, match="not finite between steps 0 and 5"):
+        tiny(learning_rate_init=1e30).fit(X)
+    with pytest.raises(ValueError, match="the loss of X is not finite"):
+        tiny(max_iter=1).fit(X).score(np.full_like(X, 1e38))

@@ -15,7 +15,7 @@ import joblib
 import numpy as np
 from safetensors.numpy import save
 
-from ..theta0 import Theta0, check_folder_of, checked_path, read_whole, write_whole
+from ..theta0 import Theta0, checked_path, read_whole, write_whole
 from .estimators import check_finite
 from .train import State
 
@@ -76,14 +76,13 @@ class Keeper:
     settings: dict[str, str]  # what the training is of, in words
     n_passes: int  # after which it has ended
     last: State | None = None
-    written_at: float = 0.0
+    due: float = math.inf  # when to write again
 
     def begun(self, fresh: State) -> State:
         """The state to begin with: that in the file where there is one, or a fresh one."""
         if self.checkpoint is None:
             return fresh
         path = Path(self.checkpoint.path)
-        check_folder_of(path)
         for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
             part.unlink()  # of a write that was killed
         self.last = self._read(path, fresh) if path.exists() else fresh
@@ -94,8 +93,7 @@ class Keeper:
         """Keep the state, and write it where it is time."""
         self.last = state
         ended = state.n_passes == self.n_passes and state.steps_in_pass == 0
-        seconds = self.checkpoint.seconds if self.checkpoint else math.inf
-        if ended or time.monotonic() >= self.written_at + seconds:
+        if ended or time.monotonic() >= self.due:
             self.write()
 
     def write(self) -> None:
@@ -110,11 +108,10 @@ class Keeper:
             arrays[str(len(arrays))] = value
             return {_ARRAY: str(len(arrays) - 1)}
 
-        told = {"settings": self.settings, "state": vars(self.last)}
-        text = json.dumps(told, default=stow)
+        text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=stow)
         metadata = {_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
         write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
-        self.written_at = time.monotonic()
+        self.due = time.monotonic() + self.checkpoint.seconds
 
     def _read(self, path: Path, fresh: State) -> State:
         arrays, metadata = read_whole(path)
@@ -125,8 +122,7 @@ class Keeper:
         own, state = self.settings, told["state"]
         pairs = {n: (own.get(n), told["settings"].get(n)) for n in {**own, **told["settings"]}}
         if differ := [f"{n} is {a}, there {b}" for n, (a, b) in sorted(pairs.items()) if a != b]:
-            wrong = f"the checkpoint {str(path)!r} is of another training"
-            raise ValueError(f"{wrong}: {'; '.join(differ)}")
+            raise ValueError(f"checkpoint {path} is of another training: {'; '.join(differ)}")
         for name in ("current", "best"):
             state[name] = state[name] and replace(fresh.current, arrays=state[name])
         return State(**state)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 _ROWS_AT_A_TIME = 1024
-_ROOT_OF_MAX = 1.8e19  # of float32: beyond it no network computes anything
 
 
 def torch_device(device: Any) -> torch.device:
@@ -88,4 +87,4 @@ def with_gradients() -> Iterator[None]:
 
 def learned_is_finite(parameters: Iterable[torch.Tensor]) -> bool:
     """Whether those of the parameters that are learned have finite squares; others need not."""
-    return all(bool((own.abs() < _ROOT_OF_MAX).all()) for own in parameters if own.requires_grad)
+    return all(bool((own.abs() < 1.8e19).all()) for own in parameters if own.requires_grad)
