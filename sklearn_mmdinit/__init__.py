@@ -1,6 +1,7 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, display, losses, theory
+from ._core.checkpoint import Checkpoint
 from ._core.layers import register_layer
 from ._core.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MLP",
     "Architecture",
+    "Checkpoint",
     "Coherence",
     "MLPClassifier",
     "MMDInitializer",

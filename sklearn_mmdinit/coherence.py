@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_memory
+from torch import nn
 
 from ._core.batches import augmented
 from ._core.estimators import check_finite, check_positive, is_auto
@@ -29,11 +30,14 @@ from ._core.graph import (
 )
 from ._core.numbers import check_float32
 from ._core.random import rows_generator
+from .theta0 import arrays_of
 
 __all__ = ["Coherence"]
 
 # Steps of walks are taken one after another, and walks as long as that end anywhere.
 _LONGEST = 10_000.0
+# Parameters that decide nothing of what is learned.
+_IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 
 
 class Coherence(BaseEstimator):
@@ -202,6 +206,21 @@ def check_coherence(coherence: Coherence) -> None:
         _check_embedding(coherence)
 
 
+def settings_of(coherence: Coherence | None) -> dict[str, str]:
+    """What decides the fourth term, by name, in words that are the same in every process."""
+    own = coherence.get_params() if coherence else {}
+    return {f"coherence__{n}": _said(v) for n, v in own.items() if n.split("__")[-1] not in _IDLE}
+
+
+def _said(value: Any) -> str:
+    theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
+    if isinstance(value, nn.Module) or theta0 is not None:
+        value = theta0.arrays if theta0 else arrays_of(value)
+    # Parameters of an estimator have names of their own; a frozen one has learned something.
+    named = isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator)
+    return type(value).__name__ if named else f"{_hash(value)}"
+
+
 def _check_embedding(coherence: Coherence) -> None:
     """Raise an error if it cannot be fitted, or would be of no use."""
     embedding = coherence.embedding
@@ -303,12 +322,15 @@ class Walks:
 
 def _key(coherence: Coherence, rows: np.ndarray) -> str | None:
     """What stands for the graph of rows (n, p); None where that cannot be said."""
-    own = (coherence.n_neighbors, coherence.shared_neighbor_power, coherence.graph)
+    return _hash((coherence.n_neighbors, coherence.shared_neighbor_power, coherence.graph, rows))
+
+
+def _hash(value: Any) -> str | None:
+    """What stands for a value; None for one that holds a function without a name."""
     try:
-        key: str = joblib.hash((own, rows))
+        return str(joblib.hash(value))
     except (pickle.PicklingError, AttributeError, TypeError):
-        return None  # a transformer with a function of its own
-    return key
+        return None
 
 
 def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:

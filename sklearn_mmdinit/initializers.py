@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from itertools import accumulate
@@ -11,15 +12,18 @@ from numbers import Integral, Real
 from operator import mul
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ._core.batches import Batches, LoaderBatches, RowBatches, WalkEnds
+from ._core.batches import LoaderBatches, RowBatches, WalkEnds
+from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
 from ._core.estimators import (
     all_or_nothing,
@@ -40,7 +44,7 @@ from ._core.random import StepRandom, permutation, weights_seed
 from ._core.source import Keywords, Source, check_source, keywords_of, keywords_of_initializer
 from ._core.tagged import tag
 from ._core.train import State, train
-from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding
+from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .export import sklearn_mlp
 from .theta0 import Theta0
 
@@ -87,6 +91,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     coherence: Any = None
     gain: Any = 1.0
     sampler: str = "auto"
+    # What those that were pickled before there was one have not.
+    checkpoint: Any = None
 
     _state: State
 
@@ -108,6 +114,11 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
+        An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
+        learned up to the last one (of a DataLoader, the last pass), and ``partial_fit`` goes on
+        from there, first to the end of the pass. A search that has called goes on, as with skorch;
+        a second interrupt ends it.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -125,11 +136,13 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         Raises
         ------
         ValueError
-            If X or a parameter is not valid, or the loss is not finite in the first window.
+            If X or a parameter is not valid, the loss is not finite in the first window, or the
+            checkpoint is damaged, or of other data, parameters or a module of other weights.
+        OSError
+            If the checkpoint cannot be written: at once, or on a disk that is full later on.
         """
         X = self._validated(X, reset=True)
-        config = self._begin(X)
-        return self._train(X, config, config.max_iter)
+        return self._fit(X, *self._begin(X, self.checkpoint))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -158,11 +171,15 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            return self._train(X, self._begin(X), 1)
-        self._check_unchanged()
-        # A copy, so that a pass that fails or is interrupted leaves no trace.
-        self._state = replace(self._state, history=list(self._state.history))
-        return self._train(X, self._config(len(X), self._profile.architecture.n_classes), 1)
+            config, _ = self._begin(X)
+        else:
+            self._check_unchanged()
+            # A copy, so that a pass that fails or is interrupted leaves no trace.
+            self._state = replace(self._state, history=list(self._state.history))
+            config = self._config(len(X), self._profile.architecture.n_classes)
+        device, batches = torch_device(self.device), self._batches(X, config)
+        train(self._profile, batches, config, self._state, 1, device, self.verbose)
+        return self._learned(X, config)
 
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
@@ -250,6 +267,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
                 step = _FIRST_SCORE_STEP + number
                 batch = batches.gathered(order[number : number + 1], step)[0].to(device)
                 total += float(loss_terms(network, batch, random.at(step), config)[0])
+        if not math.isfinite(total):
+            raise ValueError("the loss of X is not finite: its values are too large; scale X")
         return -total / n_steps
 
     def to_module(self) -> nn.Module:
@@ -323,7 +342,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         own["hidden_layer_sizes"] = check_widths(self.hidden_layer_sizes)
         return Source(MLP, {"n_features": self.n_features_in_, **own}, seed)
 
-    def _begin(self, X: np.ndarray) -> Config:
+    def _begin(self, X: np.ndarray, kept: Any = None) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         source = self._source(weights_seed(seed))
@@ -338,11 +357,14 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         if coherence is not None or self.output == "hidden":
             self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
         config = self._config(len(X), architecture.n_classes)
-        self._state = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        settings = {} if kept is None else self._settings(X, config, fresh)
+        keeper = Keeper(checkpoint_of(kept), settings, config.max_iter)
+        self._state = keeper.begun(fresh)
         self._begun_with = self._what_stays(config)
         self._walks = Walks()
         self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
-        return config
+        return config, keeper
 
     def _what_stays(self, config: Config) -> dict[str, Any]:
         """What no later pass may change."""
@@ -371,13 +393,38 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             ends = WalkEnds(walk, length, self._state.seed, change)
         return RowBatches(X, config.rows_a_step, self._state.seed, self._profile.examples, ends)
 
-    def _train(
-        self, X: np.ndarray, config: Config, n_passes: int, batches: Batches | None = None
-    ) -> Self:
-        """Train, and keep what was learned; nothing of it where it fails."""
-        device, profile = torch_device(self.device), self._profile
+    def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
+        """What decides a training, in words: a checkpoint is of one alone."""
+        return {
+            "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
+            "random_state": f"one that begins with {fresh.seed}",
+            "architecture": fresh.current.architecture.to_json(),
+            "initial weights": joblib.hash(fresh.current.arrays),
+            **{name: repr(value) for name, value in vars(config).items()},
+            **settings_of(coherence_of(self.coherence, X)),
+        }
+
+    def _fit(self, X: np.ndarray, config: Config, keeper: Keeper, batches: Any = None) -> Self:
+        """Make all passes, or those that a checkpoint says are left."""
+        state, device = self._state, torch_device(self.device)
+        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
+        if n_left == 0 < config.max_iter:
+            return self._learned(X, config)
         batches = self._batches(X, config) if batches is None else batches
-        state = train(profile, batches, config, self._state, n_passes, device, self.verbose)
+        try:
+            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
+        except KeyboardInterrupt:
+            keeper.write()
+            if keeper.last is None or keeper.last.step == 0:
+                raise
+            self._state = state = keeper.last
+            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
+            warnings.warn(told, ConvergenceWarning, stacklevel=4)
+        return self._learned(X, config)
+
+    def _learned(self, X: np.ndarray, config: Config) -> Self:
+        """Keep what was learned."""
+        profile, state = self._profile, self._state
         theta0 = state.result(config)
         self.config_ = config
         self.gain_ = _gain(self.gain, theta0, X, state.seed, profile, config)
@@ -394,9 +441,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: np.ndarray) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
-        config = self._begin(first)
+        begun = self._begin(first, self.checkpoint)
         batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
-        return self._train(first, config, config.max_iter, batches)
+        return self._fit(first, *begun, batches)
 
 
 def _check_common(estimator: Any) -> None:
@@ -419,6 +466,8 @@ def _check_common(estimator: Any) -> None:
     check_scalar(estimator.verbose, "verbose", Integral)
     check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
+    if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
+        raise ValueError("a checkpoint needs a random_state, with which the call is the same again")
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:
@@ -552,6 +601,13 @@ class MMDInitializer(Keywords, _Initializer):
         Of initial weights, order of rows, perturbations and uniform samples.
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
+        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
+        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
+        The file stays: after the end the same call only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
+        use it.
     **module__params : dict
         ``module__<name>``: what the class in `module` is called with.
 
@@ -633,6 +689,7 @@ class MMDInitializer(Keywords, _Initializer):
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
         **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -658,6 +715,7 @@ class MMDInitializer(Keywords, _Initializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
@@ -752,6 +810,13 @@ class RandomLabelInitializer(_Initializer):
         Of initial weights, order of rows and labels.
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
+        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
+        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
+        The file stays: after the end the same call only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
+        use it.
 
     Attributes
     ----------
@@ -805,6 +870,7 @@ class RandomLabelInitializer(_Initializer):
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.n_classes = n_classes
@@ -819,6 +885,7 @@ class RandomLabelInitializer(_Initializer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _check_params(self) -> None:
         _check_common(self)

@@ -29,7 +29,7 @@ from ._core.numbers import seeded_generators
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
-_SUFFIX = ".safetensors"
+SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.
 _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
@@ -207,7 +207,7 @@ class Theta0:
         The network.
     arrays : dict of str to ndarray
         What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
-        are.
+        are; kept as read-only views.
     gain : tuple of float, default=()
         By what each hidden layer's weights were multiplied after pre-training, the function
         being the same; empty: by nothing.
@@ -217,7 +217,7 @@ class Theta0:
     ValueError
         If a name is missing or unknown, an array has another shape or holds NaN (of an
         :class:`MLP`, infinity neither), or the gain has another length than there are hidden
-        layers.
+        layers, or a factor that is not finite and above 0.
 
     Examples
     --------
@@ -250,8 +250,10 @@ class Theta0:
 
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
-        if len(gain) != n_hidden:
-            raise ValueError(f"gain={gain} must have {n_hidden} factors, one a hidden layer")
+        if len(gain) != n_hidden or not all(0.0 < factor < math.inf for factor in gain):
+            raise ValueError(
+                f"gain={gain} must be {n_hidden} finite numbers > 0, one for each hidden layer"
+            )
 
     @property
     def coefs(self) -> list[np.ndarray]:
@@ -332,7 +334,9 @@ def _kept(name: str, array: Any, real: bool) -> np.ndarray:
         with np.errstate(over="ignore"):  # told as infinity
             kept = kept.astype(np.float32, copy=False)
     # asarray and not ascontiguousarray, which has no arrays without axes.
-    return np.asarray(kept, order="C")
+    view = np.asarray(kept, order="C").view()
+    view.flags.writeable = False
+    return view
 
 
 def theta0_in(source: Any) -> Theta0 | None:
@@ -396,8 +400,25 @@ def write_whole(target: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
+        if os.name == "posix":  # the name, too, is to outlive a power cut
+            folder = os.open(target.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+    except OSError as error:
+        raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays and texts of a safetensors file; a ValueError where it is damaged or another's."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, file.metadata() or {}
+    except (SafetensorError, TypeError, KeyError, AttributeError) as error:
+        # The last three: an element type that NumPy does not have.
+        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
 
 
 def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
@@ -447,7 +468,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     ...     load_theta0(path).architecture.n_classes
     2
     """
-    target = checked_path(path, _SUFFIX)
+    target = checked_path(path, SUFFIX)
     theta0 = theta0_in(source)
     if theta0 is None:
         kind = type(source).__name__
@@ -483,11 +504,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     --------
     save_theta0 : Write the file.
     """
-    target = checked_path(path, _SUFFIX)
+    arrays, metadata = read_whole(checked_path(path, SUFFIX))
     try:
-        with safe_open(target, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
@@ -498,8 +516,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
-        # The middle three: an element type that NumPy does not have.
+    except (RecursionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is damaged or no file of theta0: {error}") from error
     if module is not None:
         start_(module, theta0)

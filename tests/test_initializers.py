@@ -113,8 +113,8 @@ def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
     ids=["coherence", "labels"],
 )
 def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, watch):
-    undisturbed = clone(init).set_params(window=2).partial_fit(X)
-    init = clone(init).set_params(window=2).partial_fit(X)
+    undisturbed = clone(init).set_params(window=4).partial_fit(X)
+    init = clone(init).set_params(window=4).partial_fit(X)
     before, score = joblib.hash(init), init.score(X)
     bad = np.full((20, 50), 0.1)
     bad[3, 4] = np.nan
@@ -589,3 +589,10 @@ def test_bad_parameters_are_named_with_their_value(name, X):
 def test_values_that_cannot_be_are_named(params, match, X):
     with pytest.raises(ValueError, match=match):
         tiny(**params).fit(X)
+
+
+def test_weights_without_bound_and_a_loss_that_overflows_are_told(X):
+    with pytest.raises(ValueError, match="not finite between steps 0 and 5"):
+        tiny(learning_rate_init=1e30).fit(X)
+    with pytest.raises(ValueError, match="the loss of X is not finite"):
+        tiny(max_iter=1).fit(X).score(np.full_like(X, 1e38))

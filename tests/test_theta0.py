@@ -199,7 +199,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
     before = path.read_bytes()
 
     def fail(*args):
-        raise OSError("disk full")
+        raise OSError(28, "disk full")
 
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
@@ -340,3 +340,12 @@ def test_a_module_of_version_0_1(path):
     np.testing.assert_allclose(module(ROWS).detach(), expected, rtol=1e-5)
     save_theta0(path, theta0)
     assert_same_file(load_theta0(path), theta0)
+
+
+@pytest.mark.parametrize("factor", [np.nan, 0.0, -1.0, np.inf])
+def test_a_gain_without_sense_and_a_write_to_arrays_are_refused(theta0, factor):
+    n_hidden = len(theta0.architecture.chain) - 1
+    with pytest.raises(ValueError, match="must be finite numbers > 0"):
+        Theta0(theta0.architecture, theta0.arrays, (factor,) * n_hidden)
+    with pytest.raises(ValueError, match="read-only"):
+        theta0.arrays["linears.0.bias"][0] = 1.0

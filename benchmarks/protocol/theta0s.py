@@ -33,7 +33,7 @@ from sklearn_mmdinit import Coherence, Theta0
 # Keys
 
 # What changes nothing in the result, of an initializer and of those within it.
-IDLE_PARAMETERS = {"verbose", "memory", "n_jobs"}
+IDLE_PARAMETERS = {"verbose", "memory", "n_jobs", "checkpoint"}
 # What of a coherence does not suit other rows than those it is for.
 OF_THE_ROWS = ("graph", "embedding", "augmentation", "memory")
 

@@ -53,6 +53,7 @@ class RowBatches:
     seed: int  # of the orders
     examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
     walk_ends: WalkEnds | None = None  # what doubles each mini-batch
+    generators: tuple[torch.Generator, ...] = ()  # whose states passes depend on, beside the seed
 
     @property
     def steps_a_pass(self) -> int:
@@ -60,17 +61,17 @@ class RowBatches:
         return len(self.X) // self.size
 
     def portions(
-        self, pass_number: int, step: int, window: int
+        self, pass_number: int, step: int, window: int, first: int = 0
     ) -> Iterator[tuple[int, torch.Tensor]]:
         """First step in the pass and mini-batches (n, B, ...), none beyond the end of a window.
 
-        `step` is the number of steps before this pass, by which windows and draws go.
+        `step` is the number of steps before this pass, by which windows and draws go; `first` is
+        the step of the pass to begin with.
         """
         n_steps = self.steps_a_pass
         order = permutation(self.seed, pass_number, len(self.X))[: n_steps * self.size]
         order = order.reshape(n_steps, self.size)
         most = max(_NUMBERS_AT_A_TIME // (2 * self.size * max(self.X[0].size, 1)), 1)
-        first = 0
         while first < n_steps:
             n = min(window - (step + first) % window, n_steps - first, most)
             yield first, self.gathered(order[first : first + n], step + first)
@@ -118,11 +119,17 @@ class LoaderBatches:
         except TypeError:
             return None
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Those that the order of a pass, and whatever else there is, may be drawn by."""
+        own = self.loader.generator
+        return (torch.default_generator, *(() if own is None else (own,)))
+
     def portions(
-        self, pass_number: int, step: int, window: int
+        self, pass_number: int, step: int, window: int, first: int = 0
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """As of :class:`RowBatches`, a mini-batch at a time."""
-        first, number, shape = 0, -1, None
+        """As of :class:`RowBatches`, a mini-batch at a time, always from the first one on."""
+        number, shape = -1, None
         for number, item in enumerate(self.loader if pass_number else self.opened):
             batch = examples_of(item)
             if len(batch) < self.size:

@@ -1,10 +1,11 @@
-"""Pre-training: windows of steps, the best parameters kept; and what it is between two passes."""
+"""Pre-training: windows of steps, the best parameters kept; and what it is between two steps."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from ..theta0 import Theta0
-from .batches import Batches
+from .batches import Batches, RowBatches
 from .config import Config
 from .network import Network
 from .numbers import learned_is_finite, with_gradients
@@ -26,16 +27,18 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass
 class State:
-    """All that the next pass needs to know of the ones before it: NumPy arrays and numbers."""
+    """All that the next step needs to know of the ones before it: NumPy arrays and numbers."""
 
     seed: int
     current: Theta0
     # Adam's, by the parameters' names.
-    moments: dict[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
     step: int = 0
     # The step before which Adam began: not the first where the weights had to go back.
     moments_since: int = 0
+    # Passes begun, and steps of the last one, 0 where it has ended.
     n_passes: int = 0
+    steps_in_pass: int = 0
     # Passes that the first one had in view, by which the learning rate falls.
     n_planned: int = 1
     # Sums of the terms over the steps of the window that has not ended, and how many.
@@ -44,6 +47,8 @@ class State:
     history: list[dict[str, float]] = field(default_factory=list)
     best: Theta0 | None = None
     best_loss: float = math.inf
+    # Of a DataLoader's draws at the end of a pass.
+    generators: list[np.ndarray] = field(default_factory=list)
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
@@ -66,9 +71,12 @@ def train(
     n_passes: int,
     device: str | torch.device,
     verbose: int = 0,
+    keep: Callable[[State], None] | None = None,
 ) -> State:
-    """Train for a number of passes, in place: with what was before one training, to the last bit.
+    """End a number of passes, in place: with what was before one training, to the last bit.
 
+    The first of them goes on where it was left. `keep` is handed a copy of the state where a window
+    or pass ends; of a DataLoader, whose passes begin at their first step, where a pass ends.
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
@@ -78,12 +86,22 @@ def train(
     steps_a_pass = batches.steps_a_pass
     if config.falling_rate and steps_a_pass is None:
         raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
-    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass
+    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass - state.steps_in_pass
+    for generator, drawn in zip(batches.generators, state.generators, strict=False):
+        generator.set_state(torch.tensor(drawn))
+
+    def settle() -> None:
+        state.current, state.moments = profile.theta0(network), _moments(network, optimizer)
+        if keep is not None:
+            keep(replace(state, history=list(state.history)))
+
     bar = tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)
     with network.team(config.rows_in_flight, device), bar:
         for _ in range(n_passes):
-            pass_number, state.n_passes = state.n_passes, state.n_passes + 1
-            for first, mini_batches in batches.portions(pass_number, state.step, config.window):
+            begun = state.steps_in_pass
+            state.n_passes += begun == 0
+            pass_number, before = state.n_passes - 1, state.step - begun
+            for first, mini_batches in batches.portions(pass_number, before, config.window, begun):
                 sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
                 for offset, batch in enumerate(mini_batches.to(device)):
                     if steps_a_pass is not None:
@@ -99,10 +117,14 @@ def train(
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
                 state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
+                state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, profile, network, config))
-    state.current = profile.theta0(network)
-    state.moments = _moments(network, optimizer)
+                    if keep is not None and isinstance(batches, RowBatches):
+                        settle()
+            state.steps_in_pass = 0
+            state.generators = [own.get_state().numpy() for own in batches.generators]
+            settle()
     return state
 
 
@@ -146,7 +168,7 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
     if state.best is None:
         raise ValueError(message)
     warnings.warn(message, ConvergenceWarning, stacklevel=5)
-    state.step -= n_steps
+    state.step, state.steps_in_pass = state.step - n_steps, 0
     state.current, state.moments, state.moments_since = state.best, {}, state.step
     state.window_sum, state.window_steps = None, 0
     return state
@@ -170,11 +192,11 @@ def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
     return optimizer
 
 
-def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, tuple[np.ndarray, ...]]:
+def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
     names: dict[torch.Tensor, str] = {
         parameter: name for name, parameter in network.module.named_parameters()
     }
     return {
-        names[parameter]: tuple(own[key].cpu().numpy().copy() for key in _MOMENTS)
+        names[parameter]: [own[key].cpu().numpy().copy() for key in _MOMENTS]
         for parameter, own in optimizer.state.items()
     }

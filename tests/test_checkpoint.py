@@ -1,0 +1,272 @@
+"""What is cut off goes on where it was: kills, interrupts, full disks, damaged files."""
+
+import errno
+import multiprocessing
+import os
+import resource
+import signal
+import time
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from torch.utils.data import DataLoader, TensorDataset
+
+from helpers import seeded
+from nets import Conv, Pooled, assert_same_fit
+from sklearn_mmdinit import (
+    Checkpoint,
+    Coherence,
+    MMDInitializer,
+    OrientedGradients,
+    RandomLabelInitializer,
+    mmd_init_,
+    save_theta0,
+)
+from sklearn_mmdinit._core import train as training
+
+BATCH, STEPS, PASSES = 16, 5, 3
+X, Y = load_digits(return_X_y=True)
+X, Y = (X[: BATCH * STEPS] / 16).astype(np.float32), Y[: BATCH * STEPS]
+SMALL = {"batch_size": BATCH, "max_iter": PASSES, "random_state": 0}
+
+
+def changed(rows, rng):
+    return rows + rng.normal(0, 0.01, rows.shape)
+
+
+def coherence(**own):
+    return Coherence(**{"batch_size": BATCH, "n_neighbors": 5} | own)
+
+
+def tiny(**own):
+    return MMDInitializer((12, 8), **{"n_perturbations": 8, "window": 3} | SMALL | own)
+
+
+OTHER = {"coherence": coherence(embedding=OrientedGradients(), augmentation=changed)}
+IMAGES = torch.nn.Sequential(
+    torch.nn.Unflatten(1, (1, 8, 8)), seeded(lambda: Conv(batch_norm=True))
+)
+KINDS = {
+    "perceptron": lambda **own: tiny(**own),
+    "coherence": lambda **own: tiny(window=4, batch_size=8, batch_norm=True, **OTHER, **own),
+    "module": lambda **own: MMDInitializer(
+        module=IMAGES, n_perturbations=4, window=5, **SMALL, **own
+    ),
+    "labels": lambda **own: RandomLabelInitializer((12, 8), window=2, **SMALL, **own),
+    "no window ends": lambda **own: tiny(window=100, **own),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "training.safetensors"
+
+
+@pytest.fixture
+def before_step(monkeypatch):
+    """Let something happen before a step of this process's next training, such as Ctrl-C."""
+    own = training.take_step
+
+    def begin(number, act=lambda: os.kill(os.getpid(), signal.SIGINT)):
+        calls = []
+
+        def step(*args):
+            calls.append(0)
+            if len(calls) == number:
+                act()
+            return own(*args)
+
+        monkeypatch.setattr(training, "take_step", step)
+
+    return begin
+
+
+def fail():
+    raise AssertionError("a step was taken")
+
+
+def assert_same_training(one, other):
+    assert_same_fit(one, other)
+    assert joblib.hash(vars(one._state)) == joblib.hash(vars(other._state))
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_where_any_window_ends_it_goes_on_as_if_it_had_not_been(
+    kind, path, before_step
+):
+    whole, kept = KINDS[kind]().fit(X), Checkpoint(path, seconds=0)
+    ends = {n for n in range(1, PASSES * STEPS) if n % whole.window == 0 or n % STEPS == 0}
+    for end in ends:
+        path.unlink(missing_ok=True)
+        before_step(end + 1)
+        init = KINDS[kind](checkpoint=kept)
+        with pytest.warns(ConvergenceWarning, match=f"up to step {end}; partial_fit goes on"):
+            assert init.fit(X).transform(X) is not None
+        assert (init._state.step, init.n_iter_) == (end, -(-end // STEPS))
+        before_step(0)
+        assert_same_training(KINDS[kind](checkpoint=kept).fit(X), whole)
+        while init._state.step < PASSES * STEPS:
+            init.partial_fit(X)
+        assert_same_training(init, whole)
+
+
+def test_a_training_is_cut_off_again_and_again(path, before_step):
+    init = tiny(checkpoint=path)
+    with pytest.raises(KeyboardInterrupt):  # nothing was learned yet
+        before_step(3), init.fit(X)
+    assert not hasattr(init, "theta0_")
+    for _ in range(3):
+        before_step(5)  # of those that are left
+        with pytest.warns(ConvergenceWarning, match="interrupted"):
+            init.fit(X)
+    assert_same_training(init.fit(X), tiny().fit(X))
+    before_step(1, fail)  # none is left
+    assert_same_training(tiny(checkpoint=path).fit(X), init)
+
+
+# In place, and of a DataLoader
+
+
+@pytest.mark.parametrize("seed", [None, 5], ids=["PyTorch's generator", "its own generator"])
+def test_a_data_loader_goes_on_with_the_next_pass(seed, path, before_step):
+    def learned(**params):
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        loader = DataLoader(TensorDataset(torch.tensor(X)), BATCH, True, generator=generator)
+        net = seeded(Pooled)
+        history = mmd_init_(
+            net, loader, n_perturbations=4, window=3, max_iter=3, random_state=0, **params
+        )
+        return net, history
+
+    net, history = learned()
+    before_step(STEPS + 4)
+    with pytest.warns(ConvergenceWarning, match="up to step 5"):
+        half, _ = learned(checkpoint=Checkpoint(path, seconds=0))
+    assert not torch.equal(half.head.weight, net.head.weight)
+    before_step(2 * STEPS + 1, fail)
+    again, history_again = learned(checkpoint=path)
+    assert history_again == history
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, net.state_dict()[name]), name
+
+
+# Another's
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "params"),
+    [
+        ("X", X[::-1], {}),
+        ("X", X.astype(float), {}),
+        ("random_state", X, {"random_state": 1}),
+        ("architecture", X, {"activation": "tanh"}),
+        ("initial weights", X, {"init": "he"}),
+        ("learning_rate_init", X, {"learning_rate_init": 1e-3}),
+        ("max_iter", X, {"max_iter": 4}),
+        ("coherence__n_neighbors", X, {"coherence": coherence(n_neighbors=4)}),
+        ("coherence__graph", X, {"coherence": coherence(graph=np.eye(80))}),
+        ("coherence__embedding", X, OTHER),
+        ("coherence__augmentation", X, OTHER),
+    ],
+)
+def test_a_file_of_another_training_is_refused_by_name(name, rows, params, path):
+    base = {"coherence": coherence()} if "coherence" in params else {}
+    tiny(**base, max_iter=1, checkpoint=path).fit(X)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"is of another training: (.*; )?{name} is .*, there"):
+        tiny(**{"max_iter": 1, **base, **params}, checkpoint=path).fit(rows)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (3, TypeError, "checkpoint must be None, a path or a Checkpoint"),
+        ("training.pt", ValueError, "must end in '.safetensors'"),
+        (Checkpoint("x.safetensors", seconds=-1), ValueError, "seconds must be"),
+        ("missing/x.safetensors", FileNotFoundError, "missing/x.safetensors cannot be written"),
+        ("/proc/x.safetensors", OSError, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_first_step(value, error, words, before_step):
+    before_step(1, fail)
+    with pytest.raises(error, match=words):
+        tiny(checkpoint=value).fit(X)
+    with pytest.raises(ValueError, match="checkpoint needs a random_state"):
+        tiny(checkpoint="x.safetensors", random_state=None).fit(X)
+
+
+def test_a_damaged_file_is_refused_and_left_alone(path):
+    init = tiny(checkpoint=path, max_iter=1).fit(X)
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    wrong = [data[:n] for n in (0, 7, len(data) // 2, len(data) - 1)]
+    for place in rng.integers(len(data), size=60):
+        wrong.append(data[:place] + bytes([data[place] ^ 1 << rng.integers(8)]) + data[place + 1 :])
+    save_theta0(path, init)
+    for content in [*wrong, path.read_bytes(), b"{}", b"not ours"]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"training.safetensors' is damaged or no"):
+            tiny(checkpoint=path, max_iter=1).fit(X)
+        assert path.read_bytes() == content
+
+
+# In processes of their own
+
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["sklearn_mmdinit", "torch._dynamo", "sklearn.datasets", "pytest"])
+LONGER = {"max_iter": 30, "window": 2}
+
+
+def learn(path, begun, limit=None):
+    """Fit until killed; with a limit the disk is full, of which the error is told."""
+    own = training.take_step
+
+    def step(*args):
+        if limit and begun.is_set():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        begun.set()
+        return own(*args)
+
+    training.take_step = step
+    try:
+        tiny(checkpoint=Checkpoint(path, seconds=0), **LONGER).fit(X)
+    except OSError as error:
+        raise SystemExit(error.errno) from error
+
+
+@pytest.mark.parametrize("n_kills", [4, pytest.param(50, marks=pytest.mark.long)])
+def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(n_kills, path):
+    whole, rng, killed = tiny(**LONGER).fit(X), np.random.default_rng(n_kills), 0
+    while killed < n_kills:
+        begun = CONTEXT.Event()
+        process = CONTEXT.Process(target=learn, args=(path, begun))
+        process.start()
+        assert begun.wait(60) or process.exitcode == 0
+        time.sleep(rng.uniform(0, 0.2))
+        process.kill()
+        process.join()
+        if process.exitcode == 0:  # had ended
+            assert_same_training(tiny(checkpoint=path, **LONGER).fit(X), whole)
+            path.unlink()
+        killed += process.exitcode == -signal.SIGKILL
+    assert_same_training(tiny(checkpoint=path, **LONGER).fit(X), whole)
+    assert os.listdir(path.parent) == [path.name], "nothing of the killed is left"
+
+
+def test_a_full_disk_is_told_and_what_was_written_stays(path):
+    begun = CONTEXT.Event()
+    process = CONTEXT.Process(target=learn, args=(path, begun, 5000))
+    process.start()
+    process.join()
+    assert process.exitcode == errno.EFBIG
+    assert os.listdir(path.parent) == [path.name]
+    assert_same_training(tiny(checkpoint=path, **LONGER).fit(X), tiny(**LONGER).fit(X))
