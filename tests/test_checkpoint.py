@@ -189,7 +189,7 @@ def test_a_file_of_another_training_is_refused_by_name(name, rows, params, path)
     ("value", "error", "words"),
     [
         (3, TypeError, "checkpoint must be None, a path or a Checkpoint"),
-        ("training.pt", ValueError, "must end in '.safetensors'"),
+        ("training.pt", ValueError, "ends in '.safetensors'"),
         (Checkpoint("x.safetensors", seconds=-1), ValueError, "seconds must be"),
         ("missing/x.safetensors", FileNotFoundError, "missing/x.safetensors cannot be written"),
         ("/proc/x.safetensors", OSError, "cannot be written"),
