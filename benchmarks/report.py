@@ -1,30 +1,112 @@
-"""Claim: one page says what of the paper is reproduced, and nobody typed a figure of it.
+"""Claim: every figure of the report and of the README's tables is a committed measurement.
 
 ``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures agree
 within the paper's own spread; then the rivals, what coherence adds, accuracy against time, and what
 each file was made with. What is not measured yet stands there with the command that measures it.
 All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
-``notes`` apart. Run it after a new result (some seconds)::
+``notes`` apart.
+
+The README, and ``benchmarks/results/README.md`` with the long tables, hold pairs of comments, and
+what stands between them is written too::
+
+    <!-- table: mnist-full.json accuracy -->
+    ...
+    <!-- end of table -->
+
+The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
+``reporting.tables.TABLES``; or one made of several files, a key of ``reporting.pages.DIGESTS``.
+Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 
-``--check`` writes nothing and fails if the page is not what it would write.
+``--check`` writes nothing and fails if a page is not what it would write.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
+import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
-from reporting.documents import write_documents
-from reporting.pages import report
+from protocol.store import write_atomically
+from reporting.layout import as_markdown
+from reporting.pages import DIGESTS, report
 from reporting.results import Library
+from reporting.tables import build_table
+
+RESULTS = Path(__file__).resolve().parent / "results"
+DOCUMENTS = (RESULTS.parents[1] / "README.md", RESULTS / "README.md")
+BLOCK = re.compile(
+    r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
+    r"(?P<tail><!-- end of table -->)",
+    re.DOTALL,
+)
+
+
+def rewrite(text: str, library: Library) -> str:
+    """The text of a document with each table between its comments made anew.
+
+    A ValueError if a comment names a file or a table that does not exist, or a table never ends.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        file, kind = match["file"], match["kind"]
+        if kind in DIGESTS:
+            table = DIGESTS[kind](library)
+        elif (results := library.results(file)) is None:
+            valid = sorted(path.name for path in library.folder.glob("*.json"))
+            raise ValueError(f"no results {file!r}; {library.folder.name} has {valid}")
+        else:
+            table = build_table(kind, results)
+        return f"{match['head']}\n{as_markdown(table)}\n\n{match['tail']}"
+
+    begun, ended = text.count("<!-- table:"), text.count("<!-- end of table -->")
+    if begun != ended or begun != len(BLOCK.findall(text)):
+        raise ValueError(
+            f"{begun} tables begin and {ended} end; a table is written as "
+            "<!-- table: FILE KIND --> ... <!-- end of table -->"
+        )
+    return BLOCK.sub(replace, text)
+
+
+def pages_of(library: Library) -> dict[Path, str]:
+    """What each page should be."""
+    made = {library.folder / "REPORT.md": report(library)}
+    for path in DOCUMENTS:
+        try:
+            made[path] = rewrite(path.read_text(encoding="utf-8"), library)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the page is what the results say."""
-    return write_documents(
-        __doc__, argv, lambda folder: {folder / "REPORT.md": report(Library(folder))}
+    """Run the command line; 0 if the pages are what the results say."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    add = parser.add_argument
+    add("--check", action="store_true", help="write nothing, fail on a difference")
+    add("--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)")
+    options = parser.parse_args(argv)
+    try:
+        # All of them before anything is written: they agree with each other or stay as they are.
+        made = pages_of(Library(options.results))
+    except ValueError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    changed = [p for p in made if not p.is_file() or p.read_text(encoding="utf-8") != made[p]]
+    for path in changed:
+        if options.check:
+            said = f"{path} differs from what its results say; run python benchmarks/{parser.prog}"
+            print(said, file=sys.stderr)
+        else:
+            write_atomically(path, partial(Path.write_text, data=made[path], encoding="utf-8"))
+            print(f"{path} written")
+    return int(options.check and bool(changed))
 
 
 if __name__ == "__main__":

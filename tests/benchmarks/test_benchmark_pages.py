@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import readme_tables
 import report
 from protocol.methods import NAMES
 from protocol.rivals import ALL_RIVALS
@@ -53,7 +52,7 @@ def part(tmp_path):
 
 def test_every_run_says_what_to_do_and_names_rows_that_there_are():
     for run in RUNS:
-        assert (readme_tables.RESULTS.parent / run.command.split()[0]).is_file()
+        assert (report.RESULTS.parent / run.command.split()[0]).is_file()
         assert {*run.methods} <= {*NAMES, *CONVNET, *ALL_RIVALS}
         assert not run.beside or run_of(run.beside)
     assert len({run.title for run in RUNS}) == len(RUNS)
@@ -65,7 +64,7 @@ def test_every_run_says_what_to_do_and_names_rows_that_there_are():
 def test_progress_counts_the_parts(part):
     files = ("mnist-full.json", "degeneracies.json", "scale-and-weight.json", "theorems.json")
     assert [pages.progress(run_of(f), part.results(f)) for f in files] == [5, 1, 2, 0]
-    committed = Library(readme_tables.RESULTS)
+    committed = Library(report.RESULTS)
     assert {path.name for path in committed.folder.glob("*.json")} == {run.file for run in RUNS}
     for run in RUNS:
         assert 0 < pages.progress(run, committed.results(run.file)) <= run.parts
@@ -165,7 +164,8 @@ def test_without_any_result_the_document_is_a_list_of_commands(empty):
 # The command
 
 
-def test_the_command_writes_checks_and_keeps(part, capsys):
+def test_the_command_writes_checks_and_keeps(part, capsys, monkeypatch):
+    monkeypatch.setattr(report, "DOCUMENTS", ())
     arguments, path = ["--results", str(part.folder)], part.folder / "REPORT.md"
     assert report.main([*arguments, "--check"]) == 1
     assert not path.exists()
@@ -191,5 +191,5 @@ def test_a_damaged_file_is_named(empty, capsys, content, message):
 
 def test_the_report_says_what_the_committed_results_say(capsys):
     assert report.main(["--check"]) == 0, capsys.readouterr().err
-    text = (readme_tables.RESULTS / "REPORT.md").read_text(encoding="utf-8")
+    text = (report.RESULTS / "REPORT.md").read_text(encoding="utf-8")
     assert all(f"\n### {run.title}\n" in text for run in RUNS if run.section)
