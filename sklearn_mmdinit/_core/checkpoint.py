@@ -41,8 +41,7 @@ class Checkpoint:
     Examples
     --------
     >>> import os, tempfile
-    >>> import joblib
-    import numpy as np
+    >>> import numpy as np
     >>> from sklearn_mmdinit import Checkpoint, MMDInitializer
     >>> X = np.random.default_rng(0).normal(size=(64, 4))
     >>> with tempfile.TemporaryDirectory() as folder:
