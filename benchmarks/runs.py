@@ -219,6 +219,14 @@ RUNS = (
     Run("mnist-short.json", "One pass with K = 64, run 0",
         f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
         "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
+    Run("again-table-1.json", "Table 1 again, run 0, by the rewritten engine",
+        f"{TASKS} --runs 1 --n-labels 5 20 {_both(PAIR)}", "35 minutes on 2 cores"),
+    Run("again-coherence.json", "Coherence again, run 0, by the rewritten engine",
+        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours+coherence xavier/fcn/scratch",
+        "six minutes on 2 cores"),
+    Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
+        f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
+        "--methods convnet/ours convnet/scratch", "ten minutes on 2 cores"),
     Run("neighbors.json", "The search of neighbours, exact and approximate",
         "neighbors.py", "8 minutes on 2 cores"),
     Run("speed.json", "Speed and memory", "speed.py", "ten minutes on 2 cores"),
