@@ -193,7 +193,7 @@ class Network:
 
         def rectify(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
             # The same, without a second derivative: autograd's is a whole pass of zeros.
-            return H * (H.detach() > 0)
+            return H.masked_fill(H <= 0, 0.0)
 
         forwards: dict[nn.Module, Any] = {
             layer: tap if is_perturbed(layer) else normalise
