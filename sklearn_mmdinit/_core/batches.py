@@ -71,7 +71,9 @@ class RowBatches:
         n_steps = self.steps_a_pass
         order = permutation(self.seed, pass_number, len(self.X))[: n_steps * self.size]
         order = order.reshape(n_steps, self.size)
-        most = max(_NUMBERS_AT_A_TIME // (2 * self.size * max(self.X[0].size, 1)), 1)
+        # Of each row its own and those of a walk's end, or the draws of a long walk.
+        numbers = max(2 * self.X[0].size, self.walk_ends.mean_length if self.walk_ends else 1)
+        most = max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
         while first < n_steps:
             n = min(window - (step + first) % window, n_steps - first, most)
             yield first, self.gathered(order[first : first + n], step + first)
