@@ -137,9 +137,11 @@ def _noisy(
         raise RuntimeError(wrong)
     first = sees(H, draw.rows)
 
-    def empty(role: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        # What is read before its thread goes on to another part is the thread's.
-        owner = threading.get_ident() if role.startswith("passing") else draw.part
+    def empty(
+        role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
+    ) -> torch.Tensor:
+        # A thread reads what is passing before it goes on to another part.
+        owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
         return buffers.take((perturbed.name, role, owner), shape, like)
 
     if first and perturbed.name in draw.common:

@@ -18,8 +18,7 @@ It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arX
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -111,9 +110,15 @@ def inverse_factor(L: torch.Tensor, independent: torch.Tensor | None) -> torch.T
     return inverse * independent[:, :, None]
 
 
-# Memory of a role, a shape and a tensor alike, until the backward pass; of a role that is passing
-# until the same thread asks for it again.
-Empty = Callable[[str, tuple[int, ...], torch.Tensor], torch.Tensor]
+class Empty(Protocol):
+    """Memory of a role, of a shape and like a tensor, until the backward pass.
+
+    What is passing lives until the same thread asks for it again.
+    """
+
+    def __call__(
+        self, role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
+    ) -> torch.Tensor: ...
 
 
 class GramAround(torch.autograd.Function):
@@ -132,7 +137,7 @@ class GramAround(torch.autograd.Function):
         empty: Empty,
     ) -> torch.Tensor:
         ctx.shape = (n_copies, *mean.shape)
-        Z = random.normal(out=empty("passing normals", ctx.shape, mean))
+        Z = random.normal(out=empty("normals", ctx.shape, mean, passing=True))
         out = empty("outputs", (n_copies * len(mean), mean.shape[1]), mean)
         torch.baddbmm(mean, L.expand(n_copies, -1, -1), Z, out=out.view(ctx.shape))
         return out
@@ -180,7 +185,7 @@ class GramLinear(torch.autograd.Function):
         if inverse is not None:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
             inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
-            grad_H = ctx.empty("passing gradient", tuple(H.shape), H)
+            grad_H = ctx.empty("gradient", tuple(H.shape), H, passing=True)
             torch.mm(G, weight, out=grad_H.flatten(0, 1))
             grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
         grad_weight = G.T @ H.flatten(0, 1) if ctx.needs_input_grad[1] else None
