@@ -341,14 +341,6 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
         return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
 
-    def _validated_unlabelled(self, X_unlabelled: Any) -> tuple[Any, ...]:
-        """Further rows: none, those of an array, or those of each of a tuple."""
-        if X_unlabelled is None:
-            return ()
-        further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
-        with labels.named("X_unlabelled"):
-            return tuple(self._validated(X) for X in further)
-
     def _source(self, start: Start, seed: int) -> Source:
         """Where the module for these rows, classes and start comes from; `seed` of its weights."""
         keywords = keywords_of(vars(self))
@@ -453,7 +445,7 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         self.classes_, indices = labels.learn_classes(y[labelled])
         seeds = self._seeds()
         begun = self._begin(X_given, X, seeds[2])
-        X, further = self._as_inputs(X), self._validated_unlabelled(X_unlabelled)
+        X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
         if further and not begun.start.is_to_be_learned:
             unused = "X_unlabelled is not used: no initializer is fitted here"
             warnings.warn(unused, UserWarning, stacklevel=3)

@@ -131,8 +131,8 @@ def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any
 class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
-    Which start suits the data only labels can tell: of some tables the features of one are worth
-    twenty points, of others none is as good as fresh weights. A network is trained from each
+    Which start suits the data only labels can tell: some tables gain much from one, and on others
+    none is as good as fresh weights. A network is trained from each
     start, and predictions are the convex combination
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
@@ -281,18 +281,15 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled])
-        further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
-        with labels.named("X_unlabelled"):
-            rest = [
-                examples_checked(self, rows, reset=False, shape=X.shape[1:])[0]
-                for rows in further
-                if rows is not None
-            ]
+        shape = X.shape[1:]
+        further = labels.further_rows(
+            X_unlabelled, lambda X: examples_checked(self, X, reset=False, shape=shape)[0]
+        )
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3)
         folds_seed, seed, start_seed = map(int, draws)
         if network.get_params(deep=False).get("random_state", seed) is None:
             network.set_params(random_state=seed)
-        self.starts_ = self._learned_starts(network, X, rest, start_seed)
+        self.starts_ = self._learned_starts(network, X, further, start_seed)
 
         X, y, starts = X[labelled], y[labelled], self.starts_
         parallel = Parallel(n_jobs=self.n_jobs)

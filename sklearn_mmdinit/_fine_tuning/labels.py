@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
 from typing import Any, NamedTuple, Self
@@ -23,6 +23,15 @@ def named(argument: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{argument}: {error}") from error
+
+
+def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Rows beside X, each array of them validated: none, those of one, or those of a tuple."""
+    if X_unlabelled is None:
+        return ()
+    further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
+    with named("X_unlabelled"):
+        return tuple(validated(X) for X in further)
 
 
 def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
