@@ -25,9 +25,6 @@ from reporting.layout import in_brackets, mean_and_std, texts
 from reporting.results import Results
 from reporting.statistics import Estimates, within_batches, within_runs
 
-FINAL_LOSS = (0.4, 1.0)
-"""Its (lambda, xi)."""
-
 HIDDEN_LAYER_SIZES = [392, 392, 392]
 
 Same = Callable[[Estimates, Estimates], np.ndarray]
