@@ -145,12 +145,19 @@ class Dask(Engine):
             self.client.wait_for_workers(self.n_jobs if own else 1, timeout=SECONDS_TO_CONNECT)
         except (OSError, ValueError) as error:  # a TimeoutError is an OSError
             raise EngineError(f"no dask workers answer at {self.address}: {error}") from error
+        # Every two seconds dask's memory manager leaves one copy of shared data that no waiting
+        # call needs just then: the next call would send for it, and a dying worker may take it.
+        self.managed = self.client.amm.running()
+        if self.managed:
+            self.client.amm.stop()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._shared.clear()
         if self.address is None:
             self.client.shutdown()
+        elif self.managed and self.client.status == "running":
+            self.client.amm.start()
         self.client.close()
 
     def _placement(self, whole_machine: bool) -> tuple[int, dict[str, Any]]:
