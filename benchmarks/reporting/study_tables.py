@@ -62,24 +62,19 @@ def ratios_by_setting(results: Results) -> Estimates:
     return ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
 
 
-def _ratio_table(results: Results, what: str, own: pd.DataFrame, networks: int, more: str) -> Table:
-    settings = results["settings"]
-    heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
-    title = (
-        f"Degenerate softmax (% of {networks} perturbed networks) and fully dead neurons of each "
-        f"hidden layer (%): mean ± std over {settings['n_batches']} mini-batches of "
-        f"{settings['batch_size']}{more}"
-    )
-    return named_rows(title, own.rename(columns=heads), what)
-
-
 def _degeneracies(results: Results) -> Table:
     """A row for each setting in the order of the records, the fresh weights first."""
     settings, found = results["settings"], ratios_by_setting(results)
     own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
     if compares_with_paper(results):
         own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0])
-    return _ratio_table(results, "loss", own, settings["networks_a_ratio"], more)
+    title = (
+        f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
+        f"dead neurons of each hidden layer (%): mean ± std over {settings['n_batches']} "
+        f"mini-batches of {settings['batch_size']}{more}"
+    )
+    heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
+    return named_rows(title, own.rename(columns=heads), "loss")
 
 
 def scale_figures(results: Results) -> Estimates:
