@@ -130,9 +130,9 @@ def test_median_is_the_lower_order_statistic_of_all_pairs(n_p, n_u):
         points = torch.cat([row, u]).numpy()
         i, j = np.triu_indices(len(points), 1)
         distances = np.sort(math.sqrt(2) * np.abs(points[i] - points[j]))
-        assert float(found) == pytest.approx(distances[(len(distances) - 1) // 2], abs=2e-7)
+        assert float(found) == pytest.approx(distances[(len(distances) - 1) // 2], abs=5e-5)
     dense = median_bandwidth(torch.stack([p, 1 - p], -1), torch.stack([u, 1 - u], -1))
-    torch.testing.assert_close(fast, dense, atol=2e-7, rtol=0)
+    torch.testing.assert_close(fast, dense, atol=5e-5, rtol=0)
 
 
 # Uniformity

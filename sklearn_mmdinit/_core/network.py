@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ from .trace import Trace
 
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 256
+# The same of the Jacobians, where each goes through once a class, and forth and back twice.
+_ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
@@ -97,9 +99,7 @@ class Network:
             here.seen = H
             return H.new_zeros(*H.shape[:-1], last.out_features)  # logits that nobody asks for
 
-        # Batch normalisation needs all rows at once.
-        divided = self.in_threads and X.device.type == "cpu" and not batch_norms(self.module)
-        parts = X.split(_ROWS_A_PART if divided else len(X))
+        parts = X.split(_ROWS_A_PART if self._is_divided(X) else len(X))
 
         def part(number: int) -> torch.Tensor:
             here.seen = None
@@ -123,39 +123,48 @@ class Network:
         With respect to the input and to the output of each known layer before the last one, which
         is a pre-activation (after a normalisation, where one follows at once).
         """
-        differentiable, n_classes = torch.is_grad_enabled(), self.architecture.n_classes
-        with torch.enable_grad():
-            # Rows do not depend on each other: each once a class gives all slopes at once.
-            logits, taps = self._tapped(X, n_classes)
-            of_class = torch.eye(n_classes).to(logits).repeat_interleave(len(X), dim=0)
-            outputs = [tap for tap, _ in taps]
-            slopes = outputs and torch.autograd.grad(
-                logits, outputs, of_class, create_graph=differentiable, allow_unused=True
-            )
-            norms = [
-                # (d B, ...), or more rows than one for each example.
-                own.movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
-                for own, (_, axis) in zip(slopes, taps, strict=True)
-                if own is not None
-            ]
-        if not norms:
-            raise NoJacobianError(
-                f"the logits of {self.architecture.module} depend on no input, those of integers "
-                "aside, and on no known layer before the last one: there is no Jacobian for the "
-                "detachment term; set detachment_weight=0"
-            )
-        found = torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
+        n_classes = self.architecture.n_classes
+        statistics = self._batch_statistics(X)
+        parts = X.split(_ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
+        drawn: Any = None
+
+        @contextmanager
+        def around() -> Iterator[None]:
+            nonlocal drawn
+            with self._tapping(statistics) as drawn:
+                yield
+
+        def part(number: int) -> torch.Tensor:
+            rows, differentiable = parts[number], torch.is_grad_enabled()
+            with torch.enable_grad():
+                # Rows do not depend on each other: each once a class gives all slopes at once.
+                logits, taps = drawn(rows.repeat(n_classes, *[1] * (X.ndim - 1)))
+                of_class = torch.eye(n_classes).to(logits).repeat_interleave(len(rows), dim=0)
+                outputs = [tap for tap, _ in taps]
+                slopes = outputs and torch.autograd.grad(
+                    logits, outputs, of_class, create_graph=differentiable, allow_unused=True
+                )
+                norms = [
+                    # (d B, ...), or more rows than one for each example.
+                    own.movedim(axis, 0).reshape(n_classes, len(rows), -1).square().sum(-1)
+                    for own, (_, axis) in zip(slopes, taps, strict=True)
+                    if own is not None
+                ]
+            if not norms:
+                raise NoJacobianError(
+                    f"the logits of {self.architecture.module} depend on no input, those of "
+                    "integers aside, and on no known layer before the last one: there is no "
+                    "Jacobian for the detachment term; set detachment_weight=0"
+                )
+            return torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
+
+        found = in_parts(part, len(parts), list(self.module.parameters()), around=around)
         # 1 where a class is on no way from an output, and others are: a head of another class.
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
 
-    def _tapped(
-        self, X: torch.Tensor, n_times: int
-    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
-        """Of all rows so many times, logits and outputs of the layers before the last one.
-
-        Each output has its axis of examples beside it.
-        """
+    def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
+        """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
         statistics: dict[nn.Module, list[Statistics]] = {n: [] for n in batch_norms(self.module)}
 
         def collect(norm: nn.Module, H: torch.Tensor) -> Any:
@@ -163,37 +172,56 @@ class Network:
             return own_output(norm, H)
 
         if statistics:
-            # They count as constants. This pass is the one that the running statistics see.
-            with step_by_step(), replaced(dict.fromkeys(statistics, collect)):
+            with torch.enable_grad(), step_by_step(), replaced(dict.fromkeys(statistics, collect)):
                 self.logits(X)
-        given = {norm: iter(own) for norm, own in statistics.items()}
-        taps: list[torch.Tensor] = []
-        handed_on: list[torch.Tensor] = []
+        return statistics
+
+    @contextmanager
+    def _tapping(self, statistics: dict[nn.Module, list[Statistics]]) -> Iterator[Any]:
+        """Tap the outputs of the layers before the last one for a while, in any number of threads.
+
+        Gives a function that takes rows and returns their logits, and what was tapped, each with
+        its axis of examples beside it.
+        """
+        here = threading.local()  # what a thread's own pass has seen
 
         def hand_on(output: torch.Tensor) -> torch.Tensor:
             if not output.requires_grad:  # of a layer that is not learned, before any that is
                 output = output.detach().requires_grad_()
-            taps.append(output)
+            here.taps.append(output)
             # A copy goes on, so that what works in place leaves the tap as it is.
-            handed_on.append(output.clone())
-            return handed_on[-1]
+            here.last = output.clone()
+            return here.last
 
         def tap(layer: nn.Module, H: Any) -> torch.Tensor:
             return hand_on(own_output(layer, H))
 
         def normalise(norm: Any, H: torch.Tensor) -> torch.Tensor:
-            if norm in given:
-                output = normalised(norm, H.contiguous(), next(given[norm]))
+            if norm in here.given:
+                output = normalised(norm, H.contiguous(), next(here.given[norm]))
             else:
                 output = own_output(norm, H)
-            if not (handed_on and H is handed_on[-1]):
+            if H is not here.last:
                 return output
-            taps.pop(), handed_on.pop()
+            here.taps.pop()
             return hand_on(output)
 
         def rectify(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
             # The same, without a second derivative: autograd's is a whole pass of zeros.
             return H.masked_fill(H <= 0, 0.0)
+
+        def tapped(X: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
+            here.taps, here.last = [], None
+            here.given = {norm: iter(own) for norm, own in statistics.items()}
+            if X.is_floating_point():
+                X.requires_grad_()
+            logits = self.logits(X)
+            found = [(X, 0)] if X.requires_grad else []
+            last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
+            for number, (call, output) in enumerate(zip(self.trace.calls, here.taps, strict=False)):
+                if number != last and call.axis >= 0:
+                    found.append((output, call.axis))
+            return logits, found
 
         forwards: dict[nn.Module, Any] = {
             layer: tap if is_perturbed(layer) else normalise
@@ -201,14 +229,10 @@ class Network:
             if layer_type_of(layer) is not None
         }
         forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
-        X = X.repeat(n_times, *[1] * (X.ndim - 1))
-        if X.is_floating_point():
-            X.requires_grad_()
         with unfused(), untracked(self.module), replaced(forwards):
-            logits = self.logits(X)
-        found = [(X, 0)] if X.requires_grad else []
-        last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
-        for number, (call, output) in enumerate(zip(self.trace.calls, taps, strict=False)):
-            if number != last and call.axis >= 0:
-                found.append((output, call.axis))
-        return logits, found
+            yield tapped
+
+    def _is_divided(self, X: torch.Tensor) -> bool:
+        """Whether rows go through the module a part of them at a time, on threads of their own."""
+        # Batch normalisation needs all of them at once.
+        return self.in_threads and X.device.type == "cpu" and not batch_norms(self.module)

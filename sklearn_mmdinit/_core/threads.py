@@ -128,9 +128,6 @@ def in_parts(
     gradient; the others are computed once more. `around` makes what parts are computed within: once
     for all of them, and once more for those that are computed again.
     """
-    if n_parts == 1:
-        with around():
-            return part(0)
     read = [*tensors[: len(tensors) - len(leaves)], *leaves]
     pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
     if torch.is_grad_enabled() and pairs:
@@ -187,8 +184,9 @@ class _InParts(torch.autograd.Function):
                 else:
                     with torch.enable_grad():
                         result = ctx.part(i)
-                own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
-                _add_(totals, _apart(own, gradients[i]))
+                if result.requires_grad:
+                    own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
+                    _add_(totals, own)
             return totals
 
         with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext():
@@ -198,25 +196,12 @@ class _InParts(torch.autograd.Function):
         return (None, None, None, None, None, *first)
 
 
-def _apart(terms: Sequence[torch.Tensor | None], given: torch.Tensor) -> list[torch.Tensor | None]:
-    """Gradients, each in memory of its own: two leaves may have one, or the one that was given."""
-    taken, found = {given.untyped_storage().data_ptr()}, []
-    for term in terms:
-        if term is not None:
-            place = term.untyped_storage().data_ptr()
-            if place in taken or not term.is_contiguous():
-                term = term.clone()
-            taken.add(place)
-        found.append(term)
-    return found
-
-
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add terms to sums, the first of which they become."""
+    """Add terms to sums, which begin as copies: the next part overwrites what a term is in."""
     for place, term in enumerate(terms):
         if term is not None:
             total = totals[place]
-            totals[place] = term if total is None else total.add_(term)
+            totals[place] = term.clone() if total is None else total.add_(term)
 
 
 class Buffers:

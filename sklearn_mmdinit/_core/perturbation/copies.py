@@ -26,7 +26,7 @@ from ..layers import LayerType, Std, layer_type_of, parameter_stds
 from ..random import StepRandom
 from ..threads import Buffers
 from ..trace import Call, Trace, sees
-from .gram import GramAround, GramLinear, gram_is_cheaper, gram_noise
+from .gram import Empty, GramAround, GramLinear, gram_is_cheaper, gram_noise
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Draw:
     common: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     eps: dict[int, torch.Tensor] = field(default_factory=dict)
     by_gram: set[str] = field(default_factory=set)
+    n_rectified: int = 0  # calls of a ReLU so far
 
     def of(self, parameter: nn.Parameter, std: Std) -> torch.Tensor:
         """The perturbation of a parameter, the same wherever it acts in this pass."""
@@ -90,6 +91,11 @@ class Draw:
         if key not in self.eps:
             self.eps[key] = self.random.normal(self.n_copies, *parameter.shape).mul_(std)
         return self.eps[key]
+
+    def of_layer(self, layer: nn.Module, perturbed: PerturbedLayer) -> dict[str, torch.Tensor]:
+        """The perturbations of a layer's parameters that move, by name."""
+        parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
+        return {name: self.of(parameters[name], std) for name, std in perturbed.stds.items()}
 
 
 @contextmanager
@@ -105,6 +111,13 @@ def copies_drawn(
     def noisy(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
         return _noisy(layer, layers[layer], H, here.draw, buffers)
 
+    def rectified(relu: nn.ReLU, H: torch.Tensor) -> torch.Tensor:
+        if not (relu.inplace and H.ndim == 2 and H.requires_grad and H.is_contiguous()):
+            return own_output(relu, H)
+        here.draw.n_rectified += 1
+        place = "slopes", here.draw.n_rectified, threading.get_ident()
+        return _Rectified.apply(H, buffers.take(place, tuple(H.shape), H))
+
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
         H = H.contiguous()
@@ -118,7 +131,9 @@ def copies_drawn(
             del here.draw
         return computed
 
-    forwards = dict.fromkeys(batch_norms(module), by_copies) | dict.fromkeys(layers, noisy)
+    forwards: dict[nn.Module, Any] = dict.fromkeys(batch_norms(module), by_copies)
+    forwards |= dict.fromkeys(layers, noisy)
+    forwards |= {part: rectified for part in module.modules() if type(part) is nn.ReLU}
     with step_by_step(), untracked(module), replaced(forwards):
         yield logits
 
@@ -149,10 +164,14 @@ def _noisy(
         mean, L = draw.common[perturbed.name]
         out = GramAround.apply(mean, L, K, draw.random, empty)
         return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
-    if not first and perturbed.by_gram and _is_fused(layer, H, draw):
+    if not first and _is_fused(layer, H, draw):
         rows = H.reshape(K, -1, H.shape[-1])
-        stds = gram_stds(perturbed, draw)
-        out = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
+        if perturbed.by_gram:
+            stds = gram_stds(perturbed, draw)
+            out = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
+        else:
+            weights, biases = _own_parameters(layer, perturbed, draw)
+            out = _ByOwnWeights.apply(rows, weights, biases, empty).flatten(0, 1)
         # No view where there need be none: an activation in place would copy it.
         return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
     # Where all copies have their inputs in common, the layer itself runs once for all.
@@ -166,9 +185,7 @@ def _noisy(
     if perturbed.by_gram:
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
     else:
-        parameters = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
-        eps = {name: draw.of(parameters[name], std) for name, std in perturbed.stds.items()}
-        noise = kind.noise(layer, inputs, eps)
+        noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
     noise = noise.reshape(K, *own.shape[1:])
     if draw.mask is not None:
         noise = noise * draw.mask.view(K, *[1] * output.ndim)
@@ -198,6 +215,19 @@ def gram_stds(perturbed: PerturbedLayer, draw: Draw | None = None) -> tuple[floa
     return weight, bias
 
 
+def _own_parameters(
+    layer: nn.Linear, perturbed: PerturbedLayer, draw: Draw
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights (K, n_out, n_in) and biases (K, n_out) of the copies of a linear layer."""
+    eps = draw.of_layer(layer, perturbed)
+    bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+    weights, biases = (
+        own + eps[name] if name in eps else own.expand(draw.n_copies, *own.shape)
+        for name, own in (("weight", layer.weight), ("bias", bias))
+    )
+    return weights, biases
+
+
 def _by_gram(
     layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, shape: tuple[int, ...], draw: Draw
 ) -> torch.Tensor:
@@ -213,6 +243,48 @@ def _by_gram(
         noise = gram_noise(patches, draw.n_copies, n_out, stds, draw.random)
     # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
     return noise.view(*positions, n_out).movedim(-1, kind.channels)
+
+
+class _ByOwnWeights(torch.autograd.Function):
+    """Outputs (K, B, n_out) of copies of a linear layer on H (K, B, n_in), a product for each."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, empty: Empty
+    ) -> torch.Tensor:
+        ctx.save_for_backward(H, weights)
+        ctx.empty = empty
+        return torch.baddbmm(biases.unsqueeze(1), H, weights.mT)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (G,), (H, weights) = grad_outputs, ctx.saved_tensors
+        grad_H = None
+        if ctx.needs_input_grad[0]:
+            grad_H = ctx.empty("gradient", tuple(H.shape), H, passing=True)
+            torch.bmm(G, weights, out=grad_H)
+        return grad_H, torch.bmm(G.mT, H), G.sum(1), None
+
+
+class _Rectified(torch.autograd.Function):
+    """A ReLU in place; its gradient, too, is in memory that outlives a step.
+
+    That memory is the thread's own, and passes with its part: no parameter has a row for each row
+    of the copies, so that its gradient is a sum of such, elsewhere.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, H: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(H.relu_())
+        ctx.save_for_backward(H)
+        ctx.slopes = slopes
+        return H
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (H,) = ctx.saved_tensors
+        rectified = torch.ops.aten.threshold_backward.grad_input
+        return rectified(grad_outputs[0], H, 0.0, grad_input=ctx.slopes), None
 
 
 class _Read(torch.autograd.Function):

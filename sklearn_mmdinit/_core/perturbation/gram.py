@@ -100,14 +100,14 @@ def _pivot_by_pivot(C: torch.Tensor, floor: torch.Tensor) -> tuple[torch.Tensor,
     return L, independent
 
 
-def inverse_factor(L: torch.Tensor, independent: torch.Tensor | None) -> torch.Tensor:
-    """Inverse of L on the independent rows, 0 for the others."""
-    identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
-    if independent is None:
-        return torch.linalg.solve_triangular(L, identity, upper=False)
-    factor = L + torch.diag_embed((~independent).to(L.dtype))
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return inverse * independent[:, :, None]
+def divided_by_factor(
+    B: torch.Tensor, L: torch.Tensor, independent: torch.Tensor | None
+) -> torch.Tensor:
+    """B L^{-1} for matrices B (n, R, R), L's inverse being 0 on rows without a pivot."""
+    if independent is not None:
+        B = B * independent[:, None, :]
+        L = L + torch.diag_embed((~independent).to(L.dtype))
+    return torch.linalg.solve_triangular(L, B, upper=False, left=False)
 
 
 class Empty(Protocol):
@@ -172,23 +172,25 @@ class GramLinear(torch.autograd.Function):
         out.view(Z.shape).baddbmm_(L, Z)
         if bias is not None:
             out.add_(bias)
-        inverse = inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
-        ctx.save_for_backward(H, weight, Z, inverse)
+        ctx.save_for_backward(H, weight, Z, L, independent)
         ctx.weight_std, ctx.empty = stds[0], empty
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, weight, Z, inverse = ctx.saved_tensors
+        H, weight, Z, L, independent = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
         grad_H = None
-        if inverse is not None:
+        if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
-            inner = torch.bmm(torch.bmm(G.view(Z.shape), Z.mT), inverse)
+            inner = divided_by_factor(torch.bmm(G.view(Z.shape), Z.mT), L, independent)
             grad_H = ctx.empty("gradient", tuple(H.shape), H, passing=True)
             torch.mm(G, weight, out=grad_H.flatten(0, 1))
             grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
-        grad_weight = G.T @ H.flatten(0, 1) if ctx.needs_input_grad[1] else None
+        grad_weight = None
+        if ctx.needs_input_grad[1]:
+            grad_weight = ctx.empty("weight gradient", tuple(weight.shape), weight, passing=True)
+            torch.mm(G.T, H.flatten(0, 1), out=grad_weight)
         grad_bias = G.sum(0) if ctx.needs_input_grad[2] else None
         return grad_H, grad_weight, grad_bias, None, None, None
 
@@ -225,16 +227,15 @@ class _GramNoise(torch.autograd.Function):
     ) -> torch.Tensor:
         L, independent = noise_factor(H, *stds)
         Z = random.normal(*H.shape[:2], units)
-        inverse = inverse_factor(L, independent) if ctx.needs_input_grad[0] else None
-        ctx.save_for_backward(H, Z, inverse)
+        ctx.save_for_backward(H, Z, L, independent)
         ctx.weight_std = stds[0]
         return torch.bmm(L, Z)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, Z, inverse = ctx.saved_tensors
-        if inverse is None:
+        H, Z, L, independent = ctx.saved_tensors
+        if not ctx.needs_input_grad[0]:
             return None, None, None, None
         # G E with E^T = weight_std^2 H^T L^{-T} Z.
-        inner = torch.bmm(torch.bmm(grad_outputs[0], Z.mT), inverse)
+        inner = divided_by_factor(torch.bmm(grad_outputs[0], Z.mT), L, independent)
         return torch.bmm(inner, H).mul_(ctx.weight_std**2), None, None, None

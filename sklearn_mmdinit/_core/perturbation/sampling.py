@@ -80,7 +80,7 @@ def perturbed_logits(
 
     before = {} if most is None else _in_common(network, X, plan)
     means = [mean for mean, _ in before.values()]
-    leaves = means if n_parts == 1 else [m.detach().requires_grad_(m.requires_grad) for m in means]
+    leaves = [mean.detach().requires_grad_(mean.requires_grad) for mean in means]
     common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
     copied: Any = None
 
