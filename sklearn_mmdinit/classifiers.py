@@ -76,7 +76,51 @@ def _described(source: Source, module: nn.Module, X: Any) -> Architecture:
     return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
 
 
-class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
+class PartlyLabelled(ClassifierMixin, BaseEstimator):
+    """What classifiers have in common whose rows may lack a label."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as ``predict_proba`` takes them.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Members of ``classes_``.
+        """
+        indices = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[indices]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as ``predict_proba`` takes them.
+        y : array-like of shape (n_samples,)
+            Labels; rows with ``unlabelled_label`` are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose label is predicted.
+
+        Raises
+        ------
+        ValueError
+            If no row has a label.
+        """
+        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+
+
+class NetClassifier(Keywords, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
     Trains all parameters that require a gradient by cross entropy, from the weights that the
@@ -520,46 +564,6 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(Rows(self._validated(X)))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        indices = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[indices]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Labels; rows with ``unlabelled_label`` are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
-        """
-        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
     def to_onnx(self, path: Any) -> None:
         """Write the network to an ONNX file, for any runtime.

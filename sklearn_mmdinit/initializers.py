@@ -153,10 +153,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Unlabelled rows.
-        y : object, default=None
-            Ignored, present by convention.
+        X, y
+            As ``fit`` takes them.
 
         Returns
         -------
@@ -206,16 +204,15 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Unlabelled rows.
-        y : object, default=None
-            Ignored, present by convention.
+        X, y
+            As ``fit`` takes them.
 
         Returns
         -------
         ndarray
             As ``transform`` returns.
         """
+        # In place of scikit-learn's, which puts X into the container of set_output.
         return self.fit(X, y).transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -602,12 +599,9 @@ class MMDInitializer(Keywords, _Initializer):
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
     checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
-        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
-        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
-        The file stays: after the end the same call only reads it. It is refused for other rows or
-        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
-        use it.
+        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
+        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
+        `random_state`.
     **module__params : dict
         ``module__<name>``: what the class in `module` is called with.
 
@@ -783,16 +777,8 @@ class RandomLabelInitializer(_Initializer):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
-        Width of each hidden layer.
-    n_classes : int, default=2
-        Number of classes of the tasks to come, the paper's d.
-    activation : {"relu", "tanh", "gelu"}, default="relu"
-        Non-linearity of the hidden layers.
-    batch_norm : bool, default=False
-        Batch normalisation before each activation.
-    init : {"xavier", "he"}, default="xavier"
-        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    hidden_layer_sizes, n_classes, activation, batch_norm, init
+        The perceptron, as :class:`MMDInitializer` takes them.
     learning_rate_init : float, default=0.0002
         Of Adam.
     batch_size : int, default=32
@@ -802,36 +788,17 @@ class RandomLabelInitializer(_Initializer):
     window : int, default=100
         Steps over which the loss is averaged; theta0 is what the parameters are at the end of
         the window with the lowest mean.
-    output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
-    device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    output, device, verbose, checkpoint
+        As :class:`MMDInitializer` takes them.
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows and labels.
-    verbose : int, default=0
-        A progress bar with the means of the last window if positive.
-    checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
-        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
-        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
-        The file stays: after the end the same call only reads it. It is refused for other rows or
-        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
-        use it.
 
     Attributes
     ----------
-    theta0_ : Theta0
-        What was learned, with its architecture.
-    coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer.
+    theta0_, coefs_, intercepts_, loss_curve_, best_loss_, config_, n_iter_
+        As :class:`MMDInitializer` has them.
     history_ : list of dict
         Mean "loss" of each window that ended at "step".
-    loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of them.
-    config_ : Config
-        What the parameters stood for, those of "auto" among them.
-    n_iter_ : int
-        Passes over X begun.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Columns of X, and their names, where X has them.
 

@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, ndtr
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +24,7 @@ from ._core.estimators import (
 )
 from ._core.source import PREFIX
 from ._fine_tuning import labels
-from .classifiers import MLPClassifier
+from .classifiers import MLPClassifier, PartlyLabelled
 from .coherence import coherence_of
 from .initializers import MMDInitializer
 from .transforms import RandomCorruption
@@ -128,7 +128,7 @@ def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any
     return [None, *coherent]
 
 
-class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
+class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
     Which start suits the data only labels can tell: some tables gain much from one, and on others
@@ -369,43 +369,3 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
             for k in used
         )
         return total
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(axis=1)]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Labels; rows with ``unlabelled_label`` are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
-        """
-        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)

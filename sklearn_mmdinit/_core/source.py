@@ -146,18 +146,7 @@ class Keywords:
         return kept | own
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those beyond the signature and those of parts among them.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by name; ``module__<name>`` is for the class in module.
-
-        Returns
-        -------
-        self : estimator
-            This one.
-        """
+        """Set parameters, those beyond the signature among them."""
         kept = {name: value for name, value in params.items() if self._is_keyword(name)}
         super().set_params(**{n: v for n, v in params.items() if n not in kept})  # type: ignore[misc]
         vars(self).update(kept)
