@@ -314,10 +314,8 @@ class StackedStartsClassifier(PartlyLabelled):
         if self.estimator is None:
             return MLPClassifier((256, 256), max_iter=60, validation_split=None)
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
-            raise TypeError(
-                "estimator must be None, a NetClassifier or an MLPClassifier, got "
-                f"{self.estimator!r}"
-            )
+            valid = "None, a NetClassifier or an MLPClassifier"
+            raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
         return clone(self.estimator).set_params(unlabelled_label=None)
 
     def _learned_starts(

@@ -17,9 +17,6 @@ class Walk:
 
     A step goes along an edge of the row that the walk is at, with probability proportional to
     the edge's weight. A row without edges has a loop to itself: a walk stays there.
-
-    All walks of a call move together: a step of W walks is one binary search for W numbers among
-    the E edges.
     """
 
     targets: np.ndarray  # the row that each edge leads to, edges of a row next to each other
