@@ -127,11 +127,6 @@ def degenerate_softmax_ratio(
     ratios : ndarray of shape (n_batches,)
         Between 0 and 1, one for each mini-batch.
 
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or a number is not valid.
-
     Examples
     --------
     >>> import numpy as np
@@ -244,11 +239,6 @@ def prediction_samples(
     -------
     probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
         Rows on the simplex, float32.
-
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or a number is not valid.
 
     Examples
     --------

@@ -768,10 +768,7 @@ class RandomLabelInitializer(_Initializer):
         Rows a step; at most the rows there are.
     max_iter : int, default=5
         Passes over X.
-    window : int, default=100
-        Steps over which the loss is averaged; theta0 is what the parameters are at the end of
-        the window with the lowest mean.
-    output, device, verbose, checkpoint
+    window, output, device, verbose, checkpoint
         As :class:`MMDInitializer` takes them.
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows and labels.

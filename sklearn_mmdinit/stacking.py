@@ -269,13 +269,6 @@ class StackedStartsClassifier(PartlyLabelled):
         -------
         self : estimator
             The fitted classifier.
-
-        Raises
-        ------
-        TypeError
-            If ``estimator`` has no ``warm_start_from``, or a start is none of the valid kinds.
-        ValueError
-            If a parameter or an argument is not valid, or a start does not fit the network.
         """
         network = self._checked_network()
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
@@ -360,10 +353,6 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         check_is_fitted(self, "weights_")
         (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
-        used = np.flatnonzero(self.weights_)
-        total: np.ndarray = sum(
-            self.weights_[k]
-            * np.exp(tempered(self.estimators_[k].predict_proba(X), self.temperatures_[k]))
-            for k in used
-        )
-        return total
+        parts = zip(self.weights_, self.estimators_, self.temperatures_, strict=True)
+        used = [w * np.exp(tempered(own.predict_proba(X), T)) for w, own, T in parts if w > 0]
+        return np.sum(used, axis=0)

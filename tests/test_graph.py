@@ -121,8 +121,6 @@ def test_rows_alike_in_the_components_still_get_proper_neighbours():
 def test_too_few_rows_are_named():
     with pytest.raises(ValueError, match="80 rows are too few for n_neighbors=80"):
         check_search(80, 80)
-    with pytest.raises(ValueError, match="n_neighbors"):
-        nearest_neighbors(some_rows(0), 0)
     X = np.repeat(some_rows(0, n=5), 20, axis=0)
     with pytest.raises(ValueError, match="Only 5 of the 100 rows differ"):
         nearest_neighbors(X, 5)
@@ -582,12 +580,3 @@ def test_ends_of_a_row_come_from_its_generator_alone(shape):
     assert ends.dtype == np.int64
     for i, own in enumerate(ends):
         np.testing.assert_array_equal(own, ends_of(walk, starts[i], 3, np.random.default_rng(i)))
-
-
-@pytest.mark.parametrize(
-    ("starts", "length", "bad"),
-    [([0], 0.99, "0.99"), ([0], np.nan, "nan"), ([0, 12], 2, "12"), ([-1], 2, "-1")],
-)
-def test_what_no_walk_can_be_is_named(starts, length, bad):
-    with pytest.raises(ValueError, match=f"got {bad}"):
-        ends_of(Walk.on(some_graph(0)), starts, length)

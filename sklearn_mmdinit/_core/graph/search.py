@@ -50,20 +50,16 @@ def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> n
         raise ValueError(f"All {n} rows are equal: there are no neighbours to search.")
     if n_neighbors >= n_distinct:
         raise ValueError(f"Only {n_distinct} of the {n} rows differ: too few for {n_neighbors=}.")
-    points = principal_components(X)
-    if first.size < place.size:
-        points = points[first]
+    points = principal_components(X)[first]
     if _exact_is_best(len(points)):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)
-    return neighbors if first.size == place.size else share_neighbors(neighbors, place)
+    return share_neighbors(neighbors, place)
 
 
 def check_search(n_rows: int, n_neighbors: int) -> None:
     """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
-    if n_neighbors < 1:
-        raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_rows <= n_neighbors:
         raise ValueError(f"{n_rows} rows are too few for {n_neighbors=}, which must be smaller.")
 
