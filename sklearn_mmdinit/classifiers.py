@@ -76,7 +76,51 @@ def _described(source: Source, module: nn.Module, X: Any) -> Architecture:
     return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
 
 
-class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
+class PartlyLabelled(ClassifierMixin, BaseEstimator):
+    """What classifiers have in common whose rows may lack a label."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as ``predict_proba`` takes them.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Members of ``classes_``.
+        """
+        indices = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[indices]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, as ``predict_proba`` takes them.
+        y : array-like of shape (n_samples,)
+            Labels; rows with ``unlabelled_label`` are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose label is predicted.
+
+        Raises
+        ------
+        ValueError
+            If no row has a label.
+        """
+        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+
+
+class NetClassifier(Keywords, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
     Trains all parameters that require a gradient by cross entropy, from the weights that the
@@ -465,14 +509,12 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
         y : array-like of shape (n_samples,)
             Labels, members of ``classes``.
         classes : array-like of shape (n_classes,), default=None
             All labels there will ever be, needed on the first call.
-        sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each row in the loss, as for ``fit``.
+        X, sample_weight
+            As ``fit`` takes them.
 
         Returns
         -------
@@ -520,46 +562,6 @@ class NetClassifier(Keywords, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(Rows(self._validated(X)))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        indices = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[indices]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Labels; rows with ``unlabelled_label`` are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
-        """
-        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
     def to_onnx(self, path: Any) -> None:
         """Write the network to an ONNX file, for any runtime.
@@ -642,20 +644,9 @@ class MLPClassifier(NetClassifier):
         Rows a step.
     max_iter : int, default=10
         Epochs. With 0 the network stays where it starts.
-    validation_split : float, splitter, tuple or None, default=1/6
-        Rows that choose the best epoch: a random fraction, stratified where possible; the first
-        split of a scikit-learn splitter; a tuple (X_val, y_val); or None, which keeps the last
-        epoch.
-    class_weight : None, "balanced" or dict, default=None
-        Weight of each class in the training and validation loss.
-    unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: only an initializer that is fitted here
-        learns from them.
-    device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
-    random_state : int, RandomState instance or None, default=None
-        Of fresh weights, the validation split, the order of the rows, and an initializer that is
-        fitted here and whose own ``random_state`` is None.
+    validation_split, class_weight, unlabelled_label, device, random_state
+        Which rows choose the best epoch and which have no label, the weight of each class, where
+        it is computed, and the seed: as :class:`NetClassifier` takes them.
     **keywords : dict
         Further arguments of :class:`skorch.NeuralNetClassifier` by its own names, such as
         ``callbacks``, ``criterion`` or ``verbose``, as :class:`NetClassifier` takes them.
@@ -695,21 +686,14 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
 
-    Here 30 labels are known. An initializer learns from all rows, and from others that a step
-    of a Pipeline has scaled in the same way:
+    Here 30 labels are known, and an initializer learns from all rows:
 
-    >>> import numpy as np, sklearn
-    >>> from sklearn.pipeline import Pipeline
+    >>> import numpy as np
     >>> from sklearn_mmdinit import MMDInitializer
     >>> few = np.where(np.arange(150) % 5, -1, y)
     >>> init = MMDInitializer((16,), n_classes=3, n_perturbations=16, max_iter=1, random_state=0)
-    >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     last = MLPClassifier(warm_start_from=init, unlabelled_label=-1, random_state=0)
-    ...     last.set_fit_request(X_unlabelled=True)
-    ...     steps = [("scale", StandardScaler()), ("clf", last)]
-    ...     pipe = Pipeline(steps, transform_input=["X_unlabelled"])
-    ...     pipe.fit(X, few, X_unlabelled=(X + 0.1,)).classes_
-    MLPClassifier(...)
+    >>> clf = MLPClassifier(warm_start_from=init, unlabelled_label=-1, random_state=0)
+    >>> clf.fit(X, few).classes_
     array([0, 1, 2])
 
     Rows in a stream; and the result as scikit-learn's own classifier:

@@ -158,20 +158,12 @@ class Coherence(BaseEstimator):
         -------
         self : Coherence
             This one.
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter, or a nested one where there is no estimator.
         """
         for name in params:
             own, nested, _ = name.partition("__")
             value = params.get(own, getattr(self, own, None))
             if nested and hasattr(self, own) and not hasattr(value, "set_params"):
-                raise ValueError(
-                    f"{name} is a parameter of an estimator, and {own}={value!r} is none; set "
-                    f"{own} to one as well"
-                )
+                raise ValueError(f"{name} is a parameter of an estimator; {own}={value!r} is none")
         return super().set_params(**params)
 
 
@@ -199,9 +191,8 @@ def check_coherence(coherence: Coherence) -> None:
     check_memory(coherence.memory)
     augmentation = coherence.augmentation
     if augmentation is not None and (isinstance(augmentation, type) or not callable(augmentation)):
-        raise TypeError(
-            f"augmentation must be None or a function of rows and a generator, got {augmentation!r}"
-        )
+        valid = "None or a function of rows and a generator"
+        raise TypeError(f"augmentation must be {valid}, got {augmentation!r}")
     if coherence.embedding is not None:
         _check_embedding(coherence)
 
@@ -224,27 +215,19 @@ def _said(value: Any) -> str:
 def _check_embedding(coherence: Coherence) -> None:
     """Raise an error if it cannot be fitted, or would be of no use."""
     embedding = coherence.embedding
-    if isinstance(embedding, type) or not all(
-        hasattr(embedding, name) for name in ("fit", "transform", "get_params")
-    ):
-        raise TypeError(
-            "embedding must be None or an estimator with fit and transform, such as "
-            f"MMDInitializer(coherence='auto', output='hidden'): got {embedding!r}"
-        )
+    needed = ("fit", "transform", "get_params")
+    if isinstance(embedding, type) or not all(hasattr(embedding, name) for name in needed):
+        valid = "None or an estimator with fit and transform"
+        raise TypeError(f"embedding must be {valid}, got {embedding!r}")
     last = embedding
     while isinstance(last, FrozenEstimator | Pipeline):
         last = last.estimator if isinstance(last, FrozenEstimator) else last.steps[-1][1]
     output = getattr(last, "output", None)
     if isinstance(output, str) and output == "passthrough":
-        raise ValueError(
-            f"embedding={type(last).__name__}(output='passthrough') hands rows on as they "
-            "are; use output='hidden'"
-        )
+        name = f"embedding={type(last).__name__}(output='passthrough')"
+        raise ValueError(f"{name} hands rows on as they are; use output='hidden'")
     if brings_edges(coherence):
-        raise ValueError(
-            "embedding is where neighbours are searched, and with a matrix as the graph none "
-            "are; use one of the two"
-        )
+        raise ValueError("embedding is idle where the graph is a matrix; use one of the two")
 
 
 def brings_edges(coherence: Coherence) -> bool:
@@ -256,11 +239,8 @@ def brings_edges(coherence: Coherence) -> bool:
 
 
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
-    """The embedding of a checked coherence, fitted to rows X (n, ...); None where there is none.
-
-    What is going to fail later is told before this takes its time: a ValueError where there are
-    too few rows to search, or the augmentation does not return rows like X.
-    """
+    """The embedding of a checked coherence, fitted to rows X (n, ...); None where there is none."""
+    # What is going to fail later is told before this takes its time.
     if coherence.graph is None:
         check_search(len(X), coherence.n_neighbors)
     if coherence.augmentation is not None:
@@ -274,9 +254,7 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     # A frozen one asks for y.
     fitted = on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     if not hasattr(fitted, "transform"):
-        raise ValueError(
-            f"{_name(embedding)} must return itself from fit, as estimators do: got {fitted!r}"
-        )
+        raise ValueError(f"{_name(embedding)} must return itself from fit: got {fitted!r}")
     return fitted
 
 
@@ -292,7 +270,8 @@ class Walks:
     def of(self, coherence: Coherence, embedding: Any, X: np.ndarray, verbose: int = 0) -> Walk:
         """Walks among rows X (n, ...) by the neighbours that they have in a fitted embedding."""
         rows = _embedded(embedding, X)
-        key = _key(coherence, rows)
+        searched_by = coherence.n_neighbors, coherence.shared_neighbor_power, coherence.graph
+        key = _hash((*searched_by, rows))  # None where it cannot be said
         walk = self._kept.get(key) if key else None
         if walk is None:
             try:
@@ -320,11 +299,6 @@ class Walks:
         return Walks, ()
 
 
-def _key(coherence: Coherence, rows: np.ndarray) -> str | None:
-    """What stands for the graph of rows (n, p); None where that cannot be said."""
-    return _hash((coherence.n_neighbors, coherence.shared_neighbor_power, coherence.graph, rows))
-
-
 def _hash(value: Any) -> str | None:
     """What stands for a value; None for one that holds a function without a name."""
     try:
@@ -343,9 +317,7 @@ def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         made = on_read_only(_name(embedding), embedding.transform, X)
     if np.ndim(made) < 2 or np.shape(made)[0] != len(X):
-        raise ValueError(
-            f"{name} must be of shape ({len(X)}, ...), a row for each of X: got {np.shape(made)}"
-        )
+        raise ValueError(f"{name} must be of shape ({len(X)}, ...), got {np.shape(made)}")
     rows = check_array(made, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
     check_float32(rows, name)
     return np.asarray(rows).reshape(len(X), -1)

@@ -127,11 +127,6 @@ def degenerate_softmax_ratio(
     ratios : ndarray of shape (n_batches,)
         Between 0 and 1, one for each mini-batch.
 
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or a number is not valid.
-
     Examples
     --------
     >>> import numpy as np
@@ -169,14 +164,8 @@ def dead_neuron_ratio(
     ----------
     source : initializer, classifier or Theta0
         Whose theta0 is looked at, unperturbed.
-    X : array-like of shape (n_samples, ...)
-        Rows to draw mini-batches from.
-    n_batches : int, default=128
-        Mini-batches.
-    batch_size : int, default=32
-        Rows of each.
-    random_state : int, RandomState instance or None, default=None
-        Of the mini-batches.
+    X, n_batches, batch_size, random_state
+        As :func:`degenerate_softmax_ratio` takes them.
 
     Returns
     -------
@@ -203,11 +192,8 @@ def dead_neuron_ratio(
     _check_counts(n_batches=n_batches, batch_size=batch_size)
     units = [layer for layer in network.module.modules() if isinstance(layer, nn.ReLU)]
     if not units:
-        name, parameters = profile.architecture.module, dict(profile.architecture.parameters)
-        raise ValueError(
-            f"dead neurons are counted in layers of nn.ReLU, and there is none in {name} with "
-            f"{parameters}"
-        )
+        found = f"{profile.architecture.module} with {dict(profile.architecture.parameters)}"
+        raise ValueError(f"dead neurons are counted in layers of nn.ReLU: {found} has none")
     if min(batch_size, len(X)) < 2 and batch_norms(network.module):
         found = f"{batch_size=} and {len(X)} rows"
         raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {found}")
@@ -240,12 +226,10 @@ def prediction_samples(
 
     Parameters
     ----------
-    source : initializer, classifier or Theta0
-        Whose theta0 is perturbed.
+    source, perturbation_scale
+        As :func:`degenerate_softmax_ratio` takes them.
     X : array-like of shape (n_samples, ...)
         Inputs, taken as one mini-batch.
-    perturbation_scale : float, default=None
-        The paper's s; None takes the initializer's own, or sqrt(0.5) where there is none.
     n_perturbations : int, default=1024
         Perturbed networks.
     random_state : int, RandomState instance or None, default=None
@@ -255,11 +239,6 @@ def prediction_samples(
     -------
     probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
         Rows on the simplex, float32.
-
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or a number is not valid.
 
     Examples
     --------

@@ -27,12 +27,6 @@ _ACTIVATIONS = ("relu", "tanh")
 # What batch normalisation adds to variances: PyTorch's default, which an MLP has.
 _EPS = 1e-5
 
-_SUFFIX = ".onnx"
-_INPUT, _OUTPUT, _CLASSES = "X", "probabilities", "classes"
-
-# What torch.onnx needs beside itself.
-_PACKAGES = ("onnx", "onnxscript")
-
 
 # scikit-learn
 
@@ -120,34 +114,30 @@ def write_onnx(
 
     `example` is a row (1, ...) in the type that the module takes.
     """
-    target = checked_path(path, _SUFFIX)
-    # A copy: the net's own stays on its device and in its mode.
-    module = _Probabilities(copy.deepcopy(net.module_).cpu(), net._get_predict_nonlinearity())
-    write_whole(target, onnx_bytes(module.eval(), example, classes))
-
-
-def onnx_bytes(module: nn.Module, example: np.ndarray, classes: np.ndarray) -> bytes:
-    """The contents of such a file."""
-    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
+    target = checked_path(path, ".onnx")
+    # What torch.onnx needs beside itself.
+    if missing := [n for n in ("onnx", "onnxscript") if importlib.util.find_spec(n) is None]:
         need = " and ".join(missing)
         raise ImportError(f"an ONNX file needs {need}: pip install 'sklearn-mmdinit[onnx]'")
+    # A copy: the net's own stays on its device and in its mode.
+    module = _Probabilities(copy.deepcopy(net.module_).cpu(), net._get_predict_nonlinearity())
     # Two rows: with one the exporter would take its number for a constant.
     rows = torch.from_numpy(np.concatenate([example, example]))
     with _quietly():
         program: Any = torch.onnx.export(
-            module,
+            module.eval(),
             (rows,),
             dynamo=True,
             verbose=False,
-            input_names=[_INPUT],
-            output_names=[_OUTPUT],
+            input_names=["X"],
+            output_names=["probabilities"],
             dynamic_shapes=({0: torch.export.Dim("n_samples")},),
         )
     if isinstance(program.model.graph.inputs[0].shape[0], int):
         # The exporter falls back on a program for just these rows.
         raise ValueError("the module fixes the number of rows, as len(x) does; use x.shape[0]")
-    program.model.metadata_props[_CLASSES] = json.dumps(np.asarray(classes).tolist(), default=str)
-    return program.model_proto.SerializeToString()
+    program.model.metadata_props["classes"] = json.dumps(np.asarray(classes).tolist(), default=str)
+    write_whole(target, program.model_proto.SerializeToString())
 
 
 @contextmanager

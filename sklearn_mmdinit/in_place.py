@@ -117,18 +117,14 @@ def _collected(coherence: Coherence, data: Any, batch_size: int) -> np.ndarray:
     """All examples, which the graph needs, in the order of a pass; of a Dataset, its own."""
     loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size)
     if brings_edges(coherence) and not _in_order(loader):
-        raise ValueError(
-            "a graph of your own needs the rows in its order, and the DataLoader's sampler may "
-            "have another; use shuffle=False and no sampler, or pass the Dataset"
-        )
+        hint = "use shuffle=False and no sampler, or pass the Dataset"
+        raise ValueError(f"a graph has its order of rows, and the sampler may have another: {hint}")
     parts = [examples_of(item) for item in loader]
     if not parts:
         raise _nothing_in(data)
     if other := {part.shape[1:] for part in parts} - {parts[0].shape[1:]}:
-        raise ValueError(
-            f"{type(data).__name__} hands out examples of shape {min(other)}, and of shape "
-            f"{parts[0].shape[1:]} before"
-        )
+        found = f"examples of shape {min(other)}, and of shape {parts[0].shape[1:]} before"
+        raise ValueError(f"{type(data).__name__} hands out {found}")
     return np.concatenate(parts)
 
 

@@ -35,13 +35,20 @@ from ._core.estimators import (
     examples_checked,
     is_auto,
 )
-from ._core.mlp import ACTIVATIONS, INITS, MLP
+from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
 from ._core.perturbation import SAMPLERS, chosen_samplers
 from ._core.profile import Profile, look_at
 from ._core.random import StepRandom, permutation, weights_seed
-from ._core.source import Keywords, Source, check_source, keywords_of, keywords_of_initializer
+from ._core.source import (
+    DEFAULT_N_CLASSES,
+    OF_A_PERCEPTRON,
+    Keywords,
+    check_source,
+    keywords_of,
+    source_of_initializer,
+)
 from ._core.tagged import tag
 from ._core.train import State, train
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
@@ -52,12 +59,9 @@ __all__ = ["MMDInitializer", "RandomLabelInitializer"]
 
 OUTPUTS = ("passthrough", "hidden")
 
-# Parameters that describe the built-in perceptron; a module has layers and weights of its own.
-_OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init")
 # Parameters that networks are made by, once and for all passes.
-_OF_THE_NETWORK = (*_OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+_OF_THE_NETWORK = (*OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 _PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
-_DEFAULT_N_CLASSES = 2
 
 # The draws of `score` come from step numbers that no training reaches.
 _FIRST_SCORE_STEP = 1 << 31
@@ -153,10 +157,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Unlabelled rows.
-        y : object, default=None
-            Ignored, present by convention.
+        X, y
+            As ``fit`` takes them.
 
         Returns
         -------
@@ -206,16 +208,15 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Unlabelled rows.
-        y : object, default=None
-            Ignored, present by convention.
+        X, y
+            As ``fit`` takes them.
 
         Returns
         -------
         ndarray
             As ``transform`` returns.
         """
+        # In place of scikit-learn's, which puts X into the container of set_output.
         return self.fit(X, y).transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -245,7 +246,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, taken in mini-batches in their order; an incomplete last one is
             left out.
-        y : object, default=None
+        y
             Ignored, present by convention.
 
         Returns
@@ -272,13 +273,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         return -total / n_steps
 
     def to_module(self) -> nn.Module:
-        """A fresh PyTorch module that starts at theta0.
-
-        Returns
-        -------
-        nn.Module
-            On the CPU: of the class in `module`, or an :class:`MLP`.
-        """
+        """A fresh module on the CPU, of the class in `module` or an :class:`MLP`, at theta0."""
         check_is_fitted(self, "theta0_")
         return self._profile.module(self.theta0_)
 
@@ -334,22 +329,14 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         check_float32(X)
         return X
 
-    def _source(self, seed: int) -> Source:
-        """Where the network comes from."""
-        if self.module is not None:
-            return Source(self.module, keywords_of_initializer(vars(self)), seed).kept()
-        own = {name: getattr(self, name) for name in ("n_classes", *_OF_A_PERCEPTRON)}
-        own["hidden_layer_sizes"] = check_widths(self.hidden_layer_sizes)
-        return Source(MLP, {"n_features": self.n_features_in_, **own}, seed)
-
     def _begin(self, X: np.ndarray, kept: Any = None) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        source = self._source(weights_seed(seed))
-        self._profile = look_at(source, X, self.sampler, self.hidden_layer)
+        source = source_of_initializer(vars(self), self.n_features_in_, weights_seed(seed))
+        self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
         architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
         n_logits, asked = architecture.n_classes, self.n_classes
-        if self.module is not None and asked not in (n_logits, _DEFAULT_N_CLASSES):
+        if self.module is not None and asked not in (n_logits, DEFAULT_N_CLASSES):
             name = architecture.module
             raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
         _check_gain(self.gain, self._profile)
@@ -490,10 +477,8 @@ def _check_gain(gain: Any, profile: Profile) -> None:
         raise ValueError(f"gain={gain!r} and its products over layers must be from {limits}")
     if not chain and any(factor != 1 for factor in numbers):
         name = profile.architecture.module
-        raise ValueError(
-            f"gain={gain!r} would change the function of the module {name}, which is no chain of "
-            "linear layers or convolutions with only ReLU, pooling and the like between"
-        )
+        why = "whose layers do not hand a scale on, one after the other"
+        raise ValueError(f"{gain=} would change the function of the module {name}, {why}")
 
 
 def _gain(
@@ -602,12 +587,9 @@ class MMDInitializer(Keywords, _Initializer):
     verbose : int, default=0
         A progress bar with the means of the last window if positive.
     checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
-        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
-        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
-        The file stays: after the end the same call only reads it. It is refused for other rows or
-        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
-        use it.
+        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
+        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
+        `random_state`.
     **module__params : dict
         ``module__<name>``: what the class in `module` is called with.
 
@@ -730,11 +712,6 @@ class MMDInitializer(Keywords, _Initializer):
         -------
         self : estimator
             This one.
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter, or one of a coherence where there is none.
         """
         prefix = "coherence__"
         own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -766,7 +743,7 @@ class MMDInitializer(Keywords, _Initializer):
         if self.module is None and (layer := self.hidden_layer) is not None:
             raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
         defaults = inspect.signature(type(self).__init__).parameters
-        for name in _OF_A_PERCEPTRON if self.module is not None else ():
+        for name in OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
                 raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
@@ -783,55 +760,25 @@ class RandomLabelInitializer(_Initializer):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
-        Width of each hidden layer.
-    n_classes : int, default=2
-        Number of classes of the tasks to come, the paper's d.
-    activation : {"relu", "tanh", "gelu"}, default="relu"
-        Non-linearity of the hidden layers.
-    batch_norm : bool, default=False
-        Batch normalisation before each activation.
-    init : {"xavier", "he"}, default="xavier"
-        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    hidden_layer_sizes, n_classes, activation, batch_norm, init
+        The perceptron, as :class:`MMDInitializer` takes them.
     learning_rate_init : float, default=0.0002
         Of Adam.
     batch_size : int, default=32
         Rows a step; at most the rows there are.
     max_iter : int, default=5
         Passes over X.
-    window : int, default=100
-        Steps over which the loss is averaged; theta0 is what the parameters are at the end of
-        the window with the lowest mean.
-    output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
-    device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    window, output, device, verbose, checkpoint
+        As :class:`MMDInitializer` takes them.
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows and labels.
-    verbose : int, default=0
-        A progress bar with the means of the last window if positive.
-    checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to, whole or not at all, once a
-        minute or as the :class:`Checkpoint` says. After a kill or an interrupt the same call goes
-        on from there, on a CPU bit for bit as if it had not been cut off; needs a `random_state`.
-        The file stays: after the end the same call only reads it. It is refused for other rows or
-        parameters, so that each ``fit`` of a search needs one of its own. ``partial_fit`` does not
-        use it.
 
     Attributes
     ----------
-    theta0_ : Theta0
-        What was learned, with its architecture.
-    coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer.
+    theta0_, coefs_, intercepts_, loss_curve_, best_loss_, config_, n_iter_
+        As :class:`MMDInitializer` has them.
     history_ : list of dict
         Mean "loss" of each window that ended at "step".
-    loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of them.
-    config_ : Config
-        What the parameters stood for, those of "auto" among them.
-    n_iter_ : int
-        Passes over X begun.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Columns of X, and their names, where X has them.
 

@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, ndtr
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +24,7 @@ from ._core.estimators import (
 )
 from ._core.source import PREFIX
 from ._fine_tuning import labels
-from .classifiers import MLPClassifier
+from .classifiers import MLPClassifier, PartlyLabelled
 from .coherence import coherence_of
 from .initializers import MMDInitializer
 from .transforms import RandomCorruption
@@ -128,7 +128,7 @@ def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any
     return [None, *coherent]
 
 
-class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
+class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
     Which start suits the data only labels can tell: some tables gain much from one, and on others
@@ -269,13 +269,6 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         -------
         self : estimator
             The fitted classifier.
-
-        Raises
-        ------
-        TypeError
-            If ``estimator`` has no ``warm_start_from``, or a start is none of the valid kinds.
-        ValueError
-            If a parameter or an argument is not valid, or a start does not fit the network.
         """
         network = self._checked_network()
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
@@ -314,10 +307,8 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         if self.estimator is None:
             return MLPClassifier((256, 256), max_iter=60, validation_split=None)
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
-            raise TypeError(
-                "estimator must be None, a NetClassifier or an MLPClassifier, got "
-                f"{self.estimator!r}"
-            )
+            valid = "None, a NetClassifier or an MLPClassifier"
+            raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
         return clone(self.estimator).set_params(unlabelled_label=None)
 
     def _learned_starts(
@@ -362,50 +353,6 @@ class StackedStartsClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "weights_")
         (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
-        used = np.flatnonzero(self.weights_)
-        total: np.ndarray = sum(
-            self.weights_[k]
-            * np.exp(tempered(self.estimators_[k].predict_proba(X), self.temperatures_[k]))
-            for k in used
-        )
-        return total
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(axis=1)]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Labels; rows with ``unlabelled_label`` are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        Returns
-        -------
-        score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
-        """
-        return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
+        parts = zip(self.weights_, self.estimators_, self.temperatures_, strict=True)
+        used = [w * np.exp(tempered(own.predict_proba(X), T)) for w, own, T in parts if w > 0]
+        return np.sum(used, axis=0)

@@ -67,13 +67,6 @@ def perturbation_std(
     ndarray of shape (m,)
         One standard deviation a parameter: layer by layer, the weights before the biases.
 
-    Raises
-    ------
-    ValueError
-        If `perturbation_scale` is not a positive finite number.
-    AttributeError
-        If the network is another module.
-
     Examples
     --------
     >>> from sklearn_mmdinit import Architecture
@@ -195,11 +188,6 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     ndarray of shape (d,)
         The mean over the inputs, between 0 and sqrt(2).
 
-    Raises
-    ------
-    ValueError
-        If `probabilities` are not rows on the simplex, or there is none.
-
     Examples
     --------
     >>> from sklearn_mmdinit.theory import mean_vertex_distances
@@ -239,11 +227,6 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     ndarray of the shape of `mean_distance`
         The lower bound, cut off at 0, where the theorem says nothing.
 
-    Raises
-    ------
-    ValueError
-        If a distance is outside [0, sqrt(2)] or `n_classes` is below 2.
-
     Examples
     --------
     >>> from sklearn_mmdinit.theory import class_probability_lower_bound
@@ -277,11 +260,6 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     -------
     ndarray of shape (n, n_out)
         The norm for each example and output.
-
-    Raises
-    ------
-    ValueError
-        If the two are not matrices with the same number of columns.
 
     Examples
     --------
@@ -338,13 +316,6 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     Returns
     -------
     JacobianRowNormMoments
-
-    Raises
-    ------
-    ValueError
-        If `n_in` is below 1 or `weight_std` is not a positive finite number.
-    TypeError
-        If `n_in` is no integer.
 
     Examples
     --------

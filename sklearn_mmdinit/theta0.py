@@ -143,20 +143,16 @@ class Architecture:
     def keywords(self) -> dict[str, Any]:
         """What an :class:`MLP` was called with; an AttributeError for any other module."""
         if not self.is_perceptron:
-            raise AttributeError(
-                f"only a multi-layer perceptron has keywords and coefs; this is of {self.module}"
-            )
+            raise AttributeError(f"only a multi-layer perceptron has them, not {self.module}")
         known = {name: ast.literal_eval(value) for name, value in self.parameters}
         known.pop("init", None)  # the weights are in the arrays
         return {"activation": "relu", "batch_norm": False} | known
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise a ValueError unless arrays have the names and shapes of the module's."""
-        if (found := digest_of(shapes)) != self.digest:
-            raise ValueError(
-                f"these are not the names and shapes of {self.module}'s arrays, whose digest is "
-                f"{self.digest} and not {found}: {sorted(shapes.items())}"
-            )
+        if digest_of(shapes) != self.digest:
+            known = f"the names and shapes of {self.module}'s arrays, of digest {self.digest}"
+            raise ValueError(f"these are not {known}: {sorted(shapes.items())}")
 
     def to_json(self) -> str:
         """The description as a JSON object, the inverse of :meth:`from_json`."""
@@ -251,9 +247,8 @@ class Theta0:
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
         if len(gain) != n_hidden or not all(0.0 < factor < math.inf for factor in gain):
-            raise ValueError(
-                f"gain={gain} must be {n_hidden} finite numbers > 0, one for each hidden layer"
-            )
+            valid = "finite numbers > 0, one for each hidden layer"
+            raise ValueError(f"{gain=} must be {n_hidden} {valid}")
 
     @property
     def coefs(self) -> list[np.ndarray]:
@@ -272,10 +267,8 @@ class Theta0:
     def to_module(self) -> nn.Module:
         """A fresh :class:`MLP` that starts here; a ValueError for any other module."""
         if not self.architecture.is_perceptron:
-            raise ValueError(
-                f"theta0 does not hold its module {self.architecture.module}; use to_module() of "
-                "its initializer"
-            )
+            name = self.architecture.module
+            raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
         with seeded_generators(0):
             module = MLP(**self.architecture.keywords)
         start_(module, self)

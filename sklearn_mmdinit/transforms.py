@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_scalar
+from sklearn.utils import check_scalar, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
@@ -117,14 +117,6 @@ class RandomAffine(BaseEstimator):
         Returns
         -------
         ndarray of the shape and type of X
-
-        Raises
-        ------
-        ValueError
-            If a parameter is not valid, or rows are no images of ``image_shape``, or numbers of
-            another type.
-        TypeError
-            If ``rng`` is another source of random numbers, or a parameter is of another type.
         """
         self._check_params()
         _check_rng(rng)
@@ -227,13 +219,6 @@ class RandomCorruption(BaseEstimator):
         Returns
         -------
         ndarray of the shape and type of X
-
-        Raises
-        ------
-        ValueError
-            If ``p`` is not between 0 and 1.
-        TypeError
-            If ``p`` is no number, or ``rng`` another source of random numbers.
         """
         check_finite(self, "p")
         check_scalar(self.p, "p", Real, max_val=1)
@@ -332,11 +317,6 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         self : OrientedGradients
             Fitted.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is not valid, or rows are no images of ``image_shape``.
         """
         check_positive(self, "n_orientations", least=2)
         check_finite(self, "floor")
@@ -362,11 +342,6 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray of shape (n, n_orientations * n_cells), float32
-
-        Raises
-        ------
-        ValueError
-            If rows are other images.
         """
         check_is_fitted(self)
         X = self._images(X, reset=False)
@@ -375,8 +350,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
         histograms = np.empty((len(X), self._n_features_out), dtype=np.float32)
         block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * math.prod(found[1:])), 1)
-        for start in range(0, len(X), block):
-            rows = slice(start, start + block)
+        for rows in gen_batches(len(X), block):
             # A copy: rows may be read-only, or backwards.
             images = torch.from_numpy(X[rows].copy()).view(-1, *found)
             made = _histograms(images, self.cell_size_, self.n_orientations, self.floor)

@@ -19,9 +19,8 @@ from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 from torch import nn
 
-from ._core.estimators import check_widths
 from ._core.mlp import MLP
-from ._core.source import Source, keywords_of_initializer
+from ._core.source import Source, source_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
 from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in, uncompiled
@@ -82,11 +81,7 @@ class Start:
         if self.initializer is None:
             return None
         parameters = _unfrozen(self.initializer).get_params(deep=False)
-        if parameters.get("module") is not None:
-            return Source(parameters["module"], keywords_of_initializer(parameters), seed)
-        own = {name: parameters[name] for name in ("n_classes", "activation", "batch_norm")}
-        sizes = check_widths(parameters["hidden_layer_sizes"])
-        return Source(MLP, {"n_features": n_features, "hidden_layer_sizes": sizes, **own}, seed)
+        return source_of_initializer(parameters, n_features, seed)
 
     def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
         """Raise a ValueError where a module, in place started here, cannot be trained on X."""
@@ -123,10 +118,8 @@ def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
     any_sparse = any(map(issparse, rows))
     if any_sparse and not get_tags(initializer).input_tags.sparse:
         # Dense copies are a matter of memory, which the caller knows and we do not.
-        raise ValueError(
-            f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense rows "
-            "only: fit it on some, X[:10000].toarray(), and pass it as warm_start_from"
-        )
+        found = f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense"
+        raise ValueError(f"{found} rows only: pass it fitted, on X[:10000].toarray() for instance")
     if len(rows) == 1:
         return X
     return vstack(rows, format="csr") if any_sparse else np.concatenate(rows)
@@ -239,13 +232,7 @@ class WarmStart(Callback):
         return type(self)(self.theta0)
 
     def initialize(self) -> Self:
-        """What skorch calls when it makes a net afresh.
-
-        Returns
-        -------
-        self : WarmStart
-            This one.
-        """
+        """What skorch calls when it makes a net afresh; the callback itself."""
         self.waiting_ = True
         return self
 

@@ -88,19 +88,15 @@ class RowBatches:
 
 def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rows (n, ...) after the augmentation; a ValueError unless it returns rows like them."""
-    changed = np.asarray(augmentation(rows, rng))
+    changed, name = np.asarray(augmentation(rows, rng)), f"augmentation={augmentation!r}"
     if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
-        raise ValueError(
-            f"augmentation={augmentation!r} must return rows like those it is given, of shape "
-            f"{rows.shape} and type {rows.dtype}; got shape {changed.shape}, {changed.dtype}"
-        )
+        valid = f"rows like those given, of shape {rows.shape} and type {rows.dtype}"
+        found = f"shape {changed.shape}, {changed.dtype}"
+        raise ValueError(f"{name} must return {valid}; got {found}")
     with np.errstate(over="ignore"):  # to infinity, as where rows become a mini-batch
         kept = changed.astype(rows.dtype, copy=False).astype(np.float32, copy=False)
     if not np.isfinite(kept).all():
-        raise ValueError(
-            f"augmentation={augmentation!r} returned NaN or infinity, or a value too large for "
-            "float32"
-        )
+        raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
     return changed
 
 
@@ -138,24 +134,17 @@ class LoaderBatches:
                 continue
             shape = batch.shape[1:] if shape is None else shape
             if batch.shape[1:] != shape:
-                raise ValueError(
-                    f"the DataLoader hands out examples of shape {batch.shape[1:]} in mini-batch "
-                    f"{number} (the first is 0), and of shape {shape} before"
-                )
+                found = f"examples of shape {batch.shape[1:]}, and of shape {shape} before"
+                raise ValueError(f"the DataLoader hands out {found}, in mini-batch {number}")
             if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-                raise ValueError(
-                    "the DataLoader hands out NaN or infinity, or a value too large for float32, "
-                    f"in mini-batch {number} (the first is 0)"
-                )
+                found = "NaN or infinity, or a value too large for float32,"
+                raise ValueError(f"the DataLoader hands out {found} in mini-batch {number}")
             yield first, self.examples(batch)[None]
             first += 1
         if first == 0:
-            raise ValueError(
-                f"the DataLoader handed out {number + 1} mini-batches in pass {pass_number}, none "
-                f"of {self.size} examples or more, which its first one had; it must begin anew "
-                "each time it is iterated, as an IterableDataset does whose __iter__ returns a new "
-                "iterator"
-            )
+            found = f"{number + 1} mini-batches in pass {pass_number}, none of {self.size} examples"
+            hint = "it must begin anew each time it is iterated"
+            raise ValueError(f"the DataLoader handed out {found}; {hint}")
 
 
 # Where the mini-batches of a pass come from.
@@ -167,8 +156,6 @@ def examples_of(item: Any) -> np.ndarray:
     if isinstance(item, tuple | list) and item:
         item = item[0]
     if not isinstance(item, torch.Tensor):
-        raise TypeError(
-            "a DataLoader must hand out tensors, or tuples that begin with one, got "
-            f"{type(item).__name__}"
-        )
+        valid = "tensors, or tuples that begin with one"
+        raise TypeError(f"a DataLoader must hand out {valid}, got {type(item).__name__}")
     return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -27,6 +27,11 @@ _ARRAY = "sklearn_mmdinit.array"  # stands for one in JSON, with its name
 class Checkpoint:
     """A file that `fit` writes its training to, so that the same call can go on from there.
 
+    It is written whole or not at all. After a kill or an interrupt the same call goes on from it,
+    on a CPU bit for bit as if it had not been cut off, and after the end only reads it. For other
+    rows or parameters it is refused: each ``fit`` of a search needs one of its own.
+    ``partial_fit`` does not use it.
+
     Parameters
     ----------
     path : str or path-like

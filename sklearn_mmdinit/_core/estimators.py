@@ -77,12 +77,10 @@ def check_number(name: str, value: Any, *, zero: bool = True) -> None:
 def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers from a number or a sequence; raise unless they are positive."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
-    if sizes.ndim == 1 and all(
-        isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0
-        for size in sizes
-    ):
-        return tuple(int(size) for size in sizes)
-    raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+    whole = [isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes.flat]
+    if sizes.ndim != 1 or not all(whole) or (sizes <= 0).any():
+        raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+    return tuple(int(size) for size in sizes)
 
 
 def examples_checked(

@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from .estimators import check_choice
+
 # In place where the gradient follows from the output alone.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": partial(nn.ReLU, inplace=True),
@@ -61,10 +63,8 @@ class MLP(nn.Module):
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, got {activation!r}")
-        if init not in INITS:
-            raise ValueError(f"init must be one of {list(INITS)}, got {init!r}")
+        check_choice("activation", activation, ACTIVATIONS)
+        check_choice("init", init, INITS)
         # What it is described by, wherever it was made.
         self.keywords = {
             "n_features": int(n_features),

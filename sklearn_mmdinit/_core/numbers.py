@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 
 _ROWS_AT_A_TIME = 1024
 
@@ -53,10 +54,10 @@ def as_float32(X: Any) -> Any:
 
 def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
     """What a function makes of rows X (n, ...), n at least 1: memory does not grow with n."""
-    starts = range(0, len(X), _ROWS_AT_A_TIME)
+    portions = gen_batches(len(X), _ROWS_AT_A_TIME)
     with torch.no_grad():
-        portions = [function(X[start : start + _ROWS_AT_A_TIME]).cpu().numpy() for start in starts]
-    return np.concatenate(portions)
+        made = [function(X[rows]).cpu().numpy() for rows in portions]
+    return np.concatenate(made)
 
 
 @contextmanager

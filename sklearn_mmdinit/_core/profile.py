@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from .trace import (
     chain_of,
     describe,
     layout_of,
-    put_in_layout_,
     takes_integers,
     trace,
 )
@@ -55,17 +55,15 @@ class Profile:
     def network(self, theta0: Theta0, device: str | torch.device) -> Network:
         """A network that starts at theta0, in single precision and the mode of pre-training."""
         # First to single precision: a module in half precision would round theta0.
-        module = self.source.build().float()
+        module: Any = self.source.build().float()
         put_arrays_(module, theta0.arrays)
         module.to(device)
         if lost := sorted(self.known - _known_layers(module)):
             kind = type(module.get_submodule(lost[0])).__name__
-            raise RuntimeError(
-                f"the layer {lost[0]!r} was perturbed by a rule that this process does not have; "
-                f"call register_layer({kind}, ...) first, in each worker too"
-            )
+            hint = f"call register_layer({kind}, ...) in each process"
+            raise RuntimeError(f"there is no rule for the layer {lost[0]!r} any more; {hint}")
         if self.layout != torch.contiguous_format:
-            put_in_layout_(module, self.layout)
+            module.to(memory_format=self.layout)
         pretraining_mode(module)
         return Network(module, self.architecture, self.trace, self.why_functional)
 
@@ -122,8 +120,6 @@ def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:
         last = called[found.last] if found.last >= 0 else ""
         return last if last in linear else ""
     if told not in linear:
-        raise ValueError(
-            f"hidden_layer must be a linear layer that {qualified_name(module)} calls, one of "
-            f"{sorted(linear)}, got {told!r}"
-        )
+        valid = f"a linear layer of {qualified_name(module)}, one of {sorted(linear)}"
+        raise ValueError(f"hidden_layer must be {valid}, got {told!r}")
     return told

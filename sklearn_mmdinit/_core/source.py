@@ -13,13 +13,17 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from .estimators import check_widths
+from .mlp import MLP
 from .numbers import seeded_generators
 
 # As skorch has it.
 PREFIX = "module__"
 
 # Of an initializer's classes; a module may have any other number without being told.
-_DEFAULT_N_CLASSES = 2
+DEFAULT_N_CLASSES = 2
+# Parameters that describe the built-in perceptron; a module has layers and weights of its own.
+OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init")
 
 T = TypeVar("T")
 
@@ -81,10 +85,8 @@ def _copied(value: T, module: Any) -> T:
     except Exception as error:
         name = getattr(module, "__name__", type(module).__name__)
         # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
-        raise ValueError(
-            f"the module {name} cannot be copied ({type(error).__name__}: {error}); pass its "
-            "class, or use norms of torch.nn.utils.parametrizations"
-        ) from error
+        hint = "pass its class, or use norms of torch.nn.utils.parametrizations"
+        raise ValueError(f"the module {name} cannot be copied: {error}; {hint}") from error
 
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,11 +100,21 @@ def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> 
     return {"n_classes": n_classes, **keywords} if takes else dict(keywords)
 
 
-def keywords_of_initializer(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def source_of_initializer(parameters: Mapping[str, Any], n_features: int, seed: int) -> Source:
+    """Where the network of an initializer with these parameters comes from."""
+    module = parameters.get("module")
+    if module is not None:
+        return Source(module, _keywords_of_initializer(module, parameters), seed)
+    own = {name: parameters[name] for name in ("n_classes", *OF_A_PERCEPTRON) if name in parameters}
+    own["hidden_layer_sizes"] = check_widths(own["hidden_layer_sizes"])
+    return Source(MLP, {"n_features": n_features, **own}, seed)
+
+
+def _keywords_of_initializer(module: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What an initializer's class is called with: its number of classes too, where it is given."""
-    module, own, n_classes = parameters["module"], keywords_of(parameters), parameters["n_classes"]
+    own, n_classes = keywords_of(parameters), parameters["n_classes"]
     takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
-    if n_classes == _DEFAULT_N_CLASSES and "n_classes" in takes:
+    if n_classes == DEFAULT_N_CLASSES and "n_classes" in takes:
         # A default of the class's own counts where the number was left at that here.
         needed = takes["n_classes"].default is inspect.Parameter.empty
         return with_n_classes(module, own, n_classes) if needed else own
@@ -146,18 +158,7 @@ class Keywords:
         return kept | own
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those beyond the signature and those of parts among them.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by name; ``module__<name>`` is for the class in module.
-
-        Returns
-        -------
-        self : estimator
-            This one.
-        """
+        """Set parameters, those beyond the signature among them."""
         kept = {name: value for name, value in params.items() if self._is_keyword(name)}
         super().set_params(**{n: v for n, v in params.items() if n not in kept})  # type: ignore[misc]
         vars(self).update(kept)

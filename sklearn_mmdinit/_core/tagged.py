@@ -49,18 +49,7 @@ class Theta0Array(np.ndarray):
 
 
 def tag(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
-    """A view of X, of the same memory, that carries theta0.
-
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import Architecture, Theta0
-    >>> arrays = {"linears.0.weight": np.ones((2, 2)), "linears.0.bias": np.zeros(2)}
-    >>> theta0 = Theta0(Architecture.of_perceptron(2, (), 2), arrays)
-    >>> X = tag(np.zeros((3, 2)), theta0)
-    >>> theta0_of(X) is theta0
-    True
-    >>> theta0_of(X[:2]) is None, tag_is_lost(X[:2])
-    (True, True)
-    """
+    """A view of X, of the same memory, that carries theta0."""
     view = np.asarray(X).view(Theta0Array)
     view.theta0 = theta0
     return view

@@ -104,10 +104,8 @@ def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]
             yield
     except Exception as error:
         taken = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
-        raise ValueError(
-            f"the module {qualified_name(module)} does not take {taken}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        refused = f"the module {qualified_name(module)} does not take {taken}"
+        raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
 
 
 def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
@@ -118,10 +116,8 @@ def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
         right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
         if right and logits.is_floating_point():
             return
-    raise ValueError(
-        f"the module {name} must return logits, floats of shape (n_samples, n_classes >= 2); for "
-        f"{n_rows} examples it returned {found}"
-    )
+    valid = f"logits, floats of shape ({n_rows}, n_classes >= 2)"
+    raise ValueError(f"the module {name} must return {valid}; it returned {found}")
 
 
 class _Reads(TorchFunctionMode):
@@ -321,9 +317,9 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     """Channels last in memory for a module of convolutions that can be computed so."""
     if not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
         return torch.contiguous_format
-    tried = copy.deepcopy(module)
+    tried: Any = copy.deepcopy(module)  # whose `to` lacks the argument in PyTorch's annotations
     try:
-        put_in_layout_(tried, torch.channels_last)
+        tried.to(memory_format=torch.channels_last)
         with torch.enable_grad(), hooks.aside():
             logits = tried(examples.clone())
             parameters = [p for p in tried.parameters() if p.requires_grad]
@@ -331,9 +327,3 @@ def layout_of(module: nn.Module, examples: torch.Tensor) -> torch.memory_format:
     except RuntimeError:  # a view of what is in another order, or weights that have no such order
         return torch.contiguous_format
     return torch.channels_last
-
-
-def put_in_layout_(module: nn.Module, layout: torch.memory_format) -> None:
-    """Put a module's weights into an order in memory, in place."""
-    moved: Any = module  # whose `to` has no such argument in PyTorch's own annotations
-    moved.to(memory_format=layout)

@@ -193,10 +193,9 @@ def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
 
 
 def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
-    names: dict[torch.Tensor, str] = {
-        parameter: name for name, parameter in network.module.named_parameters()
-    }
+    state, named = optimizer.state, network.module.named_parameters()
     return {
-        names[parameter]: [own[key].cpu().numpy().copy() for key in _MOMENTS]
-        for parameter, own in optimizer.state.items()
+        name: [state[parameter][key].cpu().numpy().copy() for key in _MOMENTS]
+        for name, parameter in named
+        if parameter in state
     }

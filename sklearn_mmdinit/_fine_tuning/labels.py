@@ -190,21 +190,15 @@ def in_the_loss(
 def split_rows(
     validation_split: Any, X: Any, y: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of training and of validation rows, of all that have a label and a weight.
-
-    By a fraction, at random by `seed`, stratified where every class allows it; or the first split
-    of a splitter.
-    """
+    """Indices of training and of validation rows, of all that have a label and a weight."""
     name = f"validation_split={validation_split!r}"
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
         with named(name):
             return _first_split(validation_split, X, y)
     is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
     if not (is_fraction and 0 < validation_split < 1):
-        raise ValueError(
-            "validation_split must be a float above 0 and below 1, a splitter, a tuple "
-            f"(X_val, y_val) or None, got {validation_split!r}"
-        )
+        valid = "a float above 0 and below 1, a splitter, a tuple (X_val, y_val) or None"
+        raise ValueError(f"validation_split must be {valid}, got {validation_split!r}")
     # A stratified draw needs two rows of each class, and room for all classes on both sides.
     counts = np.bincount(y)
     counts = counts[counts > 0]

@@ -141,10 +141,7 @@ class Net(NeuralNetClassifier):
                 loss = (weights * losses).sum() / weights.sum().clamp(min=_TINY)
         if training and not loss.requires_grad:
             kind = type(self.module_).__name__
-            raise ValueError(
-                f"there is nothing to train: no parameter of {kind} that its outputs depend on "
-                "requires a gradient"
-            )
+            raise ValueError(f"nothing to train: no parameter of {kind} changes its outputs")
         return loss
 
     def _losses(self, weights: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -157,10 +154,9 @@ class Net(NeuralNetClassifier):
             finally:
                 self.criterion_.reduction = reduction
         if losses is None or losses.shape != weights.shape:
-            raise ValueError(
-                "weights of rows need a criterion with reduction='mean', which can return a loss a "
-                f"row instead; got {self.criterion_} with reduction={reduction!r}"
-            )
+            found = f"{self.criterion_} with {reduction=}"
+            valid = "a criterion with reduction='mean', which can return a loss a row instead"
+            raise ValueError(f"weights of rows need {valid}; got {found}")
         return losses
 
 

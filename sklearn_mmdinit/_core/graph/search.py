@@ -38,40 +38,28 @@ _SMALLEST, _LARGEST = -40, 40
 
 
 def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> np.ndarray:
-    """Euclidean nearest neighbours of each row among the others, in 50 principal components.
+    """Neighbours (n, n_neighbors) of rows X (n, p) in 50 principal components, the nearest first.
 
-    Row numbers (n, n_neighbors), the nearest first, for finite rows X (n, p), a memory map among
-    others. Equal rows are searched once and stand in a ring, each the nearest neighbour of another;
-    the rest of their neighbours are rows different from them. Without it, rows of which there are
-    more copies than neighbours would be an island that no walk leaves or reaches.
-
-    Below 100,000 different rows all distances are measured, and beyond, with a warning, where
-    pynndescent is not installed.
+    Equal rows are searched once and stand in a ring. Without it, rows of which there are more
+    copies than neighbours would be an island that no walk leaves or reaches.
     """
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
-    n_rows, most = len(X), first.size - 1
-    if most == 0:
-        raise ValueError(f"All {n_rows} rows are equal: there are no neighbours to search.")
-    if n_neighbors > most:
-        raise ValueError(
-            f"Only {most + 1} of the {n_rows} rows differ from each other: {n_neighbors=} must be "
-            f"{most} or less."
-        )
-    points = principal_components(X)
-    if first.size < place.size:
-        points = points[first]
+    n, n_distinct = len(X), first.size
+    if n_distinct == 1:
+        raise ValueError(f"All {n} rows are equal: there are no neighbours to search.")
+    if n_neighbors >= n_distinct:
+        raise ValueError(f"Only {n_distinct} of the {n} rows differ: too few for {n_neighbors=}.")
+    points = principal_components(X)[first]
     if _exact_is_best(len(points)):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)
-    return neighbors if first.size == place.size else share_neighbors(neighbors, place)
+    return share_neighbors(neighbors, place)
 
 
 def check_search(n_rows: int, n_neighbors: int) -> None:
     """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
-    if n_neighbors < 1:
-        raise ValueError(f"n_neighbors must be at least 1: got {n_neighbors}.")
     if n_rows <= n_neighbors:
         raise ValueError(f"{n_rows} rows are too few for {n_neighbors=}, which must be smaller.")
 
@@ -175,14 +163,14 @@ def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Neighbours of all rows (n, k) from those (m, k) of the different ones, at `place` (n,).
 
     The nearest neighbour of a row that has equals is the next of them, in a ring; the others are
-    the neighbours that a row of its kind has, less the farthest. Of several rows equal to a
-    neighbour, different rows take different ones.
+    those of its kind, less the farthest.
     """
     n, k = place.size, neighbors.shape[1]
     members = np.argsort(place, kind="stable").astype(np.int32)  # rows, by place
     sizes = np.bincount(place)
     starts = np.cumsum(sizes) - sizes
     places = neighbors[place]  # (n, k)
+    # Of several rows equal to a neighbour, different rows take different ones.
     turn = np.arange(n)[:, None] % sizes[places]
     shared = members[starts[places] + turn]
     if k > 1:  # of one neighbour alone a ring would be an island
@@ -201,12 +189,7 @@ def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
 def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.ndarray:
     """Rows (n, p) in their first components (n, n_components), float32; centred rows if no fewer.
 
-    Differences of rows are all that is kept: the mean is taken out in float64, so that float32
-    has its digits for what tells the rows apart. Where they are so large or so small that float32
-    could not hold their squares, all are divided by one power of two.
-
-    The components are learned from all rows or, of arrays larger than 400 MB in float32, from as
-    many drawn at random.
+    The mean is taken out in float64, so that float32 has its digits for what tells rows apart.
     """
     n, p = X.shape
     rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)

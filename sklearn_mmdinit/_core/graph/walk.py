@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,6 @@ class Walk:
 
     A step goes along an edge of the row that the walk is at, with probability proportional to
     the edge's weight. A row without edges has a loop to itself: a walk stays there.
-
-    All walks of a call move together: a step of W walks is one binary search for W numbers among
-    the E edges.
     """
 
     targets: np.ndarray  # the row that each edge leads to, edges of a row next to each other
@@ -30,14 +26,11 @@ class Walk:
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
-        """Walks on the graph of these non-negative finite weights (n, n), which is not changed."""
+        """Walks on the graph of these positive finite weights (n, n), which is not changed."""
         weights = graph.data.astype(np.float64)
         targets = graph.indices
         n = graph.shape[0]
         rows = np.repeat(np.arange(n), np.diff(graph.indptr))
-        if not weights.all():  # an explicit zero is no edge
-            edges = weights > 0
-            weights, targets, rows = weights[edges], targets[edges], rows[edges]
         degrees = np.bincount(rows, minlength=n)
         isolated = np.flatnonzero(degrees == 0)
         if isolated.size:
@@ -58,13 +51,7 @@ class Walk:
         q = 1 - 1 / mean_length; a mean length of 1 is exactly one step. The walks of a row are
         drawn with the row's own generator, and go the same ways whatever the other rows are.
         """
-        if not (math.isfinite(mean_length) and mean_length >= 1):
-            raise ValueError(f"mean_length must be a finite number, at least 1: got {mean_length}.")
         starts = np.asarray(starts, dtype=np.int64)
-        n = len(self.last)
-        outside = starts[(starts < 0) | (starts >= n)]
-        if outside.size:
-            raise ValueError(f"starts must be rows of the graph, 0 to {n - 1}: got {outside[0]}.")
         lengths, draws = [], []
         for random in randoms:
             lengths.append(random.geometric(1 / mean_length, size=starts.shape[1]))
