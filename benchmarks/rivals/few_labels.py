@@ -106,7 +106,7 @@ def embedding_logistic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
 
 def svm(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
     """With a Gaussian kernel; chosen by accuracy, since probabilities come afterwards."""
-    scale = 1.0 / (X.shape[1] * float(X.var()))  # what scikit-learn's "scale" stands for
+    scale = 1.0 / (X.shape[1] * (float(X.var()) or 1.0))  # what scikit-learn's "scale" stands for
     grid = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1 * scale, 0.3 * scale, scale, 3.0 * scale]}
     best = _tuned(SVC(), grid, X, y, seed, scoring="accuracy")
     return _calibrated(best, X, y, seed)
@@ -143,10 +143,12 @@ def forest(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
 
 
 def lightgbm(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    """Boosted trees; their default of 20 rows a leaf would leave few labels undivided."""
+    """Boosted trees; by default they never divide fewer than 40 rows, or values of fewer than 6."""
     from lightgbm import LGBMClassifier
 
-    model = LGBMClassifier(min_child_samples=1, random_state=seed, n_jobs=1, verbosity=-1)
+    model = LGBMClassifier(
+        min_child_samples=1, min_data_in_bin=1, random_state=seed, n_jobs=1, verbosity=-1
+    )
     grid = {"min_child_samples": [1, 5], "n_estimators": [30, 100]}
     return _tuned(model, grid, X, y, seed)
 
