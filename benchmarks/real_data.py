@@ -119,13 +119,9 @@ def _prepare(options: argparse.Namespace) -> Job:
         table = load(name, options.data_dir, partial(say, options))
         own = prepared(table, options.seed)
         data.append(own)
-        entry: dict[str, Any] = {
-            "set": name,
-            "kind": table.kind,
-            "source": table.source,
-            "digest": table.digest,
-        }
-        entry |= {"split": next(split for split, own in SPLITS.items() if name in own)}
+        (split,) = [split for split, names in SPLITS.items() if name in names]
+        entry: dict[str, Any] = {"set": name, "split": split, "kind": table.kind}
+        entry |= {"source": table.source, "digest": table.digest}
         entry |= {"rows": len(table.y), "pool": len(own.X), "test": len(own.X_test)}
         tables.append(entry | {"features": own.X.shape[1], "classes": own.n_classes})
     return Job(data, tables, methods, options)

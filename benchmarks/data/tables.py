@@ -278,7 +278,7 @@ def _digest(X: Any, y: np.ndarray) -> str:
 
 
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
-    """Load a set; ValueError for a name that there is not.
+    """Load a set; ValueError for a name that there is not, RuntimeError where no source has it.
 
     ``data_dir`` may hold the wheels, and the folders of the 20 newsgroups; then come scikit-learn's
     data home and the network.
@@ -287,7 +287,10 @@ def load(name: str, data_dir: Path | None, report: Report) -> Table:
     if name not in sets:
         raise ValueError(f"no set is called {name!r}; valid names are {sorted(sets)}")
     kind, read = sets[name]
-    X, labels, source = read(data_dir, report)
+    try:
+        X, labels, source = read(data_dir, report)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RuntimeError(f"{name}: {error}; name a folder that has it with --data-dir") from error
     _, y = np.unique(np.asarray(labels).astype(str), return_inverse=True)
     if isinstance(X, pd.DataFrame):
         # By numbers scikit-learn would understand places.
