@@ -76,10 +76,20 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
         return self
 
+    def _votes(self, X: np.ndarray) -> np.ndarray:
+        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
+        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
+
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
-        votes = self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
-        return self.classes_[votes.argmax(axis=1)]
+        return self.classes_[self._votes(X).argmax(axis=1)]
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Shares (n, n_classes) of the votes; all the same where no label arrives."""
+        votes = self._votes(X)
+        totals = votes.sum(axis=1, keepdims=True)
+        shares = votes / np.where(totals > 0.0, totals, 1.0)
+        return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
 
 
 def normalized_graph(neighbors: np.ndarray) -> csr_array:

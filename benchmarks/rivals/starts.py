@@ -1,4 +1,4 @@
-"""Other starts of the paper's network: LSUV, principal components, a denoising autoencoder."""
+"""Other starts of a network: LSUV, principal components, a denoising autoencoder, SCARF."""
 
 from __future__ import annotations
 
@@ -234,3 +234,55 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
             optimizer.step()
             total += float(loss.detach()) * len(rows)
         return total / len(X)
+
+
+# SCARF (Bahri et al., ICLR 2022): a row is to be found again by its corrupted copy
+
+
+def scarf_theta0(
+    X: np.ndarray,
+    classifier: MLPClassifier,
+    n_classes: int,
+    *,
+    n_steps: int = 1000,
+    batch_size: int = 128,
+    corruption: float = 0.6,
+    temperature: float = 1.0,
+    random_state: int = 0,
+) -> Theta0:
+    """Hidden layers of a perceptron, learned from rows X (n, n_features); the last stays fresh.
+
+    A copy has each entry replaced, with probability ``corruption``, by the same column of a random
+    row. Cosines of two-layer projections of rows and copies, over the temperature, are logits of
+    which copy is whose; rates and sizes are the paper's.
+    """
+    fresh = fresh_theta0(classifier, X.shape[1], range(n_classes))
+    hidden = range(len(classifier.hidden_layer_sizes))
+    generator = torch.Generator().manual_seed(random_state)
+    weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in hidden]
+    width = len(weights[-1])
+    head = [torch.empty(width, width) for _ in range(2)]
+    for weight in head:
+        nn.init.xavier_uniform_(weight, generator=generator)
+    encoder = _chain(weights, linear_output=False)
+    network = nn.Sequential(encoder, _chain(head, linear_output=True))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    rows, columns = torch.from_numpy(X.astype(np.float32)), torch.arange(X.shape[1])
+    for _ in range(n_steps):
+        batch = rows[torch.randperm(len(rows), generator=generator)[:batch_size]]
+        others = torch.randint(len(rows), batch.shape, generator=generator)
+        changed = torch.rand(batch.shape, generator=generator) < corruption
+        copies = torch.where(changed, rows[others, columns], batch)
+        found = nn.functional.normalize(network(batch)), nn.functional.normalize(network(copies))
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(
+            found[0] @ found[1].T / temperature, torch.arange(len(batch))
+        )
+        torch.autograd.backward(loss)
+        optimizer.step()
+    arrays = dict(fresh.arrays)
+    layers: Any = encoder
+    for number, layer in enumerate(layers[::2]):
+        arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
+        arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
+    return Theta0(fresh.architecture, arrays)

