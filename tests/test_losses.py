@@ -165,8 +165,7 @@ def test_uniformity_falls_back_where_the_grid_is_too_coarse():
     expected = float(mmd(P.transpose(0, 1), U, gamma).mean())
     coarse = float(interval_mmd(p.mT, U[:, 0], gamma).mean())
     assert abs(coarse - expected) > 1e-2
-    # The search for the median ends at float32's resolution, 1e-4 of this bandwidth.
-    assert float(uniformity(P, U)) == pytest.approx(expected, abs=2e-4)
+    assert float(uniformity(P, U)) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("spread", [0.8, 0.1, 1e-3])

@@ -77,12 +77,11 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         gamma = interval_median(p, u)
         if interval_serves(gamma, p.shape[1], len(u)):
             return interval_mmd(p, u, gamma, closed_form=closed_form).mean()
-        if closed_form:
-            return closed_form_mmd(p, gamma).mean()
     elif closed_form:
         raise ValueError(f"the closed form is known for two classes, got {P.shape[-1]}")
-    else:
-        gamma = median_bandwidth(P.transpose(0, 1), U)
+    gamma = median_bandwidth(P.transpose(0, 1), U)
+    if closed_form:
+        return closed_form_mmd(p, gamma).mean()
     return mmd(P.transpose(0, 1), U, gamma).mean()
 
 
