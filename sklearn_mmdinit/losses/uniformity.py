@@ -364,12 +364,11 @@ def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     n = points.shape[1]
     # Positions found count each point itself and all before it: n (n + 1) / 2 in all.
     target = (n * (n - 1) // 2 - 1) // 2 + 1 + n * (n + 1) // 2
-    low = points.new_zeros(rows)
-    high = points[:, -1] - points[:, 0]
+    step = 0.5 * (points[:, -1:] - points[:, :1])
+    low = torch.zeros_like(step)
     for _ in range(_N_HALVINGS):
-        middle = 0.5 * (low + high)
-        counts = torch.searchsorted(points, points + middle[:, None], right=True).sum(1)
-        enough = counts >= target
-        high = torch.where(enough, middle, high)
-        low = torch.where(enough, low, middle)
-    return (0.5 * (low + high) * math.sqrt(2.0)).clamp_(min=_MIN_BANDWIDTH)
+        middle = low + step
+        counts = torch.searchsorted(points, points + middle, right=True).sum(1, keepdim=True)
+        low = torch.where(counts < target, middle, low)
+        step = 0.5 * step
+    return ((low + step) * math.sqrt(2.0)).squeeze(1).clamp_(min=_MIN_BANDWIDTH)
