@@ -35,6 +35,8 @@ __all__ = ["StackedStartsClassifier"]
 _TINY = float(np.finfo(np.float32).tiny)  # probabilities of float32 may be 0
 _LOG_RANGE = (-2.0, 4.0)  # of temperatures
 _EM_STEPS = 1000
+# Where there is nothing to fit it to: what five labels a class give in the mean.
+_USUAL_TEMPERATURE = 3.0
 
 # Parameters that an initializer shares with the classifier that starts there.
 _SHARED = ("module", "hidden_layer_sizes", "activation", "batch_norm", "init", "device")
@@ -63,15 +65,19 @@ def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
     return float(np.exp(minimize_scalar(objective, bounds=_LOG_RANGE, method="bounded").x))
 
 
-def stacking_weights(likelihoods: np.ndarray, n_steps: int = _EM_STEPS) -> np.ndarray:
-    r"""Weights w on the simplex (K,) that maximise :math:`\sum_i \log \sum_k w_k p_{ik}`.
+def stacking_weights(
+    likelihoods: np.ndarray, prior: float = 1.0, n_steps: int = _EM_STEPS
+) -> np.ndarray:
+    r"""Weights w on the simplex (K,): :math:`\sum_i \log \sum_k w_k p_{ik}` is at its largest.
 
-    By EM from equal weights: with each step the likelihood of p (n, K) grows.
+    As if so many rows more had spoken for each alone: with few rows, no weight goes to an extreme.
+    By EM from equal weights on p (n, K).
     """
     weights = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
     for _ in range(n_steps):
         shares = weights * likelihoods
-        weights = (shares / shares.sum(axis=1, keepdims=True)).mean(axis=0)
+        counts = (shares / shares.sum(axis=1, keepdims=True)).sum(axis=0) + prior
+        weights = counts / counts.sum()
     return weights
 
 
@@ -137,7 +143,8 @@ class StackedStartsClassifier(PartlyLabelled):
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
 
-    with temperatures T and weights v that give held-out rows the greatest likelihood. With z their
+    with temperatures T and weights v that give held-out rows the greatest likelihood, a prior
+    towards equal weights counted as one row more for each start. With z their
     advantage over the first start alone, row by row and in standard errors, then
 
     .. math:: w = s v + (1 - s) e_1, \qquad s = \Phi(z - \text{threshold})
@@ -160,7 +167,7 @@ class StackedStartsClassifier(PartlyLabelled):
         :class:`RandomCorruption`.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
-    threshold : float, default=1.5
+    threshold : float, default=2.0
         Standard errors by which stacked networks have to be ahead of the first start to get half
         of the weight; not negative. Smaller: more gain from few labels; larger: less is risked.
     unlabelled_label : int, float or str, default=None
@@ -200,7 +207,7 @@ class StackedStartsClassifier(PartlyLabelled):
     Notes
     -----
     The only label of a class is in every training part and never held out. Where no class has
-    two there is nothing to weigh by: temperatures are 1, and all starts have the same weight.
+    two there is nothing to weigh by: temperatures are 3, and all starts have the same weight.
 
     References
     ----------
@@ -230,7 +237,7 @@ class StackedStartsClassifier(PartlyLabelled):
         starts: Any = "auto",
         *,
         cv: int = 5,
-        threshold: float = 1.5,
+        threshold: float = 2.0,
         unlabelled_label: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -291,7 +298,7 @@ class StackedStartsClassifier(PartlyLabelled):
         held_out = parallel(
             delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
         )
-        self.temperatures_ = np.ones(len(starts))
+        self.temperatures_ = np.full(len(starts), _USUAL_TEMPERATURE)
         self.weights_ = np.full(len(starts), 1.0 / len(starts))
         self.log_losses_, self.advantage_ = np.full(len(starts), np.nan), 0.0
         if folds:

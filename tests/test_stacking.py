@@ -63,7 +63,7 @@ def test_em_climbs_to_the_greatest_likelihood_on_the_simplex(n_models):
     likelihoods = np.random.default_rng(n_models).beta(0.5, 0.5, size=(30, n_models))
 
     def climbed(n_steps):
-        weights = stacking_weights(likelihoods, n_steps)
+        weights = stacking_weights(likelihoods, 0.0, n_steps)
         assert weights.sum() == pytest.approx(1.0)
         assert (weights >= 0).all()
         return np.log(likelihoods @ weights).sum()
@@ -78,9 +78,9 @@ def test_weights_known_by_hand():
     # Of two models, each sure of a share of the rows and without an idea of the others.
     one = np.repeat([1.0, 1e-12], [30, 10])
     np.testing.assert_allclose(stacking_weights(np.stack([one, one[::-1]], 1)), 0.5, atol=0.26)
-    np.testing.assert_allclose(
-        stacking_weights(np.stack([one, 1.0 - one], axis=1)), [0.75, 0.25], atol=1e-6
-    )
+    for prior, expected in ((0.0, 30 / 40), (1.0, 31 / 42)):
+        found = stacking_weights(np.stack([one, 1.0 - one], axis=1), prior)
+        np.testing.assert_allclose(found, [expected, 1 - expected], atol=1e-6)
     np.testing.assert_allclose(stacking_weights(np.full((5, 3), 0.2)), 1 / 3)
 
 
@@ -180,9 +180,10 @@ def test_one_label_a_class_is_nothing_to_weigh_by(digits, coherent):
     assert sorted(y) == list(range(10))
     clf = stacked(None, coherent).fit(X, y)
     assert clf.weights_.tolist() == [0.5, 0.5]
-    assert clf.temperatures_.tolist() == [1.0, 1.0]
+    assert clf.temperatures_.tolist() == [3.0, 3.0]
     assert np.isnan(clf.log_losses_).all()
-    expected = np.mean([own.predict_proba(X) for own in clf.estimators_], axis=0)
+    own = [np.exp(tempered(own.predict_proba(X), 3.0)) for own in clf.estimators_]
+    expected = np.mean(own, axis=0)
     np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-6)
 
 
