@@ -34,6 +34,14 @@ X, Y = (X[: BATCH * STEPS] / 16).astype(np.float32), Y[: BATCH * STEPS]
 SMALL = {"batch_size": BATCH, "max_iter": PASSES, "random_state": 0}
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_as_in_a_terminal():
+    # What is started in the background of a script ignores them.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def changed(rows, rng):
     return rows + rng.normal(0, 0.01, rows.shape)
 
