@@ -273,7 +273,9 @@ def _digest(X: Any, y: np.ndarray) -> str:
     for column in [X[name] for name in X] if isinstance(X, pd.DataFrame) else [X]:
         values = np.asarray(column)
         numbers = values.dtype.kind in "biuf"
-        sha.update(values.astype("<f8").tobytes() if numbers else "\0".join(map(str, values)).encode())
+        sha.update(
+            values.astype("<f8").tobytes() if numbers else "\0".join(map(str, values)).encode()
+        )
     return sha.hexdigest()
 
 
