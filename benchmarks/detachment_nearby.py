@@ -6,8 +6,9 @@ measured along the way at theta0 and at theta0 + epsilon, with epsilon of the pa
 s^2 = 0.2, 0.5, 1 and 2. The perturbed networks of the other terms have no weight here, so that one
 pre-training with two of them, the fewest there can be, serves the four panels.
 
-Run it (under ten minutes on two cores)::
+Run it (under ten minutes on two cores each)::
 
+    python benchmarks/detachment_nearby.py --init he
     python benchmarks/detachment_nearby.py
 
 The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
@@ -80,13 +81,13 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     how far from theta0 one looks. The perturbations are the same at each step, and for each s
     the same up to their length.
     """
-    appendix = studies.prepare_appendix(options)
+    appendix, changes = studies.prepare_appendix(options), CHANGES | {"init": options.init}
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
     steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
     # The rows of a pass come in an order of its own, and in portions up to each of the steps.
     ends = sorted({*steps, *range(steps_a_pass, max(steps), steps_a_pass)})
-    initializer, learned = appendix.initializer(CHANGES), 0
+    initializer, learned = appendix.initializer(changes), 0
     yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
 
     def theta0_after(step: int) -> Theta0:
@@ -103,16 +104,18 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         theta0: Theta0 = initializer.theta0_
         return theta0
 
+    fresh: Theta0 = appendix.initializer(changes | {"max_iter": 0}).fit(yardstick).theta0_
+
     @cache
     def scorer() -> Any:
-        return appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
+        return appendix.initializer(changes | {"max_iter": 0}).fit(yardstick)
 
     def loss(theta0: Theta0) -> float:
         scorer().theta0_ = theta0
         return float(-scorer().score(yardstick))
 
     def measure(step: int) -> dict[str, Any]:
-        theta0 = theta0_after(step) if step else appendix.fresh()
+        theta0 = theta0_after(step) if step else fresh
         m = sum(array.size for array in theta0.arrays.values())
         rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
@@ -122,7 +125,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         ]
         return {"at_theta0": loss(theta0), "nearby": nearby}
 
-    own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
+    own = [fit_key(appendix.initializer(changes), appendix.X_digest), seed]
     cells = []
     for step in (0, *steps):
         # A portion that ends before the step changes the order of rows.
@@ -130,9 +133,10 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
         name = f"L_iod near theta0 after {step} steps"
         cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
-    settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
+    settings = {"changes": changes, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
     settings |= {"rows_measured": N_ROWS}
-    return appendix.study("detachment_nearby", __doc__, cells, settings)
+    name = "detachment_nearby" + ("_he" if options.init == "he" else "")
+    return appendix.study(name, __doc__, cells, settings)
 
 
 _text = partial(text_of, kinds=("detachment",))
@@ -142,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
+    parser.add_argument("--init", choices=("xavier", "he"), default="xavier", help="fresh weights")
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
     study = studies.Study
     return run_command(parser, argv, _prepare, study.measure, _text, kept=study.kept)

@@ -156,6 +156,8 @@ RUNS = (
         ("scale_and_weight",), cells=12, how="in parts of the grid"),
     Run("detachment-nearby.json", "Detachment near theta0",
         "detachment_nearby.py", "ten minutes on 2 cores", APPENDIX, ("detachment",)),
+    Run("detachment-nearby-he.json", "Detachment near theta0, from He's weights",
+        "detachment_nearby.py --init he", "ten minutes on 2 cores", APPENDIX, ("detachment",)),
     Run("theorems.json", "The theorems",
         "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
     Run("mnist-rivals.json", "Every method on the same tasks",
