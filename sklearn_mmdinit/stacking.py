@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,7 +10,6 @@ from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, ndtr
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -86,23 +84,6 @@ def advantage(likelihoods: np.ndarray, reference: np.ndarray) -> float:
     differences = np.log(likelihoods) - np.log(reference)
     error = differences.std(ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else 0.0
     return float(differences.mean() / error) if error > 0 else 0.0
-
-
-def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows to train on and held out, of classes y (n,): each class is in every training part.
-
-    So the only row of a class is never held out; where no class has two, there are no folds.
-    """
-    counts = np.bincount(y)
-    (alone,), (others,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
-    if len(others) == 0:
-        return []
-    splitter = StratifiedKFold(min(n_folds, counts.max()), shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        # Of classes with fewer rows than folds, which go to different ones.
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        split = [*splitter.split(others, y[others])]
-    return [(np.concatenate([alone, others[train]]), others[test]) for train, test in split]
 
 
 # Fits
@@ -294,7 +275,7 @@ class StackedStartsClassifier(PartlyLabelled):
         X, y, starts = X[labelled], y[labelled], self.starts_
         parallel = Parallel(n_jobs=self.n_jobs)
         self.estimators_ = parallel(delayed(_network)(network, start, X, y) for start in starts)
-        folds = stratified_folds(indices, self.cv, folds_seed)
+        folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
             delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
         )

@@ -15,6 +15,7 @@ from sklearn_mmdinit.diagnostics import (
     coherence_kernel,
     dead_neuron_ratio,
     degenerate_softmax_ratio,
+    neighbor_agreement,
     prediction_samples,
 )
 
@@ -233,3 +234,21 @@ def test_diagnostics_of_a_module():
     assert coherence_kernel(init, X[:5]).shape == (5, 5)
     with pytest.raises(ValueError, match=r"to_module\(\) of its initializer"):
         prediction_samples(init.theta0_, X)
+
+
+def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():
+    rng = np.random.default_rng(0)
+    # Sixteen clusters, of two classes as on a chessboard.
+    cluster = rng.integers(4, size=(800, 2))
+    some = np.where(np.arange(800) < 80, cluster.sum(axis=1) % 2, -1)
+    found = neighbor_agreement(4.0 * cluster + rng.normal(0, 0.3, (800, 2)), some, random_state=0)
+    assert found.neighbors > 0.95 > 0.65 > found.linear
+    assert found.n_labels == 80
+    assert "likely to help" in str(found)
+    X = rng.normal(size=(800, 30))
+    some = np.where(np.arange(800) < 80, X[:, 0] > 0, -1)
+    found = neighbor_agreement(X, some, random_state=0)
+    assert found.neighbors < found.linear
+    assert "little to go by" in str(found)
+    with pytest.raises(ValueError, match=r"two labels of a class, .* got array\(\[0, 1\]\)"):
+        neighbor_agreement(X[:3], [0, 1, -1])

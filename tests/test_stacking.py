@@ -19,11 +19,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
+from sklearn_mmdinit._fine_tuning.labels import stratified_folds
 from sklearn_mmdinit.stacking import (
     advantage,
     fitted_temperature,
     stacking_weights,
-    stratified_folds,
     tempered,
 )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
@@ -219,3 +219,20 @@ def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.n
     if (last := max(train.max(), valid.max())) >= len(y):
         raise ValueError(f"it names row {last}, but only {len(y)} rows have a label and a weight")
     return train, valid
+
+
+def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and held out, of classes y (n,): each class is in every training part.
+
+    So the only row of a class is never held out; where no class has two, there are no folds.
+    """
+    counts = np.bincount(y)
+    (alone,), (others,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
+    if len(others) == 0:
+        return []
+    splitter = StratifiedKFold(min(n_folds, counts.max()), shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # Of classes with fewer rows than folds, which go to different ones.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        split = [*splitter.split(others, y[others])]
+    return [(np.concatenate([alone, others[train]]), others[test]) for train, test in split]
