@@ -272,7 +272,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
     def _refusal(self, name: str) -> TypeError:
-        hint = f"; it follows from {net.OWNED[name]!r}" if name in net.OWNED else ""
+        ours = net.OWNED.get(name) or net.FAMILIAR.get(name)
+        hint = f"; {ours!r} says it here" if ours else ""
         return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
 
     def set_params(self, **params: Any) -> Self:

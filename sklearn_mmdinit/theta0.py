@@ -244,6 +244,11 @@ class Theta0:
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
 
+    def __repr__(self) -> str:
+        own, numbers = self.architecture, sum(array.size for array in self.arrays.values())
+        shape = f"input_shape={own.input_shape}, n_classes={own.n_classes}"
+        return f"Theta0(of {own.module}, {shape}, {numbers:,} numbers)"
+
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
         if len(gain) != n_hidden or not all(0.0 < factor < math.inf for factor in gain):

@@ -53,6 +53,11 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError where none has."""
     if unlabelled_label is None:
+        if y.dtype.kind in "if" and len(found := np.unique(y)) > 2 and found[0] == -1:
+            asked = (
+                "-1 in y is learned as a class beside others; unlabelled_label=-1 says it is none"
+            )
+            warnings.warn(asked, UserWarning, stacklevel=4)
         return np.ones(len(y), dtype=bool)
     # A number never equals the text that stands for it: all rows would seem to have a label.
     text = {isinstance(y_i, str) for y_i in y} if y.dtype.kind == "O" else {y.dtype.kind in "UST"}

@@ -47,6 +47,17 @@ OWNED = {
     "train_split": "validation_split",
     "warm_start": "warm_start_from",
 }
+# What scikit-learn's MLPClassifier calls a parameter, and what says it here.
+FAMILIAR = {
+    "alpha": "optimizer__weight_decay",
+    "early_stopping": "validation_split",
+    "learning_rate": "learning_rate_init",
+    "n_iter_no_change": "callbacks",
+    "shuffle": "iterator_train__shuffle",
+    "solver": "optimizer",
+    "tol": "callbacks",
+    "validation_fraction": "validation_split",
+}
 _NAMES = {
     name
     for kind in (NeuralNet, NeuralNetClassifier)

@@ -246,10 +246,22 @@ def test_names_that_are_nobody_s(data):
             kind().set_params(**{name: 1})
 
 
+def test_a_familiar_name_is_told_what_it_is_called_here():
+    with pytest.raises(TypeError, match="no parameter 'alpha'; 'optimizer__weight_decay' says it"):
+        MLPClassifier(alpha=1e-4)
+
+
+def test_an_unlabelled_mark_among_classes_is_asked_about(data):
+    X, y = data
+    marked = np.where(np.arange(len(y)) % 3 == 0, -1, np.arange(len(y)) % 2)
+    with pytest.warns(UserWarning, match="-1 in y is learned as a class"):
+        small(max_iter=1).fit(X, marked)
+
+
 def test_words_of_skorch_that_have_a_name_here():
     for name, ours in (("lr", "learning_rate_init"), ("callbacks__best_epoch", "validation_split")):
         for call in (MLPClassifier, NetClassifier().set_params):
-            with pytest.raises(TypeError, match=f"'{name}'; it follows from '{ours}'"):
+            with pytest.raises(TypeError, match=f"'{name}'; '{ours}' says it here"):
                 call(**{name: 1})
 
 
