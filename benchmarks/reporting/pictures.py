@@ -139,7 +139,10 @@ def draw_ranks(results: Results, path: Path) -> str:
     n_methods = len(accuracies.columns)
 
     def paint(figure: Any) -> None:
-        figure.suptitle("Mean ranks of the accuracy; a bar joins methods that do not differ, 95 %")
+        title = (
+            "Mean ranks of the accuracy; bars join what Nemenyi's test at 95 % does not tell apart"
+        )
+        figure.suptitle(title, fontsize="medium")
         for axes, (n, own) in zip(_column(figure, len(panels)), panels.items(), strict=True):
             critical = critical_difference(n_methods, len(own))
             _paint_ranks(axes, ranks_of(own).mean().sort_values(), critical)
@@ -159,7 +162,7 @@ def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
     # Above the axis its numbers and the critical difference, below it the bars and the names.
     groups = alike(ranks, critical)
     first_name = line * (len(groups) + 1.5)
-    left, right = 1 - 0.3 * n, n + 0.3 * n
+    left, right = 1 - 0.08 * n, n + 0.08 * n
     axes.plot([1, n], [0, 0], color="black", linewidth=1)
     for tick in range(1, n + 1):
         axes.plot([tick, tick], [0, -0.2], color="black", linewidth=1)
@@ -181,7 +184,7 @@ def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
         words = f"{name}  {rank:.1f}" if better else f"{rank:.1f}  {name}"
         where = {"ha": "right" if better else "left", "va": "center", "fontsize": "small"}
         axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **own)
-    axes.set(xlim=(left - 0.32 * n, right + 0.32 * n), ylim=(first_name + half, -2.6))
+    axes.set(xlim=(left - 0.25 * n, right + 0.25 * n), ylim=(first_name + half, -2.6))
     axes.axis("off")
 
 
@@ -194,20 +197,24 @@ def draw_scatter(results: Results, path: Path) -> str:
     kinds = kinds_of(results)
 
     def paint(figure: Any) -> None:
+        from matplotlib.ticker import MultipleLocator
+
         grid = figure.subplots(2, len(sizes), squeeze=False)
         for column, n in zip(grid.T, sizes, strict=True):
             own = accuracies.loc[n]
             best = best_by_rank(own)
             for axes, other in zip(column, (FRESH, best), strict=True):
                 axes.axline((0, 0), slope=1, color="0.6", linewidth=1, zorder=0)
-                for kind, points in own.groupby(own.index.map(kinds), sort=False):
-                    colour = f"C{[*dict.fromkeys(kinds.values())].index(kind)}"
-                    axes.scatter(points[other], points[LINE], s=22, label=kind, color=colour)
+                for kind in dict.fromkeys(kinds.values()):
+                    points = own[own.index.map(kinds) == kind]
+                    axes.scatter(points[other], points[LINE], s=22, label=kind)
                 words = "" if other == FRESH else ", the rival of the best mean rank"
                 axes.set(xlabel=f"{other}{words}: accuracy (%)", ylabel=f"{LINE}: accuracy (%)")
                 axes.set(title=f"N = {n}", aspect="equal")
                 low = min(own[[other, LINE]].min()) - 3
                 axes.set(xlim=(low, 102), ylim=(low, 102))
+                for axis in (axes.xaxis, axes.yaxis):
+                    axis.set_major_locator(MultipleLocator(20))
         handles = grid[0, 0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=len(handles[1]))
         figure.suptitle(f"A point a set, mean over draws; above the line {LINE} is better")
