@@ -9,8 +9,8 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
 and from two starts learned without labels. ``paper`` and ``scarf`` are the same network from other
 starts, and the rest is what people use today, tuned by cross-validation on the labels.
 
-Run it (a draw of all development sets takes about two hours on two cores, half of them for what
-all draws share), or a part::
+Run it (two draws of the development sets at N = 1, 5 and 20, without UMAP, took 25 minutes on two
+cores, most of them for what all draws share), or a part::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/real_data.py --draws 1
