@@ -9,8 +9,8 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
 and from two starts learned without labels. ``paper`` and ``scarf`` are the same network from other
 starts, and the rest is what people use today, tuned by cross-validation on the labels.
 
-Run it (a draw of all development sets takes about two hours on two cores, half of them for what
-all draws share), or a part::
+Run it (two draws of the development sets at N = 1, 5 and 20, without UMAP, took 25 minutes on two
+cores, most of them for what all draws share), or a part::
 
     pip install 'sklearn_mmdinit[bench]'
     python benchmarks/real_data.py --draws 1
@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
@@ -52,6 +50,12 @@ from protocol.sets import (
     score_cell,
 )
 from protocol.store import Log
+from reporting.data_tables import DATA_TABLES
+from reporting.pictures import draw_sets
+from reporting.results import FIGURES, pack_draws
+from reporting.tables import text_of
+
+FILES = {"development": "real-data-development", "report": "real-data"}
 
 
 @dataclass(frozen=True)
@@ -173,57 +177,27 @@ def _kept(job: Job) -> command.Written:
     once = [key for data in job.data for key in job.once(data).values()]
     settings = {name: getattr(options, name) for name in ("split", "draws", "first_draw", "seed")}
     settings |= {"n_labels": [*options.n_labels], "methods": job.methods, "network": repr(NETWORK)}
-    rows = [{k: v for k, v in done[key].items() if k != "key"} for key in keys if key in done]
+    measured = [done[key] for key in keys if key in done]
     made = [{k: v for k, v in done[key].items() if k != "key"} for key in once if key in done]
-    stem = options.split if not options.sets else "sets"
-    return options.output / f"real_data_{stem}.json", {
+    stem = "real-data-sets" if options.sets else FILES[options.split]
+    draws = range(options.first_draw, options.first_draw + options.draws)
+    return options.output / f"{stem}.json", {
         **command.results_head(__doc__, None, settings),
         "sets": job.tables,
         "once": made,
-        "records": rows,
+        "figures": [*FIGURES],
+        "scores": pack_draws(measured, draws),
     }
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Means over sets by N, of all kinds of data and of each: accuracy, log loss, rank, seconds.
-
-    Of the sets on which all methods were measured at that N; ranks are of the mean accuracy over
-    draws, the best first.
-    """
-    records = pd.DataFrame(results["records"])
-    if records.empty:
-        return "nothing was measured"
-    columns = ["accuracy", "log_loss", "calibration_error", "seconds"]
-    means = records.groupby(["n_labels", "kind", "set", "method"], sort=False)[columns].mean()
-    parts = []
-    for n_labels, own in means.groupby("n_labels", sort=False):
-        table = own.reset_index()
-        kinds = table["kind"].unique()
-        for kind in ["all", *kinds] if len(kinds) > 1 else kinds:
-            used = table if kind == "all" else table[table["kind"] == kind]
-            wide = used.pivot(index="set", columns="method", values="accuracy").dropna()
-            used = used[used["set"].isin(wide.index)]
-            shown = used.groupby("method")[columns].mean()
-            shown["accuracy"] *= 100
-            shown["rank"] = wide.rank(axis=1, ascending=False).mean()
-            title = f"N = {n_labels}, {kind}, sets: {len(wide)}"
-            parts.append(f"{title}\n{shown.sort_values('rank').round(3).to_string()}")
-        accuracies = table.pivot(index="set", columns="method", values="accuracy")
-        if {"stacked", "scratch"} <= set(accuracies):
-            gains = 100 * (accuracies["stacked"] - accuracies["scratch"]).dropna()
-            worst = f"least on {gains.idxmin()}, {gains.min():+.1f}"
-            parts.append(f"N = {n_labels}, stacked minus scratch: {gains.mean():+.1f}; {worst}")
-    once = pd.DataFrame(results["once"])
-    if not once.empty:
-        seconds = once.groupby("once", sort=False)["seconds"].mean().round(1)
-        made = ", ".join(f"{name} {mean}" for name, mean in seconds.items())
-        parts.append(f"Seconds of what all draws of a set share, in the mean: {made}")
-    return "\n\n".join(parts)
+    """Its tables."""
+    return text_of(results, DATA_TABLES) or "nothing was measured"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
-    return command.run_command(_parser(), argv, _prepare, _measure, summary, kept=_kept)
+    return command.run_command(_parser(), argv, _prepare, _measure, summary, draw_sets, kept=_kept)
 
 
 if __name__ == "__main__":

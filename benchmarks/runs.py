@@ -102,9 +102,14 @@ AUGMENTATION = "Coherence with augmentation"
 ROUNDS = "Coherence in two rounds"
 GRADIENTS = "Coherence with neighbours by gradients"
 CONVNETS = "A convolutional network"
+OTHER_DATA = "Data of other kinds"
 TIME = "Accuracy against time"
 
 OF_TASKS = ("against", "accuracy")
+OF_SETS = (
+    "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_sets", "few_labels_worst",
+    "few_labels_seconds",
+)  # fmt: skip
 SCRATCH = tuple(name for name in PAPER if name.endswith("/scratch"))
 PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
 NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
@@ -209,6 +214,10 @@ RUNS = (
     Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
         f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
         CONVNETS, OF_TASKS, CONVNET[1:], 1, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
+    Run("real-data.json", "Sets that no setting was chosen on",
+        "real_data.py --split report --draws 10", "four hours on 2 cores", OTHER_DATA, OF_SETS),
+    Run("real-data-development.json", "Sets that settings were chosen on",
+        "real_data.py --n-labels 1 5 20 --draws 2", "half an hour on 2 cores", OTHER_DATA, OF_SETS),
     Run("coherence.json", "By objective",
         "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
         TIME, ("coherence_time",), how=PUT_TOGETHER),

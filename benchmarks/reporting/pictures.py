@@ -10,7 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from protocol.store import write_atomically
+from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
+from reporting.ranks import alike, critical_difference, ranks_of
 from reporting.results import Results
 from reporting.task_tables import SCRATCH, wide_of
 from reporting.time_tables import coherence_points, sizes_of
@@ -115,3 +119,104 @@ def draw_coherence(results: Results, path: Path) -> str:
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
     return _draw(path, (4.8 * len(sizes), 4.8), paint)
+
+
+# Sets of several kinds
+
+
+def draw_sets(results: Results, path: Path) -> str:
+    """Both pictures of ``real_data.py``: ranks, and beside it a point a set."""
+    scatter = path.with_name(f"{path.stem}-scatter{path.suffix}")
+    return f"{draw_ranks(results, path)}\n{draw_scatter(results, scatter)}"
+
+
+def draw_ranks(results: Results, path: Path) -> str:
+    """Demsar's critical differences: mean ranks, bars over those that do not differ, by N."""
+    accuracies = means_of(results)
+    panels = {n: own for n, own in accuracies.groupby("n_labels") if len(own) > 1}
+    if not panels or len(accuracies.columns) < 3:
+        return f"{path.name} not drawn: ranks take two sets and three methods or more"
+    n_methods = len(accuracies.columns)
+
+    def paint(figure: Any) -> None:
+        title = (
+            "Mean ranks of the accuracy; bars join what Nemenyi's test at 95 % does not tell apart"
+        )
+        figure.suptitle(title, fontsize="medium")
+        for axes, (n, own) in zip(_column(figure, len(panels)), panels.items(), strict=True):
+            critical = critical_difference(n_methods, len(own))
+            _paint_ranks(axes, ranks_of(own).mean().sort_values(), critical)
+            axes.set_title(f"N = {n}, {len(own)} sets", loc="left", fontsize="medium")
+
+    height = 0.9 + 0.2 * (n_methods / 2)
+    return _draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
+
+
+def _column(figure: Any, n: int) -> Any:
+    return figure.subplots(n, 1, squeeze=False)[:, 0]
+
+
+def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
+    """The axis on top, bars below it, then names: the better half at the left, best on top."""
+    n, line, colour = len(ranks), 0.35, "0.35"
+    # Above the axis its numbers and the critical difference, below it the bars and the names.
+    groups = alike(ranks, critical)
+    first_name = line * (len(groups) + 1.5)
+    left, right = 1 - 0.08 * n, n + 0.08 * n
+    axes.plot([1, n], [0, 0], color="black", linewidth=1)
+    for tick in range(1, n + 1):
+        axes.plot([tick, tick], [0, -0.2], color="black", linewidth=1)
+        axes.text(tick, -0.3, str(tick), ha="center", va="bottom", fontsize="small")
+    axes.plot([1, 1 + critical], [-1.9, -1.9], color="black", linewidth=2, marker="|")
+    words = f"critical difference {critical:.2f}"
+    axes.text(1 + critical + 0.2, -1.9, words, va="center", fontsize="small")
+    for number, (first, last) in enumerate(groups, 1):
+        spread = [first - 0.05, last + 0.05]
+        axes.plot(spread, [line * number] * 2, color="black", linewidth=3, solid_capstyle="round")
+    half = (n + 1) // 2
+    for place, (name, rank) in enumerate(ranks.items()):
+        better = place < half
+        # The outer names are nearest to the axis, so that no line crosses another.
+        depth = first_name + (place if better else n - 1 - place)
+        end = left if better else right
+        own = {"color": "C3"} if name == LINE else {"color": colour}
+        axes.plot([rank, rank, end], [0, depth, depth], linewidth=0.8, **own)
+        words = f"{name}  {rank:.1f}" if better else f"{rank:.1f}  {name}"
+        where = {"ha": "right" if better else "left", "va": "center", "fontsize": "small"}
+        axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **own)
+    axes.set(xlim=(left - 0.25 * n, right + 0.25 * n), ylim=(first_name + half, -2.6))
+    axes.axis("off")
+
+
+def draw_scatter(results: Results, path: Path) -> str:
+    """``stacked`` against ``scratch`` and the best rival, a point a set in its kind's colour."""
+    accuracies = means_of(results)
+    sizes = [n for n in SOME_N if n in accuracies.index.get_level_values("n_labels")]
+    if not sizes or not {LINE, FRESH} <= {*accuracies} or rivals_of(accuracies).empty:
+        return f"{path.name} not drawn: it takes N = 5 or 20, {LINE}, {FRESH} and a rival"
+    kinds = kinds_of(results)
+
+    def paint(figure: Any) -> None:
+        from matplotlib.ticker import MultipleLocator
+
+        grid = figure.subplots(2, len(sizes), squeeze=False)
+        for column, n in zip(grid.T, sizes, strict=True):
+            own = accuracies.loc[n]
+            best = best_by_rank(own)
+            for axes, other in zip(column, (FRESH, best), strict=True):
+                axes.axline((0, 0), slope=1, color="0.6", linewidth=1, zorder=0)
+                for kind in dict.fromkeys(kinds.values()):
+                    points = own[own.index.map(kinds) == kind]
+                    axes.scatter(points[other], points[LINE], s=22, label=kind)
+                words = "" if other == FRESH else ", the rival of the best mean rank"
+                axes.set(xlabel=f"{other}{words}: accuracy (%)", ylabel=f"{LINE}: accuracy (%)")
+                axes.set(title=f"N = {n}", aspect="equal")
+                low = min(own[[other, LINE]].min()) - 3
+                axes.set(xlim=(low, 102), ylim=(low, 102))
+                for axis in (axes.xaxis, axes.yaxis):
+                    axis.set_major_locator(MultipleLocator(20))
+        handles = grid[0, 0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=len(handles[1]))
+        figure.suptitle(f"A point a set, mean over draws; above the line {LINE} is better")
+
+    return _draw(path, (4.6 * len(sizes), 9.4), paint)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.statistics import N
+
 Results = dict[str, Any]
 """What a file of results holds."""
 
@@ -66,6 +68,41 @@ def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
         for task, accuracy in zip(entry["tasks"], entry["accuracies"], strict=True)
     ]
     return pd.DataFrame(rows, columns=SCORE)
+
+
+FIGURES = {"accuracy": 100.0, "log_loss": 1.0, "calibration_error": 100.0, "seconds": 1.0}
+"""What a cell of ``real_data.py`` is scored by, and what it is multiplied by: shares by 100."""
+
+
+def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[dict[str, Any]]:
+    """One entry for each set and N; of each method, by figure of FIGURES, a list over the draws.
+
+    To four digits, and null where a draw was not measured.
+    """
+    frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *FIGURES])
+    entries, draws = [], list(draws)
+    for (name, n), cell in frame.groupby(["set", N], sort=False):
+        methods = {}
+        for method, own in cell.groupby("method", sort=False):
+            by_draw = own.set_index("draw")[[*FIGURES]].reindex(draws) * [*FIGURES.values()]
+            methods[method] = [
+                [None if pd.isna(value) else float(f"{value:.4g}") for value in by_draw[figure]]
+                for figure in FIGURES
+            ]
+        entries.append({"set": name, N: int(n), "methods": methods})
+    return entries
+
+
+def unpack_draws(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """One row for each set, N, method and draw (0, 1, ... of those packed), shares in percent."""
+    rows = [
+        (entry["set"], entry[N], method, draw, *figures)
+        for entry in entries
+        for method, lists in entry["methods"].items()
+        for draw, figures in enumerate(zip(*lists, strict=True))
+        if None not in figures
+    ]
+    return pd.DataFrame(rows, columns=["set", N, "method", "draw", *FIGURES])
 
 
 # Provenance

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from reporting.data_tables import DATA_TABLES
 from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
@@ -17,6 +18,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "against": against_table,
     **STUDY_TABLES,
     **TIME_TABLES,
+    **DATA_TABLES,
 }
 """From what a command writes to a table of it."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from protocol.store import write_json
 from reporting.paper import paper_table
-from reporting.results import Library, pack_scores
+from reporting.results import Library, pack_draws, pack_scores
 
 HEAD = {
     "dataset": {"name": "mnist", "source": "nowhere"},
@@ -161,3 +161,29 @@ def write_all(folder, files):
     for name, results in files.items():
         write_json(folder / name, results)
     return Library(folder)
+
+
+def few_labels(table, n_labels=(5,)):
+    """What ``real_data.py`` writes: by set, then method, an accuracy (%) a draw; at each N."""
+    cells = [
+        {"set": name, "n_labels": n, "draw": draw, "method": method, "accuracy": value / 100}
+        | {"log_loss": 0.5, "calibration_error": 0.1, "seconds": 2.0}
+        for n in n_labels
+        for name, methods in table.items()
+        for method, values in methods.items()
+        for draw, value in enumerate(values)
+    ]
+    shape = {"rows": 1200, "features": 7, "classes": 3}
+    kinds = ["table", "series"] * len(table)
+    described = [{"set": s, "kind": kind, **shape} for s, kind in zip(table, kinds, strict=False)]
+    once = [{"set": name, "once": "starts", "seconds": 9.0} for name in table]
+    scores = pack_draws(cells, range(max(cell["draw"] for cell in cells) + 1))
+    return {"sets": described, "once": once, "scores": scores}
+
+
+ON_SETS = {
+    "a": {"stacked": [90, 90], "scratch": [80, 80], "svm": [84, 86]},
+    "b": {"stacked": [70, 70], "scratch": [69, 71], "svm": [60, 60]},
+    "c": {"stacked": [51, 49], "scratch": [52, 52], "svm": [56, 56]},
+}
+"""Three sets whose means over draws, ranks and differences are easy to find by hand."""

@@ -28,6 +28,9 @@ COHERENT = {
 }
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
+# Declared, and their files are to come.
+NOT_MEASURED = {"real-data.json", "real-data-development.json"}
+
 
 @pytest.fixture
 def empty(tmp_path):
@@ -65,8 +68,9 @@ def test_progress_counts_the_parts(part):
     files = ("mnist-full.json", "degeneracies.json", "scale-and-weight.json", "theorems.json")
     assert [pages.progress(run_of(f), part.results(f)) for f in files] == [5, 1, 2, 0]
     committed = Library(report.RESULTS)
-    assert {path.name for path in committed.folder.glob("*.json")} == {run.file for run in RUNS}
-    for run in RUNS:
+    measured = [run for run in RUNS if run.file not in NOT_MEASURED]
+    assert {path.name for path in committed.folder.glob("*.json")} == {r.file for r in measured}
+    for run in measured:
         assert 0 < pages.progress(run, committed.results(run.file)) <= run.parts
 
 

@@ -7,7 +7,14 @@ import pytest
 from protocol.methods import PAPER_METHODS
 from protocol.rivals import ALL_RIVALS
 from reporting import pictures
-from results_stand_in import ABLATION, of_coherence, records, task_results
+from results_stand_in import (
+    ABLATION,
+    ON_SETS,
+    few_labels,
+    of_coherence,
+    records,
+    task_results,
+)
 
 OURS = ["xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch"]
 
@@ -20,6 +27,8 @@ def two_tasks(names, sizes=(5, 10)):
 DRAWN = {
     "accuracy": (pictures.draw_accuracy, two_tasks(OURS)),
     "coherence": (pictures.draw_coherence, of_coherence(runs=(4, 5))),
+    "ranks": (pictures.draw_ranks, few_labels(ON_SETS, (1, 5))),
+    "scatter": (pictures.draw_scatter, few_labels(ON_SETS, (1, 5))),
 }
 
 
@@ -45,6 +54,8 @@ NOT_TIMED = of_coherence(table=ABLATION)
         (pictures.draw_accuracy, task_results(OTHER_N), "there are no two N"),
         (pictures.draw_accuracy, ONE_TASK, "an interval takes two tasks or more"),
         (pictures.draw_coherence, NOT_TIMED, "nothing was measured against time"),
+        (pictures.draw_ranks, few_labels({"a": ON_SETS["a"]}), "ranks take two sets"),
+        (pictures.draw_scatter, few_labels(ON_SETS, (1,)), "it takes N = 5 or 20"),
     ],
 )
 def test_where_there_is_nothing_to_draw_it_is_said_and_no_error(draw, results, why, tmp_path):

@@ -1,17 +1,21 @@
 """Tables of one file of results, by hand: what stands in the README, and beside the paper."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import report
 from protocol.store import write_json
 from reporting.pages import DIGESTS
-from reporting.results import Library, made_with
+from reporting.ranks import alike, critical_difference
+from reporting.results import Library, made_with, unpack_draws
 from reporting.tables import SPEED_KINDS, TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from results_stand_in import (
+    ON_SETS,
     degeneracies,
     detachment,
+    few_labels,
     of_coherence,
     ratios,
     records,
@@ -220,6 +224,59 @@ def test_what_was_not_measured_of_rows_on_disk_is_a_dash():
         ["1,000,000", "2991 MiB", "2.5 s", "-", "9 MiB"],
         ["1,000,000", "2991 MiB", "20 ms", "2 KiB", "9 MiB"],
     ]
+
+
+# Sets with few labels
+
+
+def test_ranks_and_intervals_over_sets_worked_out_by_hand():
+    # A fourth set, where a method was not measured, is in no ranking and no mean.
+    results = few_labels(ON_SETS | {"d": {"stacked": [10, 10], "scratch": [90, 90]}})
+    assert build_table("few_labels", results).head == ["method", "N = 5, 3 sets", "mean rank"]
+    # 1, 1.5 and 3; 2, 3 and 1; 3, 1.5 and 2.
+    assert [row[:2] for row in build_table("few_labels", results).rows] == [
+        ["stacked", "70.0 / 0.50 / 1.8"],
+        ["svm", "67.0 / 0.50 / 2.0"],
+        ["scratch", "67.3 / 0.50 / 2.2"],
+    ]
+    # 10, 0 and -2, whose variance is 124 / 3; t(2) at 97.5 % is 4.302653.
+    half = 4.302653 * np.sqrt(124 / 3 / 3)
+    assert rows_of("few_labels_gains", results)["scratch"] == [
+        f"+2.67 [{8 / 3 - half:+.2f}, {8 / 3 + half:+.2f}]"
+    ]
+    assert build_table("few_labels_kinds", results).rows == [
+        ["table", "5", "2", "2.0", "70.0", "66.0", "70.5 (svm)"],
+        ["series", "5", "1", "1.5", "70.0", "70.0", "60.0 (svm)"],
+    ]
+
+
+def test_intervals_of_a_set_are_over_draws_and_a_loss_is_counted():
+    results = few_labels(ON_SETS)
+    # -1 and -3; t(1) at 97.5 % is 12.7062.
+    lost = "-2.00 [-14.71, +10.71]"
+    assert rows_of("few_labels_sets", results)["c"] == [
+        *("5", "1,200", "7", "3", "52.0", "50.0", lost, "56.0 (svm)")
+    ]
+    assert build_table("few_labels_worst", results).rows == [["5", "3", "1", "c", lost]]
+    assert rows_of("few_labels_seconds", results)["stacked"] == ["2", "9"]
+    # Neither fresh weights nor a rival need what is made once.
+    assert rows_of("few_labels_seconds", results)["scratch"] == ["2", "-"]
+
+
+def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
+    [entry] = few_labels({"a": {"stacked": [12.345678, 50], "svm": [50]}})["scores"]
+    assert entry["methods"]["stacked"][0] == [12.35, 50.0]
+    assert entry["methods"]["svm"][0] == [50.0, None]
+    back = unpack_draws([entry]).set_index(["method", "draw"])["accuracy"]
+    assert back.to_dict() == {("stacked", 0): 12.35, ("stacked", 1): 50.0, ("svm", 0): 50.0}
+
+
+def test_nemenyi_s_critical_difference_is_demsar_s_and_groups_are_the_largest():
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+    ranks = pd.Series([3.9, 1.0, 2.0, 3.0])
+    assert alike(ranks, 1.25) == [(1.0, 2.0), (2.0, 3.0), (3.0, 3.9)]
+    assert alike(ranks, 2.0) == [(1.0, 3.0), (2.0, 3.9)]
+    assert alike(ranks, 0.5) == []
 
 
 # What a file was made with

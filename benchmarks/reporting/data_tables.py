@@ -1,0 +1,215 @@
+"""Tables of ``real_data.py``: methods on sets of several kinds, with few labels.
+
+A set counts once: figures are means over draws first, of the draws at which all methods were
+measured. Ranks are of these means of accuracy. Rivals are the methods without anything of this
+package: neither a start of its own, nor the network that is weighed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from protocol.sets import METHODS, NETWORKS_WITHIN
+from reporting.layout import Table, gain_text, named_rows, texts
+from reporting.ranks import ranks_of
+from reporting.results import Results, unpack_draws
+from reporting.statistics import N, gains, mean_by
+
+LINE, FRESH = "stacked", "scratch"
+OURS = (LINE, *NETWORKS_WITHIN, "features+logistic", "paper")
+# The N of the tables that go set by set, and how many points less than scratch are a loss.
+SOME_N = (5, 20)
+LOSS = 1.0
+
+
+def draws_of(results: Results, figure: str = "accuracy") -> pd.DataFrame:
+    """A figure by (N, set, draw) and method, the methods in their order; missing where it is."""
+    frame = unpack_draws(results["scores"])
+    wide = frame.pivot(index=[N, "set", "draw"], columns="method", values=figure)
+    return wide[[name for name in METHODS if name in wide]]
+
+
+def means_of(results: Results, figure: str = "accuracy") -> pd.DataFrame:
+    """Means over draws by (N, set) and method, of the draws at which all were measured."""
+    return mean_by(draws_of(results, figure).dropna(), N, "set")
+
+
+def mean_ranks(accuracies: pd.DataFrame) -> pd.DataFrame:
+    """The mean over sets of the ranks: N by method, the best over all N first."""
+    found = mean_by(ranks_of(accuracies), N)
+    return found[found.mean().sort_values(kind="stable").index]
+
+
+def kinds_of(results: Results) -> dict[str, str]:
+    """What kind of data each set is."""
+    return {entry["set"]: entry["kind"] for entry in results["sets"]}
+
+
+def rivals_of(accuracies: pd.DataFrame) -> pd.DataFrame:
+    """The columns that are no method of this package's."""
+    return accuracies[[name for name in accuracies if name not in OURS]]
+
+
+def best_by_rank(accuracies: pd.DataFrame) -> str:
+    """The single rival with the least mean rank among all methods on these (N, set)."""
+    return str(rivals_of(ranks_of(accuracies)).mean().idxmin())
+
+
+def _heads(accuracies: pd.DataFrame) -> dict[int, str]:
+    """N with the number of sets."""
+    sizes = accuracies.groupby(N).size()
+    return {n: f"N = {n}, {size} set{'' if size == 1 else 's'}" for n, size in sizes.items()}
+
+
+# By method
+
+
+def _few_labels(results: Results) -> Table:
+    """A row a method, the best first; a cell has what is to be read together."""
+    accuracies = means_of(results)
+    ranks = mean_ranks(accuracies).T
+    means = (mean_by(means_of(results, figure), N).T for figure in ("accuracy", "log_loss"))
+    cells = texts(
+        "{:.1f} / {:.2f} / {:.1f}".format, *(own.loc[ranks.index] for own in means), ranks
+    ).rename(columns=_heads(accuracies))
+    cells["mean rank"] = ranks.mean(axis=1).map("{:.2f}".format)
+    title = (
+        f"Accuracy (%) / log loss / rank of the accuracy among {len(ranks)} methods: means over "
+        "sets, N labels of each class; the best mean rank over all N first"
+    )
+    return named_rows(title, cells, "method")
+
+
+def _gains(results: Results) -> Table:
+    """A row for each other method, in the same order."""
+    accuracies = means_of(results)
+    title = (
+        f"`{LINE}` minus each method (points): mean over sets of the paired differences and its "
+        "95% t interval over sets, each the mean of its draws"
+    )
+    if LINE not in accuracies:
+        return Table(title, pd.DataFrame())
+    others = mean_ranks(accuracies).columns.drop(LINE)
+    found = gains(-accuracies[others].sub(accuracies[LINE], axis=0))
+    cells = texts(gain_text, found.mean, found.low, found.high)
+    return named_rows(title, cells.rename(columns=_heads(accuracies)), "method")
+
+
+# By kind
+
+
+def _by_kind(results: Results) -> Table:
+    accuracies, kinds = means_of(results), kinds_of(results)
+    title = (
+        f"By kind of data: mean rank of `{LINE}` among {len(accuracies.columns)} methods, mean "
+        "accuracies (%), and the rival with the best mean rank there, which is known only "
+        "afterwards"
+    )
+    rows = []
+    if {LINE, FRESH} <= {*accuracies}:
+        of_kind = accuracies.index.get_level_values("set").map(kinds)
+        for kind in dict.fromkeys(kinds.values()):
+            for n, own in accuracies[of_kind == kind].groupby(N):
+                row = {"kind": kind, "N": str(n), "sets": str(len(own))}
+                row["rank"] = f"{ranks_of(own)[LINE].mean():.1f}"
+                row |= {name: f"{own[name].mean():.1f}" for name in (LINE, FRESH)}
+                row["best rival"] = _named_best(own, best_by_rank)
+                rows.append(row)
+    return Table(title, pd.DataFrame(rows))
+
+
+def _named_best(own: pd.DataFrame, best: Callable[[pd.DataFrame], str]) -> str:
+    """The mean accuracy of a rival and its name, or a dash where there is none."""
+    if rivals_of(own).empty:
+        return "-"
+    name = best(own)
+    return f"{own[name].mean():.1f} ({name})"
+
+
+# By set
+
+
+def _over_scratch(results: Results) -> pd.DataFrame:
+    """``stacked`` minus ``scratch`` by (N, set): mean, low and high over draws, as gains say."""
+    draws = draws_of(results)
+    if not {LINE, FRESH} <= {*draws}:
+        return pd.DataFrame(columns=["mean", "low", "high"])
+    differences = (draws[LINE] - draws[FRESH]).dropna()
+    found = {}
+    for n, own in differences.groupby(N):
+        # A column a set: what counts as N there is the one N of them all.
+        points = gains(own.unstack("set"))
+        parts = {"mean": points.mean[n], "low": points.low[n], "high": points.high[n]}
+        found[n] = pd.DataFrame(parts)
+    return pd.concat(found, names=[N, "set"]) if found else pd.DataFrame()
+
+
+def _best_by_accuracy(draws: pd.DataFrame) -> str:
+    return str(rivals_of(draws).mean().idxmax())
+
+
+def _by_set(results: Results) -> Table:
+    title = (
+        f"Set by set, means over draws: accuracies (%), `{LINE}` minus `{FRESH}` (points) with "
+        "its paired 95% interval over draws, and the most accurate rival of the set, which is "
+        "known only afterwards"
+    )
+    found, draws, rows = _over_scratch(results), draws_of(results), []
+    for entry in results["sets"]:
+        for n in SOME_N:
+            key = (n, entry["set"])
+            if key in found.index:
+                own = draws.loc[key].dropna(subset=[LINE, FRESH]).dropna(axis=1)
+                row = {"set": entry["set"], "N": str(n), "rows": f"{entry['rows']:,}"}
+                row |= {name: str(entry[name]) for name in ("features", "classes")}
+                row |= {name: f"{own[name].mean():.1f}" for name in (FRESH, LINE)}
+                row["difference"] = gain_text(*found.loc[key])
+                rows.append(row | {"best rival": _named_best(own, _best_by_accuracy)})
+    return Table(title, pd.DataFrame(rows))
+
+
+def _worst(results: Results) -> Table:
+    title = (
+        f"Where `{LINE}` is behind `{FRESH}`: sets where it is more than {LOSS:g} point below "
+        "in the mean over draws, and the worst set with its paired 95% interval over draws"
+    )
+    found, rows = _over_scratch(results), []
+    for n, own in found.groupby(level=0):
+        worst = own["mean"].idxmin()
+        row = {"N": str(n), "sets": str(len(own))}
+        row[f"more than {LOSS:g} below"] = str((own["mean"] < -LOSS).sum())
+        rows.append(row | {"worst set": worst[1], "difference": gain_text(*own.loc[worst])})
+    return Table(title, pd.DataFrame(rows))
+
+
+# Seconds
+
+
+def _seconds(results: Results) -> Table:
+    frame = unpack_draws(results["scores"])
+    title = (
+        "Median seconds by method on one thread: of a cell (one set, N and draw), and what is "
+        "made once a set, of its rows without labels"
+    )
+    cells = frame.groupby([N, "method"])["seconds"].median().unstack(N)
+    cells = cells.loc[[name for name in METHODS if name in cells.index]]
+    shown = cells.map("{:.3g}".format).rename(columns="N = {}".format)
+    once = pd.DataFrame(results["once"], columns=["once", "seconds"])
+    medians = once.groupby("once")["seconds"].median().map("{:.3g}".format)
+    # From fresh weights it is trained beside the others and needs nothing of what they share.
+    needed = {name: METHODS[name].once for name in shown.index if name != FRESH}
+    shown["once a set"] = [medians.get(needed.get(name, ""), "-") for name in shown.index]
+    return named_rows(title, shown, "method")
+
+
+DATA_TABLES: dict[str, Callable[[Results], Table]] = {
+    "few_labels": _few_labels,
+    "few_labels_gains": _gains,
+    "few_labels_kinds": _by_kind,
+    "few_labels_sets": _by_set,
+    "few_labels_worst": _worst,
+    "few_labels_seconds": _seconds,
+}
+"""From the results of the command to a table of them, by kind."""
