@@ -533,6 +533,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
         X, y = self._validated(X, y, reset=first)
+        if np.ndim(classes) > 1:
+            raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
         labelled = labels.is_labelled(y, self.unlabelled_label)

@@ -15,16 +15,21 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
-from sklearn.utils import check_scalar
 
-from ._core.estimators import check_choice, check_number
+from ._core.estimators import (
+    check_choice,
+    check_integer,
+    check_kind,
+    check_number,
+    check_room,
+    told,
+)
 from .theta0 import Architecture
 
 __all__ = [
@@ -40,7 +45,8 @@ __all__ = [
 
 def _finite(name: str, values: ArrayLike) -> np.ndarray:
     """The values as float64; ValueError where one is NaN or infinite."""
-    array = np.asarray(values, dtype=np.float64)
+    with told(name):
+        array = np.asarray(values, dtype=np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
     return array
@@ -78,6 +84,7 @@ def perturbation_std(
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
     check_number("perturbation_scale", perturbation_scale, zero=False)
+    check_kind("architecture", architecture, Architecture)
     known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []
@@ -233,8 +240,7 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     >>> print(class_probability_lower_bound([0.1, 0.5, 1.0], n_classes=2).round(3))
     [0.859 0.293 0.   ]
     """
-    if n_classes < 2:
-        raise ValueError(f"n_classes={n_classes!r} must be at least 2")
+    check_integer("n_classes", n_classes, least=2)
     distance = _finite("mean_distance", mean_distance)
     # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
@@ -324,7 +330,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    check_scalar(n_in, "n_in", Integral, min_val=1)
+    check_integer("n_in", n_in)
+    check_room(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0
