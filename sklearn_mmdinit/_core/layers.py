@@ -242,7 +242,7 @@ def check_rules(module: nn.Module) -> None:
         if known is None or not known.by_user:
             continue
         rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
-        with told(rule):
+        with told(rule[:-1]):
             stds = known.stds(layer, 1.0)
         if not isinstance(stds, Mapping):
             raise TypeError(f"{rule} must return a dict, got {stds!r}")

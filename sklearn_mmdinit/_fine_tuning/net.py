@@ -119,7 +119,8 @@ class Net(NeuralNetClassifier):
             raise KeyboardInterrupt from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        with told(f"iterator_{'train' if training else 'valid'}"):
+        name = "iterator_train" if training else "iterator_valid"
+        with told(f"{name}={getattr(self, name)!r}"):
             return super().get_iterator(dataset, training)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
