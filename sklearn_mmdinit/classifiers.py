@@ -140,7 +140,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         Where training starts:
 
         - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; else from fresh weights. An X that has lost its theta0 is an error.
+          is an initializer; else from fresh weights. An X that has lost its theta0 is an error,
+          and so is an initializer further up in the Pipeline; None says that it is meant.
         - "pipeline": as "auto", but an X without theta0 is an error.
         - None: from fresh weights.
         - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
@@ -534,6 +535,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
         X, y = self._validated(X, y, reset=first)
+        if np.ndim(classes) > 1:
+            raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
         labelled = labels.is_labelled(y, self.unlabelled_label)

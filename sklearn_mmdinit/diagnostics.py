@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_array, check_random_state, check_scalar, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
-from ._core.estimators import check_number
+from ._core.estimators import check_integer, check_number, check_room
 from ._core.graph import neighbor_graph
 from ._core.hooks import batch_norms, own_output, replaced
 from ._core.network import Network
@@ -96,7 +95,16 @@ def _scale(source: Any, perturbation_scale: float | None) -> float:
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        check_scalar(count, name, Integral, min_val=1)
+        check_integer(name, count)
+
+
+def _logits(network: Network, X: torch.Tensor, n: int, scale: float, random: Any) -> torch.Tensor:
+    """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
+    check_room(3 * n * len(X) * network.architecture.n_classes, f"n_perturbations={n}")
+    logits = perturbed_logits(network, X, n, scale, random)
+    if not logits.isfinite().all():
+        raise ValueError(f"perturbation_scale={scale} gives logits that are not finite")
+    return logits
 
 
 def _seeded(random_state: Any) -> tuple[np.random.RandomState, StepRandom]:
@@ -155,7 +163,7 @@ def degenerate_softmax_ratio(
     n_classes, ratios = profile.architecture.n_classes, []
     with torch.no_grad(), network.team(n_perturbations * batch_size, "cpu"):
         for step, batch in enumerate(_batches(profile, X, n_batches, batch_size, rows)):
-            logits = perturbed_logits(network, batch, n_perturbations, scale, random.at(step))
+            logits = _logits(network, batch, n_perturbations, scale, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
             ratios.append(float((used.sum(-1) < n_classes).double().mean()))
     return np.asarray(ratios)
@@ -266,7 +274,7 @@ def prediction_samples(
     _check_counts(n_perturbations=n_perturbations)
     _, random = _seeded(random_state)
     with torch.no_grad():
-        logits = perturbed_logits(network, profile.examples(X), n_perturbations, scale, random)
+        logits = _logits(network, profile.examples(X), n_perturbations, scale, random)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
 
@@ -393,7 +401,7 @@ def neighbor_agreement(
     Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
     ... %: coherence is likely to help.
     """
-    check_scalar(cv, "cv", Integral, min_val=2)
+    check_integer("cv", cv, 2)
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)

@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from ._core.batches import examples_of
+from ._core.batches import examples_of, handed_out
+from ._core.estimators import check_kind, told
 from ._core.numbers import seeded_generators
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializers import MMDInitializer
@@ -68,8 +69,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     >>> sorted(history[0])
     ['degeneracy', 'detachment', 'loss', 'step', 'uniformity']
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be an instance of nn.Module, got {module!r}")
+    check_kind("module", module, nn.Module)
     initializer = MMDInitializer(module=module, **params)
     if isinstance(data, Dataset | DataLoader):
         _fit_stream(initializer, data, "batch_size" in params)
@@ -95,7 +95,7 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
             raise ValueError("batch_size is the DataLoader's own here; leave it out")
         else:
             loader = data
-        items = iter(loader)
+        items = handed_out(loader)
         first = next(items, None)
         if first is None:
             raise _nothing_in(data)
@@ -105,7 +105,8 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
 def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:
     if isinstance(dataset, IterableDataset):
         return DataLoader(dataset, batch_size)
-    n_rows = len(dataset)  # type: ignore[arg-type]
+    with told(f"{type(dataset).__name__} cannot be read"):
+        n_rows = len(dataset)  # type: ignore[arg-type]
     return DataLoader(dataset, max(min(batch_size, n_rows), 1), shuffle=n_rows > 0)
 
 
@@ -119,7 +120,7 @@ def _collected(coherence: Coherence, data: Any, batch_size: int) -> np.ndarray:
     if brings_edges(coherence) and not _in_order(loader):
         hint = "use shuffle=False and no sampler, or pass the Dataset"
         raise ValueError(f"a graph has its order of rows, and the sampler may have another: {hint}")
-    parts = [examples_of(item) for item in loader]
+    parts = [examples_of(item) for item in handed_out(loader)]
     if not parts:
         raise _nothing_in(data)
     if other := {part.shape[1:] for part in parts} - {parts[0].shape[1:]}:

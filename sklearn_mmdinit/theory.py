@@ -15,16 +15,22 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
-from sklearn.utils import check_scalar
 
-from ._core.estimators import check_choice, check_number
+from ._core.estimators import (
+    check_choice,
+    check_integer,
+    check_kind,
+    check_number,
+    check_room,
+    finite_array,
+    told,
+)
 from .theta0 import Architecture
 
 __all__ = [
@@ -36,14 +42,6 @@ __all__ = [
     "perturbation_std",
     "relu_jacobian_row_norms",
 ]
-
-
-def _finite(name: str, values: ArrayLike) -> np.ndarray:
-    """The values as float64; ValueError where one is NaN or infinite."""
-    array = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
-    return array
 
 
 def perturbation_std(
@@ -78,7 +76,9 @@ def perturbation_std(
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
     check_number("perturbation_scale", perturbation_scale, zero=False)
-    known = architecture.keywords
+    check_kind("architecture", architecture, Architecture)
+    with told("architecture"):
+        known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []
     for n_in, n_out in pairwise(widths):
@@ -147,7 +147,7 @@ def perturbation_norm_tail_bound(
     24.6 0.0026
     """
     check_choice("form", form, ("theorem", "sub_exponential"))
-    deviations = _finite("std", std)
+    deviations = finite_array("std", std)
     if deviations.ndim != 1 or deviations.size == 0:
         raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
     if deviations.min() < 0 or deviations.max() == 0:
@@ -158,7 +158,7 @@ def perturbation_norm_tail_bound(
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
     least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
-    radii, smallest = _finite("radius", radius), math.sqrt(least) * largest
+    radii, smallest = finite_array("radius", radius), math.sqrt(least) * largest
     if (radii <= smallest).any():
         valid = f"{form=} holds above sqrt({name}) = {smallest}"
         raise ValueError(f"radius={radii.min()} is too small: {valid}")
@@ -194,7 +194,7 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     >>> print(mean_vertex_distances([[1.0, 0.0], [0.5, 0.5]]).round(4))
     [0.3536 1.0607]
     """
-    rows = _finite("probabilities", probabilities)
+    rows = finite_array("probabilities", probabilities)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
         raise ValueError(f"probabilities must be (n >= 1, d >= 2) numbers, got {rows.shape}")
     sums = rows.sum(axis=1)
@@ -233,9 +233,8 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     >>> print(class_probability_lower_bound([0.1, 0.5, 1.0], n_classes=2).round(3))
     [0.859 0.293 0.   ]
     """
-    if n_classes < 2:
-        raise ValueError(f"n_classes={n_classes!r} must be at least 2")
-    distance = _finite("mean_distance", mean_distance)
+    check_integer("n_classes", n_classes, least=2)
+    distance = finite_array("mean_distance", mean_distance)
     # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
         found = f"{distance.min()} to {distance.max()}"
@@ -268,7 +267,10 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     [[5.]
      [3.]]
     """
-    matrix, inputs = _finite("weight", weight), _finite("pre_activations", pre_activations)
+    matrix, inputs = (
+        finite_array("weight", weight),
+        finite_array("pre_activations", pre_activations),
+    )
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         found = f"{matrix.shape} and {inputs.shape}"
         raise ValueError(f"weight and pre_activations must be (*, n_in) alike, got {found}")
@@ -324,7 +326,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    check_scalar(n_in, "n_in", Integral, min_val=1)
+    check_integer("n_in", n_in)
+    check_room(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._core.mlp import MLP
+from ._core.estimators import check_integer, check_kind
+from ._core.mlp import MLP, perceptron
 from ._core.numbers import seeded_generators
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
@@ -35,6 +37,9 @@ _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
 # What files of multi-layer perceptrons had before these were modules like any other.
 _PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
+
+# What comes of reading a description that is damaged.
+_WRONG = (AttributeError, MemoryError, SyntaxError, TypeError, ValueError)
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
 
@@ -88,6 +93,19 @@ class Architecture:
     last_layer: str = ""
     chain: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("module", "digest", "last_layer"):
+            check_kind(name, getattr(self, name), str)
+        for name in ("parameters", "input_shape", "chain"):
+            check_kind(name, getattr(self, name), tuple)
+        for name, value in self.parameters:
+            check_kind(f"{name} of parameters", value, str)
+        for layer in self.chain:
+            check_kind("a layer of chain", layer, str)
+        for number in self.input_shape:
+            check_integer("an entry of input_shape", number)
+        check_integer("n_classes", self.n_classes, least=0)  # 0: not known yet
+
     @classmethod
     def of_perceptron(
         cls,
@@ -108,14 +126,8 @@ class Architecture:
         -------
         Architecture
         """
-        sizes = tuple(hidden_layer_sizes)
-        keywords = {
-            "n_features": n_features,
-            "hidden_layer_sizes": sizes,
-            "n_classes": n_classes,
-            "activation": activation,
-            "batch_norm": batch_norm,
-        }
+        keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
+        sizes = keywords["hidden_layer_sizes"]
         layers = tuple(f"linears.{layer}" for layer in range(len(sizes) + 1))
         scales = activation == "relu" and not batch_norm and len(layers) > 1
         shapes = _perceptron_shapes(n_features, sizes, n_classes, batch_norm)
@@ -172,7 +184,7 @@ class Architecture:
             if found.is_perceptron and found.digest != cls.of_perceptron(**found.keywords).digest:
                 raise ValueError(f"{found.keywords} have other shapes")
             return found
-        except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        except (LookupError, RecursionError, *_WRONG) as error:
             raise ValueError(f"not the description of a module: {text!r}") from error
 
 
@@ -230,6 +242,9 @@ class Theta0:
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        check_kind("architecture", self.architecture, Architecture)
+        check_kind("arrays", self.arrays, Mapping)
+        check_kind("gain", self.gain, tuple)
         perceptron = self.architecture.is_perceptron
         kept = {
             str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))
@@ -251,7 +266,8 @@ class Theta0:
 
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
-        if len(gain) != n_hidden or not all(0.0 < factor < math.inf for factor in gain):
+        right = all(isinstance(f, Real) and 0.0 < f < math.inf for f in gain)
+        if len(gain) != n_hidden or not right:
             valid = "finite numbers > 0, one for each hidden layer"
             raise ValueError(f"{gain=} must be {n_hidden} {valid}")
 
@@ -372,6 +388,8 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     state = module.state_dict()
     shapes = {n: tuple(value.shape) for n, value in state.items() if hasattr(value, "shape")}
     name = qualified_name(module)
+    if meta := [n for n, value in state.items() if getattr(value, "is_meta", False)]:
+        raise ValueError(f"{meta[0]!r} of the module {name} is on the meta device; use to_empty()")
     missing = [n for n in sorted(shapes.keys() - arrays.keys()) if not n.endswith(_COUNTER)]
     if missing:
         raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
@@ -514,7 +532,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except (RecursionError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, RecursionError, *_WRONG) as error:
         raise ValueError(f"{str(path)!r} is damaged or no file of theta0: {error}") from error
     if module is not None:
         start_(module, theta0)

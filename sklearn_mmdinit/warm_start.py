@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 from torch import nn
@@ -157,9 +159,24 @@ def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
     if tag_is_lost(X):
         raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOSING}")
     theta0 = theta0_of(X)
-    if demanded and theta0 is None:
+    if theta0 is None and (demanded or _is_below_initializer()):
         raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOSING}")
     return theta0
+
+
+def _is_below_initializer() -> bool:
+    """Whether a Pipeline is being fitted, an earlier step of which hands theta0 on.
+
+    scikit-learn tells a step nothing of the others: only the calls that are under way show them.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        pipeline = frame.f_locals.get("self")
+        if isinstance(pipeline, Pipeline):
+            steps = [step for _, step in pipeline.steps[:-1] if is_initializer(step)]
+            return any(getattr(_unfrozen(step), "output", "") == "passthrough" for step in steps)
+        frame = frame.f_back
+    return False
 
 
 def with_params(source: Any, params: Mapping[str, Any]) -> Any:

@@ -206,7 +206,7 @@ BAD = {
     class_probability_lower_bound: [
         ((-0.1, 2), {}, "-0.1"),
         ((1.5, 3), {}, r"\[0, sqrt\(2\)\].*1.5"),
-        ((0.1, 1), {}, "n_classes=1"),
+        ((0.1, 1), {}, "n_classes == 1"),
     ],
     jacobian_row_norm_moments: [
         ((10.5,), {}, "n_in"),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from .estimators import told
 from .graph import Walk
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
@@ -128,7 +129,7 @@ class LoaderBatches:
     ) -> Iterator[tuple[int, torch.Tensor]]:
         """As of :class:`RowBatches`, a mini-batch at a time, always from the first one on."""
         number, shape = -1, None
-        for number, item in enumerate(self.loader if pass_number else self.opened):
+        for number, item in enumerate(handed_out(self.loader) if pass_number else self.opened):
             batch = examples_of(item)
             if len(batch) < self.size:
                 continue
@@ -145,6 +146,12 @@ class LoaderBatches:
             found = f"{number + 1} mini-batches in pass {pass_number}, none of {self.size} examples"
             hint = "it must begin anew each time it is iterated"
             raise ValueError(f"the DataLoader handed out {found}; {hint}")
+
+
+def handed_out(loader: Any) -> Iterator[Any]:
+    """The mini-batches of a DataLoader; an error says that it cannot be read."""
+    with told(f"{type(loader.dataset).__name__} cannot be read"):
+        yield from loader
 
 
 # Where the mini-batches of a pass come from.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from functools import wraps
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import psutil
 from sklearn.utils import check_array, check_scalar, check_X_y
 from sklearn.utils.validation import validate_data
 
@@ -35,6 +37,28 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
     return whole
 
 
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """Say where what others wrote has failed: in a TypeError if it is one, else a ValueError."""
+    try:
+        yield
+    except Exception as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{where}: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _memory() -> int:
+    return psutil.virtual_memory().total
+
+
+def check_room(n_numbers: float, what: str) -> None:
+    """Raise a ValueError where so many numbers in float32 are more than the machine can hold."""
+    if 4 * n_numbers > _memory():
+        need = f"{4 * n_numbers / 2**30:.3g} GiB of memory, of {_memory() / 2**30:.3g} GiB here"
+        raise ValueError(f"{what} would need {need}")
+
+
 def is_auto(value: Any) -> bool:
     """Whether a parameter is left to be chosen."""
     return isinstance(value, str) and value == "auto"
@@ -56,7 +80,20 @@ def check_bool(name: str, value: Any) -> bool:
 def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
     """Raise unless these parameters are integers of at least 1, or of at least another number."""
     for name in names:
-        check_scalar(getattr(estimator, name), name, Integral, min_val=least)
+        check_integer(name, getattr(estimator, name), least)
+
+
+def check_integer(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless a value is an integer, no bool, of at least another number."""
+    check_kind(name, value, Integral)
+    check_scalar(value, name, Integral, min_val=least)
+
+
+def check_kind(name: str, value: Any, kind: Any) -> None:
+    """Raise a TypeError unless a value is of a type; a bool is no number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and issubclass(kind, Real)):
+        named = {Integral: "int", Real: "float"}.get(kind, getattr(kind, "__name__", str(kind)))
+        raise TypeError(f"{name} must be an instance of {named}, got {value!r}")
 
 
 def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
@@ -67,11 +104,22 @@ def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
 
 def check_number(name: str, value: Any, *, zero: bool = True) -> None:
     """Raise unless a value is a finite number above 0, or 0 where that is valid."""
-    check_scalar(value, name, Real)
+    check_kind(name, value, Real)
     # Written so that NaN, which compares to nothing, is refused.
     if not (0 < value < math.inf or (zero and value == 0)):
         least = ">= 0" if zero else "> 0"
         raise ValueError(f"{name} must be a finite number {least}, got {value!r}")
+
+
+def finite_array(name: str, values: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """The values as float64; an error where one is NaN or infinite, or the shape another."""
+    with told(name):
+        array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return array
 
 
 def check_widths(value: Any) -> tuple[int, ...]:

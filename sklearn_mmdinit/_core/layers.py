@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from .estimators import told
+
 # Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
 Std = float | torch.Tensor
 Stds = Callable[[Any, float], Mapping[str, Std]]
@@ -43,7 +45,7 @@ class _Alone(nn.Module):
         return type(self.layer).forward(self.layer, H)
 
 
-def _noise_by_vmap(
+def noise_by_vmap(
     layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
     """What perturbations add to the outputs: those of the layer with them as its parameters."""
@@ -71,7 +73,7 @@ class LayerType:
     stds: Stds
     # Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name; returns
     # what they add to the outputs, (K, B, ...).
-    noise: Noise = _noise_by_vmap
+    noise: Noise = noise_by_vmap
     # Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products with
     # the weights are the outputs at P positions. None: there is no form by gram.
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
@@ -240,7 +242,8 @@ def check_rules(module: nn.Module) -> None:
         if known is None or not known.by_user:
             continue
         rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
-        stds = known.stds(layer, 1.0)
+        with told(rule[:-1]):
+            stds = known.stds(layer, 1.0)
         if not isinstance(stds, Mapping):
             raise TypeError(f"{rule} must return a dict, got {stds!r}")
         for name, std in stds.items():
@@ -325,7 +328,7 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     """
     if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
         raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    noise = _noise_by_vmap if noise is None else noise
+    noise = noise_by_vmap if noise is None else noise
     for name, rule in (("stds", stds), ("noise", noise)):
         if not callable(rule):
             raise TypeError(f"{name} must be callable, got {rule!r}")

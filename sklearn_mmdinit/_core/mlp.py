@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
 
-from .estimators import check_choice
+from .estimators import check_bool, check_choice, check_integer, check_room, check_widths
 
 # In place where the gradient follows from the output alone.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -22,6 +23,22 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
     "xavier": nn.init.xavier_uniform_,
     "he": partial(nn.init.kaiming_normal_, mode="fan_in", nonlinearity="relu"),
 }
+
+
+def perceptron(
+    n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
+) -> dict[str, Any]:
+    """What describes a perceptron, checked."""
+    check_integer("n_features", n_features)
+    check_integer("n_classes", n_classes)
+    check_choice("activation", activation, ACTIVATIONS)
+    return {
+        "n_features": int(n_features),
+        "hidden_layer_sizes": check_widths(hidden_layer_sizes),
+        "n_classes": int(n_classes),
+        "activation": str(activation),
+        "batch_norm": check_bool("batch_norm", batch_norm),
+    }
 
 
 class MLP(nn.Module):
@@ -63,18 +80,16 @@ class MLP(nn.Module):
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        check_choice("activation", activation, ACTIVATIONS)
-        check_choice("init", init, INITS)
         # What it is described by, wherever it was made.
-        self.keywords = {
-            "n_features": int(n_features),
-            "hidden_layer_sizes": tuple(int(width) for width in hidden_layer_sizes),
-            "n_classes": int(n_classes),
-            "activation": str(activation),
-            "batch_norm": bool(batch_norm),
-            "init": str(init),
-        }
+        self.keywords = perceptron(
+            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
+        )
+        check_choice("init", init, INITS)
+        self.keywords["init"] = str(init)
+        hidden_layer_sizes = self.keywords["hidden_layer_sizes"]
         widths = (n_features, *hidden_layer_sizes, n_classes)
+        # With a gradient, and what Adam keeps of each.
+        check_room(4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}")
         # skip_init: nn.Linear would draw weights of its own first.
         self.linears = nn.ModuleList(
             nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)

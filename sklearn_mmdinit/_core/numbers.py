@@ -30,6 +30,8 @@ def array_of(X: Any) -> Any:
     """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
     if not isinstance(X, torch.Tensor):
         return X
+    if X.is_meta or X.layout != torch.strided:
+        raise TypeError(f"tensors must be dense and hold numbers, got {X.layout} on {X.device}")
     X = X.detach().cpu()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 

@@ -79,7 +79,10 @@ class Profile:
         """Inputs (n, width) of the last linear layer at theta0."""
         network = self.network(theta0, device)
         network.module.eval()
-        return in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
+        H = in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
+        if not np.isfinite(H).all():
+            raise ValueError("hidden activations of X are not finite: give it on theta0's scale")
+        return H
 
 
 @with_gradients()

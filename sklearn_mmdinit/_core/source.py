@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from .estimators import check_widths
+from .estimators import check_widths, told
 from .mlp import MLP
 from .numbers import seeded_generators
 
@@ -66,12 +66,15 @@ class Source:
         else:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            with _ALONE, seeded_generators(self.seed, used):
+            made = f"{self.module.__name__} called with {dict(self.keywords)}"
+            with _ALONE, seeded_generators(self.seed, used), told(made):
                 built = self.module(**_copied(dict(self.keywords), self.module))
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             named = f"{name!r} of the module {type(built).__name__}"
             if is_lazy(value):
                 raise ValueError(f"{named} has no shape yet; call the module on a mini-batch first")
+            if value.requires_grad and value.numel() == 0:
+                raise ValueError(f"{named} has no numbers, of shape {tuple(value.shape)}")
             if value.is_meta:
                 raise ValueError(f"{named} is on the meta device, without numbers; use to_empty()")
         built.zero_grad()

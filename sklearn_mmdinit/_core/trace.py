@@ -92,7 +92,7 @@ def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Ar
     examples = as_examples(X, takes_integers(module))
     with torch.no_grad(), hooks.aside(), _refusals_named(module, examples):
         logits = module(examples)
-    _check_logits(module, logits, len(examples))
+    _check_logits(module, logits, examples)
     return describe(source, module, X.shape[1:], logits.shape[1])
 
 
@@ -108,13 +108,14 @@ def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]
         raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
 
 
-def _check_logits(module: nn.Module, logits: Any, n_rows: int) -> None:
-    """Raise a ValueError unless a module returned floats (n_rows, d) with d of 2 or more."""
-    name, found = type(module).__name__, type(logits).__name__
+def _check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
+    """Raise a ValueError unless a module returned floats (n, d) with d of 2 or more, beside X."""
+    name, found, n_rows = type(module).__name__, type(logits).__name__, len(X)
     if isinstance(logits, torch.Tensor):
-        found = f"{logits.dtype} of shape {tuple(logits.shape)}"
+        found = f"{logits.dtype} of shape {tuple(logits.shape)}, {logits.layout}, {logits.device}"
+        there = logits.layout == torch.strided and logits.device == X.device
         right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
-        if right and logits.is_floating_point():
+        if right and there and logits.is_floating_point():
             return
     valid = f"logits, floats of shape ({n_rows}, n_classes >= 2)"
     raise ValueError(f"the module {name} must return {valid}; it returned {found}")
@@ -174,7 +175,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
             logits = module(X)
     remembers = not torch.equal(torch.get_rng_state(), state)
     torch.set_rng_state(state)
-    _check_logits(module, logits, len(X))
+    _check_logits(module, logits, X)
     away = _reached(logits, module)
     with torch.no_grad(), _looked_through(module, perturbed, note):
         module(fewer_rows)

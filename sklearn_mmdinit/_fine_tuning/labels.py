@@ -45,7 +45,8 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     if not isinstance(class_weight, Mapping):
         raise ValueError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}')
     for label, weight in class_weight.items():
-        if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not (number and 0 <= float(weight) < np.inf):
             found = f"{weight!r} for the class {label!r}"
             raise ValueError(f"class_weight must hold finite numbers >= 0, got {found}")
 
@@ -120,8 +121,10 @@ def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     weights: np.ndarray = _check_sample_weight(sample_weight, np.empty(n_rows), dtype=np.float64)
-    if (weights < 0).any():
-        raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
+    # Written so that NaN, which scikit-learn lets through as a number alone, fails too.
+    if not ((weights >= 0) & (weights < np.inf)).all():
+        bad = weights[~((weights >= 0) & (weights < np.inf))][0]
+        raise ValueError(f"sample_weight must be finite and not negative, got {bad}")
     with np.errstate(over="ignore"):
         summable = np.isfinite(weights.sum())
     # Only their ratios count.

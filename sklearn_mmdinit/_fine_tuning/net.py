@@ -21,6 +21,7 @@ from skorch.utils import to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .._core.estimators import told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
@@ -128,6 +129,11 @@ class Net(NeuralNetClassifier):
         except _Stop as error:
             raise KeyboardInterrupt from error
 
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        name = "iterator_train" if training else "iterator_valid"
+        with told(f"{name}={getattr(self, name)!r}"):
+            return super().get_iterator(dataset, training)
+
     def infer(self, x: Any, **fit_params: Any) -> Any:
         x = inputs_and_weights(x)[0]
         if isinstance(x, torch.Tensor) and not isinstance(uncompiled(self.module_), MLP):
@@ -140,7 +146,8 @@ class Net(NeuralNetClassifier):
     ) -> torch.Tensor:
         weights = inputs_and_weights(X)[1]
         if weights is None:
-            loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            with told(f"criterion={self.criterion_}"):
+                loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
         else:
             losses = self._losses(weights, y_pred, y_true, X, training, **kwargs)
             weights = to_tensor(weights, device=self.device)
@@ -292,8 +299,11 @@ class Training:
             if net.initialized_:
                 undone = self._undone_on_failure()
             else:
-                net.initialize()
-                if not isinstance(net.optimizer_, torch.optim.SparseAdam):
+                with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
+                    net.initialize()
+                if isinstance(net.optimizer_, torch.optim.SparseAdam):
+                    _check_sparse(net.module_)
+                else:
                     with_dense_gradients_(net.module_)
             with undone:
                 try:
@@ -341,6 +351,15 @@ class Training:
             if order:
                 vars(orders).update(order)
             raise
+
+
+def _check_sparse(module: nn.Module) -> None:
+    """Raise a ValueError where SparseAdam would meet a gradient that is not sparse."""
+    parts = [part for part in module.modules() if getattr(part, "sparse", False)]
+    sparse = {id(parameter) for part in parts for parameter in part.parameters()}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and id(parameter) not in sparse:
+            raise ValueError(f"optimizer=SparseAdam is for sparse gradients, and {name!r} has none")
 
 
 def has_batch_norm(module: nn.Module) -> bool:

@@ -11,15 +11,22 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
+from .._core.estimators import check_kind, check_number, finite_array
+
 
 def axes_or_new(ax: Any, **options: Any) -> Any:
     """The axes to draw on: those given, or a new figure's; an ImportError without matplotlib."""
     try:
         import matplotlib.pyplot as plt
+        from matplotlib.axes import Axes
     except ImportError as error:
         said = "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
         raise ImportError(said) from error
-    return plt.subplots(**options)[1] if ax is None else ax
+    if ax is None:
+        return plt.subplots(**options)[1]
+    for own in np.ravel(np.asarray(ax, dtype=object)):
+        check_kind("ax", own, Axes)
+    return ax
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +91,7 @@ class LossCurveDisplay:
             kind = type(estimator).__name__
             raise TypeError(f"{kind} is no initializer: give of a classifier its initializer_")
         known = [key for key in history[0] if key != "step"]
-        chosen = known if terms is None else [terms] if isinstance(terms, str) else list(terms)
+        chosen = known if terms is None else np.atleast_1d(np.asarray(terms, object)).tolist()
         if unknown := [term for term in chosen if term not in known]:
             raise ValueError(f"unknown terms: {unknown}; the history has {known}")
         steps, *values = (np.array([row[key] for row in history]) for key in ["step", *chosen])
@@ -104,11 +111,16 @@ class LossCurveDisplay:
         -------
         LossCurveDisplay
         """
+        check_kind("terms", self.terms, Mapping)
+        if not self.terms:
+            raise ValueError("terms is empty: there is nothing to draw")
+        steps = finite_array("steps", self.steps)
+        curves = {n: finite_array(f"{n!r} of terms", v, steps.shape) for n, v in self.terms.items()}
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
         self.lines_ = {
-            term: self.ax_.plot(self.steps, values, **{"label": term, **line_kw})[0]
-            for term, values in self.terms.items()
+            term: self.ax_.plot(steps, values, **{"label": term, **line_kw})[0]
+            for term, values in curves.items()
         }
         self.ax_.set(xlabel="Step", ylabel="Mean over the window")
         self.ax_.legend()
@@ -180,20 +192,20 @@ class TaskAccuracyDisplay:
         -------
         TaskAccuracyDisplay
         """
-        if not 0.0 < confidence < 1.0:
+        check_number("confidence", confidence, zero=False)
+        if confidence >= 1.0:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1")
+        check_kind("scores", scores, Mapping)
         if not scores:
             raise ValueError("scores is empty; it must hold at least one method")
         n_sizes = np.size(n_labelled)
         means: dict[str, ArrayLike] = {}
         intervals: dict[str, ArrayLike] = {}
         for method, values in scores.items():
-            table, name = np.asarray(values, dtype=np.float64), f"scores of {method!r}"
+            table = finite_array(name := f"scores of {method!r}", values)
             if table.ndim != 2 or len(table) != n_sizes or table.shape[1] < 2:
                 valid = f"({n_sizes}, n_tasks) with two tasks or more"
                 raise ValueError(f"{name} must have shape {valid}, got {table.shape}")
-            if not np.isfinite(table).all():
-                raise ValueError(f"{name} hold NaN or infinity")
             quantile = stats.t.ppf(0.5 + confidence / 2.0, df=table.shape[1] - 1)
             half = quantile * stats.sem(table, axis=1)
             means[method] = mean = table.mean(axis=1)
@@ -214,16 +226,25 @@ class TaskAccuracyDisplay:
         -------
         TaskAccuracyDisplay
         """
+        sizes, bars = finite_array("n_labelled", self.n_labelled), {}
+        if sizes.ndim != 1 or (sizes <= 0).any():
+            raise ValueError(
+                f"n_labelled must be a list of numbers above 0, got {self.n_labelled!r}"
+            )
+        for method, given in self.means.items():
+            mean = finite_array(f"{method!r} of means", given, sizes.shape)
+            ends = finite_array(
+                f"{method!r} of intervals", self.intervals.get(method), (*sizes.shape, 2)
+            )
+            bars[method] = mean, np.abs(ends.T - mean)
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
-        sizes = np.asarray(self.n_labelled, dtype=np.float64)
         self.errorbars_ = {}
-        for rank, (method, mean) in enumerate(self.means.items()):
-            bars = np.abs(np.transpose(self.intervals[method]) - mean)
+        for rank, (method, (mean, half)) in enumerate(bars.items()):
             # Each method a little to the right of the last, or the bars hide each other.
             shift = 1.0 + 0.03 * (rank - (len(self.means) - 1) / 2.0)
             style = {"label": method, "marker": "o", "capsize": 3.0, **errorbar_kw}
-            self.errorbars_[method] = self.ax_.errorbar(sizes * shift, mean, yerr=bars, **style)
+            self.errorbars_[method] = self.ax_.errorbar(sizes * shift, mean, yerr=half, **style)
         self.ax_.set_xscale("log")
         self.ax_.set_xticks(sizes, [f"{size:g}" for size in sizes])
         self.ax_.minorticks_off()

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 
-from .._core.estimators import check_choice
+from .._core.estimators import check_choice, check_integer, check_kind, check_room, finite_array
 from .._core.numbers import array_of
 from ..diagnostics import coherence_kernel
 from ._curves import axes_or_new
@@ -90,7 +90,7 @@ class CoherenceDisplay:
         -------
         CoherenceDisplay
         """
-        check_scalar(n_anchors, "n_anchors", Integral, min_val=1)
+        check_integer("n_anchors", n_anchors)
         kernel = coherence_kernel(estimator, X)  # of a DataFrame, by the names of its columns
         images = None if image_shape is None else _as_images(np.asarray(array_of(X)), image_shape)
         random = check_random_state(random_state)
@@ -125,10 +125,12 @@ class CoherenceDisplay:
         -------
         CoherenceDisplay
         """
-        check_scalar(n_shown, "n_shown", Integral, min_val=1)
+        check_integer("n_shown", n_shown)
         C = _checked(self.kernel)
         if self.images is not None:
-            self._plot_images(C, np.asarray(self.images), ax, min(n_shown, (len(C) - 1) // 2))
+            self._plot_images(
+                C, finite_array("images", self.images), ax, min(n_shown, (len(C) - 1) // 2)
+            )
             return self
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
@@ -144,7 +146,7 @@ class CoherenceDisplay:
         n = len(C)
         if images.ndim != 3 or len(images) != n:
             raise ValueError(f"images must have shape ({n}, height, width), got {images.shape}")
-        anchors = list(range(min(4, n)) if self.anchors is None else self.anchors)
+        anchors = np.atleast_1d(range(min(4, n)) if self.anchors is None else self.anchors).tolist()
         whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
         if not (anchors and whole and all(0 <= a < n for a in anchors)):
             raise ValueError(f"anchors must be numbers of the {n} inputs, got {anchors}")
@@ -177,18 +179,18 @@ class CoherenceDisplay:
 
 def _checked(kernel: ArrayLike) -> np.ndarray:
     """A kernel (n, n) in float64; a ValueError unless it is symmetric and finite."""
-    C = np.asarray(kernel, dtype=np.float64)
+    C = finite_array("kernel", kernel)
     if C.ndim != 2 or C.shape[0] != C.shape[1] or len(C) < 2:
         raise ValueError(f"kernel must have shape (n, n) with n of 2 or more, got {C.shape}")
-    if not np.isfinite(C).all() or not np.allclose(C, C.T, atol=1e-4):
-        raise ValueError("kernel must be symmetric and finite")
+    if not np.allclose(C, C.T, atol=1e-4):
+        raise ValueError("kernel must be symmetric")
     return C
 
 
 def _as_images(rows: np.ndarray, image_shape: Any) -> np.ndarray:
     """Rows (n, ...) as images (n, height, width); axes of length 1 do not matter."""
     sides = np.atleast_1d(image_shape).tolist()
-    valid = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
+    valid = len(sides) == 2 and all(type(side) is int and side > 0 for side in sides)
     own = [side for side in rows.shape[1:] if side != 1]
     if not valid or own not in ([side for side in sides if side != 1], [math.prod(sides)]):
         said = "it must be None or a height and a width"
@@ -285,7 +287,9 @@ class PredictionDensityDisplay:
         n_classes = shapes[0][2]
         if shapes[-1][2] != n_classes:
             raise ValueError(f"before and after must have the same classes, got shapes {shapes}")
-        if not 0 <= class_index < n_classes:
+        check_integer("max_panels", max_panels)
+        check_integer("class_index", class_index, least=0)
+        if class_index >= n_classes:
             raise ValueError(f"class_index={class_index} must lie in [0, {n_classes})")
         panel_axis, noun = _PANEL_AXES[over]
         n_panels = min(max_panels, *(shape[panel_axis] for shape in shapes))
@@ -311,7 +315,9 @@ class PredictionDensityDisplay:
         ndarray of the shape of `probability`
             The density.
         """
-        remainder = 1.0 - np.asarray(probability, dtype=np.float64)
+        remainder = 1.0 - finite_array("probability", probability)
+        if (abs(remainder - 0.5) > 0.5).any():
+            raise ValueError(f"probability must lie in [0, 1], got {probability!r}")
         return (self.n_classes - 1.0) * remainder ** (self.n_classes - 2)
 
     def plot(self, ax: Any = None, *, bins: int = 40, **line_kw: Any) -> PredictionDensityDisplay:
@@ -330,7 +336,18 @@ class PredictionDensityDisplay:
         -------
         PredictionDensityDisplay
         """
+        check_kind("panel_names", self.panel_names, Sequence)
+        check_kind("samples", self.samples, Mapping)
+        check_integer("n_classes", self.n_classes, least=2)
+        check_integer("bins", bins)
+        check_room(10 * bins, f"{bins=}")
         n_panels, own_figure = len(self.panel_names), ax is None
+        samples = {name: finite_array(name, values) for name, values in self.samples.items()}
+        for name, array in samples.items():
+            right = array.ndim == 2 and 0 < len(array) == n_panels
+            if not right or array.min() < 0.0 or array.max() > 1.0:
+                valid = f"probabilities of shape (n_panels={n_panels}, n_samples)"
+                raise ValueError(f"{name} must be {valid}, got {array} of shape {array.shape}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
         ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
         axes = np.ravel(np.asarray(ax, dtype=object))
@@ -339,10 +356,8 @@ class PredictionDensityDisplay:
         self.ax_, self.figure_ = axes, axes[0].figure
         grid = np.linspace(0.0, 1.0, 201)
         for panel, (axis, title) in enumerate(zip(axes, self.panel_names, strict=True)):
-            for name, values in self.samples.items():
-                heights, edges = np.histogram(
-                    np.asarray(values)[panel], bins=bins, range=(0.0, 1.0), density=True
-                )
+            for name, values in samples.items():
+                heights, edges = np.histogram(values[panel], bins, range=(0.0, 1.0), density=True)
                 axis.stairs(heights, edges, **{"label": name, **line_kw})
             axis.plot(grid, self.uniform_density(grid), "k:", label="uniform")
             axis.set(title=title, xlabel=f"Probability of class {self.class_index}")
@@ -358,12 +373,11 @@ class PredictionDensityDisplay:
 
 def _probabilities(name: str, values: ArrayLike) -> np.ndarray:
     """Predictions (n_perturbations, n_inputs, n_classes), checked, at most 1."""
-    array = np.asarray(values, dtype=np.float64)
+    array = finite_array(name, values)
     if array.ndim != 3 or array.shape[2] < 2:
         valid = "(n_perturbations, n_inputs, n_classes >= 2)"
         raise ValueError(f"{name} must have shape {valid}, got {array.shape}")
-    # Written so that NaN fails too.
-    if array.size and not ((array >= 0.0) & (array <= 1.0 + 1e-6)).all():
+    if array.size and not (array.min() >= 0.0 and array.max() <= 1.0 + 1e-6):
         found = f"values from {array.min()} to {array.max()}"
         raise ValueError(f"{name} must hold probabilities, got {found}")
     return np.minimum(array, 1.0)
