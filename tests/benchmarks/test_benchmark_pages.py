@@ -29,7 +29,7 @@ COHERENT = {
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
 # Declared, and their files are to come.
-NOT_MEASURED = {"real-data.json", "real-data-development.json"}
+NOT_MEASURED = {"detachment-nearby-he.json"}
 
 
 @pytest.fixture
