@@ -228,7 +228,9 @@ class TaskAccuracyDisplay:
         """
         sizes, bars = finite_array("n_labelled", self.n_labelled), {}
         if sizes.ndim != 1 or (sizes <= 0).any():
-            raise ValueError(f"n_labelled must be a list of numbers above 0, got {self.n_labelled}")
+            raise ValueError(
+                f"n_labelled must be a list of numbers above 0, got {self.n_labelled!r}"
+            )
         for method, given in self.means.items():
             mean = finite_array(f"{method!r} of means", given, sizes.shape)
             ends = finite_array(
