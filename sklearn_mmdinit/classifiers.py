@@ -25,6 +25,7 @@ from ._core.estimators import (
     check_positive,
     check_widths,
     examples_checked,
+    told,
 )
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
@@ -381,7 +382,7 @@ class NetClassifier(Keywords, PartlyLabelled):
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
         if len(pair) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
-        with labels.named("validation_split"):
+        with told("validation_split"):
             X, y = self._validated(*pair)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")

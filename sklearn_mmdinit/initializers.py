@@ -50,7 +50,7 @@ from ._core.source import (
     source_of_initializer,
 )
 from ._core.tagged import tag
-from ._core.train import State, train
+from ._core.train import State, check_rows, train
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .export import sklearn_mlp
 from .theta0 import Theta0
@@ -258,6 +258,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         X = self._validated(X, reset=False)
         device = torch_device(self.device)
         config = self._config(len(X), self._profile.architecture.n_classes)
+        check_rows(config)
         batches = self._batches(X, config)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
         network = self._profile.network(self.theta0_.without_gain(), device)
@@ -433,7 +434,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         return self._fit(first, *begun, batches)
 
 
-def _check_common(estimator: Any) -> None:
+def _check_common(estimator: Any, auto: bool) -> None:
     """Raise for the first parameter, of those that all initializers have, that is not valid."""
     check_widths(estimator.hidden_layer_sizes)
     check_positive(estimator, "n_classes", least=2)
@@ -443,13 +444,8 @@ def _check_common(estimator: Any) -> None:
     check_positive(estimator, "batch_size", "window")
     if estimator.batch_norm and estimator.batch_size < 2:
         raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-    for name in ("n_perturbations", "learning_rate_init", "max_iter"):
-        if isinstance(value := getattr(estimator, name, 0), str) and not is_auto(value):
-            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
-    if not is_auto(estimator.max_iter):
-        check_positive(estimator, "max_iter", least=0)
-    if not is_auto(estimator.learning_rate_init):
-        check_finite(estimator, "learning_rate_init", zero=False)
+    check_positive(estimator, "max_iter", least=0, auto=auto)
+    check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
     check_scalar(estimator.verbose, "verbose", Integral)
     check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
@@ -725,10 +721,10 @@ class MMDInitializer(Keywords, _Initializer):
         return super().set_params(**params)
 
     def _check_params(self) -> None:
-        _check_common(self)
+        _check_common(self, auto=True)
         check_choice("sampler", self.sampler, SAMPLERS)
-        if not is_auto(self.n_perturbations):
-            check_positive(self, "n_perturbations", least=2)  # the U-statistic divides by n - 1
+        # The U-statistic divides by n - 1.
+        check_positive(self, "n_perturbations", least=2, auto=True)
         check_finite(self, "perturbation_scale", zero=False)
         check_finite(self, *_PAPER_WEIGHTS)
         coherence = coherence_of(self.coherence)
@@ -835,10 +831,7 @@ class RandomLabelInitializer(_Initializer):
         self.checkpoint = checkpoint
 
     def _check_params(self) -> None:
-        _check_common(self)
-        for name in ("max_iter", "learning_rate_init"):
-            if is_auto(getattr(self, name)):
-                raise ValueError(f"{name} must be a number, got 'auto'")
+        _check_common(self, auto=False)
 
     def _config(self, n_rows: int, n_classes: int) -> Config:
         return Config(

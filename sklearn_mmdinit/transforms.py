@@ -320,10 +320,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_positive(self, "n_orientations", least=2)
         check_finite(self, "floor")
-        if not is_auto(self.cell_size):
-            if isinstance(self.cell_size, str):
-                raise ValueError(f'cell_size must be "auto" or an int, got {self.cell_size!r}')
-            check_positive(self, "cell_size")
+        check_positive(self, "cell_size", auto=True)
         X = self._images(X, reset=True)
         self.image_shape_ = _image_shape(X, self.image_shape)
         sides = self.image_shape_[1:]

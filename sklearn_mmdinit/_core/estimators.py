@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
@@ -39,24 +39,19 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Say where what others wrote has failed: in a TypeError if it is one, else a ValueError."""
+    """Say where whatever fails has failed, as a ValueError."""
     try:
         yield
     except Exception as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{where}: {type(error).__name__}: {error}") from error
-
-
-@cache
-def _memory() -> int:
-    return psutil.virtual_memory().total
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{where}: {kind}{error}") from error
 
 
 def check_room(n_numbers: float, what: str) -> None:
     """Raise a ValueError where so many numbers in float32 are more than the machine can hold."""
-    if 4 * n_numbers > _memory():
-        need = f"{4 * n_numbers / 2**30:.3g} GiB of memory, of {_memory() / 2**30:.3g} GiB here"
-        raise ValueError(f"{what} would need {need}")
+    need, here = 4 * n_numbers / 2**30, psutil.virtual_memory().total / 2**30
+    if need > here:
+        raise ValueError(f"{what} would need {need:.3g} GiB of memory, of {here:.3g} GiB here")
 
 
 def is_auto(value: Any) -> bool:
@@ -77,36 +72,38 @@ def check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
-    """Raise unless these parameters are integers of at least 1, or of at least another number."""
+def check_positive(estimator: Any, *names: str, least: int = 1, auto: bool = False) -> None:
+    """Raise unless these parameters are integers of at least so much, or "auto" where valid."""
     for name in names:
-        check_integer(name, getattr(estimator, name), least)
+        check_integer(name, getattr(estimator, name), least, auto=auto)
 
 
-def check_integer(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless a value is an integer, no bool, of at least another number."""
-    check_kind(name, value, Integral)
-    check_scalar(value, name, Integral, min_val=least)
+def check_integer(name: str, value: Any, least: int = 1, auto: bool = False) -> None:
+    """Raise unless a value is an integer, no bool, of at least so much, or "auto" where valid."""
+    check_kind(name, value, Integral, auto)
+    if not is_auto(value):
+        check_scalar(value, name, Integral, min_val=least)
 
 
-def check_kind(name: str, value: Any, kind: Any) -> None:
-    """Raise a TypeError unless a value is of a type; a bool is no number."""
-    if not isinstance(value, kind) or (isinstance(value, bool) and issubclass(kind, Real)):
-        named = {Integral: "int", Real: "float"}.get(kind, getattr(kind, "__name__", str(kind)))
-        raise TypeError(f"{name} must be an instance of {named}, got {value!r}")
+def check_kind(name: str, value: Any, kind: Any, auto: bool = False) -> None:
+    """Raise a TypeError unless a value is of a type, or "auto" where valid; a bool is no number."""
+    right = isinstance(value, kind) and not (isinstance(value, bool) and issubclass(kind, Real))
+    if not (right or (auto and is_auto(value))):
+        valid = {Integral: "int", Real: "float"}.get(kind, kind.__name__) + ' or "auto"' * auto
+        raise TypeError(f"{name} must be an instance of {valid}, got {value!r}")
 
 
-def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
-    """Raise unless these parameters are finite numbers above 0, or 0 where that is valid."""
+def check_finite(estimator: Any, *names: str, zero: bool = True, auto: bool = False) -> None:
+    """Raise unless these are finite numbers above 0, or 0 or "auto" where that is valid."""
     for name in names:
-        check_number(name, getattr(estimator, name), zero=zero)
+        check_number(name, getattr(estimator, name), zero=zero, auto=auto)
 
 
-def check_number(name: str, value: Any, *, zero: bool = True) -> None:
-    """Raise unless a value is a finite number above 0, or 0 where that is valid."""
-    check_kind(name, value, Real)
+def check_number(name: str, value: Any, *, zero: bool = True, auto: bool = False) -> None:
+    """Raise unless a value is a finite number above 0, or 0 or "auto" where that is valid."""
+    check_kind(name, value, Real, auto)
     # Written so that NaN, which compares to nothing, is refused.
-    if not (0 < value < math.inf or (zero and value == 0)):
+    if not (is_auto(value) or 0 < value < math.inf or (zero and value == 0)):
         least = ">= 0" if zero else "> 0"
         raise ValueError(f"{name} must be a finite number {least}, got {value!r}")
 

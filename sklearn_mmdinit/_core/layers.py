@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from .estimators import told
+from .estimators import check_kind, told
 
 # Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
 Std = float | torch.Tensor
@@ -45,7 +45,7 @@ class _Alone(nn.Module):
         return type(self.layer).forward(self.layer, H)
 
 
-def noise_by_vmap(
+def _noise_by_vmap(
     layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
     """What perturbations add to the outputs: those of the layer with them as its parameters."""
@@ -73,7 +73,7 @@ class LayerType:
     stds: Stds
     # Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name; returns
     # what they add to the outputs, (K, B, ...).
-    noise: Noise = noise_by_vmap
+    noise: Noise = _noise_by_vmap
     # Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products with
     # the weights are the outputs at P positions. None: there is no form by gram.
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
@@ -81,6 +81,7 @@ class LayerType:
     # Whether a layer with the options that it has is linear in its parameters; None: always.
     serves: Callable[[Any], bool] | None = None
     by_user: bool = False  # whether a user has made it known, whose rule may be wrong
+    noise_by_user: bool = False
 
 
 def _unit_stds(layer: Any, scale: float) -> dict[str, Std]:
@@ -328,8 +329,8 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     """
     if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
         raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    noise = noise_by_vmap if noise is None else noise
+    own = noise is not None
+    noise = _noise_by_vmap if noise is None else noise
     for name, rule in (("stds", stds), ("noise", noise)):
-        if not callable(rule):
-            raise TypeError(f"{name} must be callable, got {rule!r}")
-    LAYER_TYPES[layer_class] = LayerType(stds, noise, by_user=True)
+        check_kind(name, rule, Callable)
+    LAYER_TYPES[layer_class] = LayerType(stds, noise, by_user=True, noise_by_user=own)

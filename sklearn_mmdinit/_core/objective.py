@@ -6,7 +6,6 @@ import torch
 
 from ..losses import coherence, degeneracy, detachment, uniformity
 from .config import Config
-from .estimators import check_room
 from .network import Network, NoJacobianError
 from .perturbation import perturbed_logits
 from .random import StepRandom
@@ -38,7 +37,6 @@ def _paper_terms(
 ) -> torch.Tensor:
     """The paper's loss, eq. (final_loss), and its three terms."""
     K = config.n_perturbations
-    check_room(3 * K * len(X) * config.n_classes, f"n_perturbations={K}")
     U = random.simplex(K, config.n_classes)  # the paper's M is its K
     P = perturbed_logits(network, X, K, config.perturbation_scale, random, config.sampler)
     P = P.softmax(dim=-1)

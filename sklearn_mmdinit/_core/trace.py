@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
 from . import hooks
+from .estimators import told
 from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
 from .mlp import MLP
 from .source import Source
@@ -99,13 +100,10 @@ def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Ar
 @contextmanager
 def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
     """Whatever a pass of a module ends with, as a ValueError that names the examples."""
-    try:
-        with hooks.embeddings_named(module):
-            yield
-    except Exception as error:
-        taken = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
-        refused = f"the module {qualified_name(module)} does not take {taken}"
-        raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
+    taken = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
+    refused = f"the module {qualified_name(module)} does not take {taken}"
+    with told(refused), hooks.embeddings_named(module):
+        yield
 
 
 def _check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from ..theta0 import Theta0
 from .batches import Batches, RowBatches
 from .config import Config
+from .estimators import check_room
 from .network import Network
 from .numbers import learned_is_finite, with_gradients
 from .objective import loss_terms
@@ -62,6 +63,12 @@ class State:
         return self.current if self.best is None or config.keep_last else self.best
 
 
+def check_rows(config: Config) -> None:
+    """Raise a ValueError where logits, probabilities and their gradient are beyond memory."""
+    n_numbers = 3 * config.rows_in_flight * config.n_classes
+    check_room(n_numbers, f"n_perturbations={config.n_perturbations}")
+
+
 @with_gradients()
 def train(
     profile: Profile,
@@ -80,6 +87,7 @@ def train(
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
+    check_rows(config)
     network = profile.network(state.current, device)
     optimizer = _adam(network, config, state)
     random = StepRandom(state.seed, device)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -15,14 +14,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-
-@contextmanager
-def named(argument: str) -> Iterator[None]:
-    """Begin an error with the argument that it is about: scikit-learn calls all rows X."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{argument}: {error}") from error
+from .._core.estimators import told
 
 
 def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -30,7 +22,7 @@ def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[An
     if X_unlabelled is None:
         return ()
     further = X_unlabelled if isinstance(X_unlabelled, tuple) else (X_unlabelled,)
-    with named("X_unlabelled"):
+    with told("X_unlabelled"):
         return tuple(validated(X) for X in further)
 
 
@@ -201,7 +193,7 @@ def split_rows(
     """Indices of training and of validation rows, of all that have a label and a weight."""
     name = f"validation_split={validation_split!r}"
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
-        with named(name):
+        with told(name):
             return _first_split(validation_split, X, y)
     is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
     if not (is_fraction and 0 < validation_split < 1):
@@ -213,7 +205,7 @@ def split_rows(
     n_valid = int(np.ceil(validation_split * len(y)))
     possible = counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts)
     splitter = StratifiedShuffleSplit if possible else ShuffleSplit
-    with named(name):
+    with told(name):
         return next(splitter(1, test_size=float(validation_split), random_state=seed).split(X, y))
 
 

@@ -302,7 +302,10 @@ class Training:
                 with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
                     net.initialize()
                 if isinstance(net.optimizer_, torch.optim.SparseAdam):
-                    _check_sparse(net.module_)
+                    parts = [m for m in net.module_.modules() if not getattr(m, "sparse", False)]
+                    own = [p for part in parts for p in part.parameters(recurse=False)]
+                    if any(parameter.requires_grad for parameter in own):
+                        raise ValueError("optimizer=SparseAdam needs gradients that are all sparse")
                 else:
                     with_dense_gradients_(net.module_)
             with undone:
@@ -351,15 +354,6 @@ class Training:
             if order:
                 vars(orders).update(order)
             raise
-
-
-def _check_sparse(module: nn.Module) -> None:
-    """Raise a ValueError where SparseAdam would meet a gradient that is not sparse."""
-    parts = [part for part in module.modules() if getattr(part, "sparse", False)]
-    sparse = {id(parameter) for part in parts for parameter in part.parameters()}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and id(parameter) not in sparse:
-            raise ValueError(f"optimizer=SparseAdam is for sparse gradients, and {name!r} has none")
 
 
 def has_batch_norm(module: nn.Module) -> bool:

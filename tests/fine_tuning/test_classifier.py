@@ -237,7 +237,7 @@ def test_parameters_of_skorch_can_be_set_and_searched(data):
 
 
 def test_names_that_are_nobody_s(data):
-    with pytest.raises(TypeError, match="nonsense"):
+    with pytest.raises(ValueError, match="nonsense"):
         small(optimizer__nonsense=1).fit(*data)
     for kind, name in ((MLPClassifier, "module__width"), (NetClassifier, "width")):
         with pytest.raises(TypeError, match=f"{kind.__name__} has no parameter '{name}'"):

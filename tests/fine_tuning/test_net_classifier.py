@@ -133,7 +133,7 @@ class Tokenless(nn.Module):
         (NetClassifier(Pooled(10), module__width=3), ValueError, "instance of Pooled"),
         (NetClassifier("net"), TypeError, "got 'net'"),
         (NetClassifier(lambda: Pooled(10)), TypeError, "nn.Module"),
-        (NetClassifier(Pooled, module__widht=3), TypeError, "widht"),
+        (NetClassifier(Pooled, module__widht=3), ValueError, "widht"),
         (NetClassifier(Tokenless), ValueError, r"logits.*shape \(4,\)"),
     ],
 )

@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from ..hooks import embeddings_named, layer_named, unfused, untracked
-from ..layers import noise_by_vmap, parameter_stds
+from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
 from ..threads import in_parts
@@ -241,8 +241,8 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
                 )
                 difference = both.view(2, *plain.shape)[alone] - plain
             except Exception as error:
-                own = {type(layer).__name__ for layer, p in layers.items() if _has_own_noise(p)}
-                if any(f"({name})" in called() for name in own):
+                own = [layer for layer, p in layers.items() if p.kind.noise_by_user]
+                if any(f"({type(layer).__name__})" in called() for layer in own):
                     raise ValueError(
                         f"noise of register_layer fails: {called()}: {error}"
                     ) from error
@@ -251,11 +251,6 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
             if not float(difference.detach().abs().max()) < _ROUNDING * size:
                 return "its rows depend on each other, or another axis than the first counts them"
         return _reason_against_gradient(network, both)
-
-
-def _has_own_noise(layer: PerturbedLayer) -> bool:
-    """Whether a user has said how its noise is computed: an error is no reason to do without."""
-    return layer.kind.by_user and layer.kind.noise is not noise_by_vmap
 
 
 def _reason_against_gradient(network: Network, logits: torch.Tensor) -> str | None:
