@@ -18,15 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
 
-from ._core.estimators import (
-    all_or_nothing,
-    check_bool,
-    check_finite,
-    check_positive,
-    check_widths,
-    examples_checked,
-    told,
-)
+from ._core import estimators as checks
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
@@ -322,9 +314,9 @@ class NetClassifier(Keywords, PartlyLabelled):
         return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
 
     def _check_parameters(self) -> None:
-        check_positive(self, "max_iter", least=0)
-        check_positive(self, "batch_size")
-        check_finite(self, "learning_rate_init", zero=False)
+        checks.check_positive(self, "max_iter", least=0)
+        checks.check_positive(self, "batch_size")
+        checks.check_finite(self, "learning_rate_init", zero=False)
         skorch_params = self._skorch_params()
         check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
         net.check_callbacks(skorch_params.get("callbacks"))
@@ -339,15 +331,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         return list(map(int, draws))
 
-    def _validated(self, *arrays: Any, reset: bool = False, **checks: Any) -> Any:
+    def _validated(self, *arrays: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
         shape = None if reset else self.input_shape_
-        # What is too large for float32 is named later; whatever else overflows here, the check
-        # itself reports as infinity.
-        with np.errstate(over="ignore"):
-            X, *y = examples_checked(
-                self, *arrays, reset=reset, shape=shape, accept_sparse="csr", **checks
-            )
+        own = {"shape": shape, "accept_sparse": "csr", **options}
+        X, *y = checks.examples_checked(self, *arrays, reset=reset, **own)
         if not reset:
             X = self._as_inputs(X)
         else:
@@ -382,7 +370,7 @@ class NetClassifier(Keywords, PartlyLabelled):
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
         if len(pair) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
-        with told("validation_split"):
+        with checks.told("validation_split"):
             X, y = self._validated(*pair)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
@@ -443,7 +431,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
         return self
 
-    @all_or_nothing
+    @checks.all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Self:
         """Train the network.
 
@@ -501,7 +489,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         training.run(rows, self.max_iter)
         return self._keep(training)
 
-    @all_or_nothing
+    @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 
@@ -760,9 +748,9 @@ class MLPClassifier(NetClassifier):
         if (found and found.module is not MLP) or (start.theta0 and not found):
             raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
         plain: dict[str, Callable[[Any], Any]] = {
-            "hidden_layer_sizes": check_widths,
+            "hidden_layer_sizes": checks.check_widths,
             "activation": str,
-            "batch_norm": partial(check_bool, "batch_norm"),
+            "batch_norm": partial(checks.check_bool, "batch_norm"),
         }
         own = vars(self)
         given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}

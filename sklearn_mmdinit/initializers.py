@@ -22,19 +22,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 from torch.utils.data import DataLoader
 
+from ._core import estimators as checks
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
-from ._core.estimators import (
-    all_or_nothing,
-    check_bool,
-    check_choice,
-    check_finite,
-    check_positive,
-    check_widths,
-    examples_checked,
-    is_auto,
-)
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
@@ -114,7 +105,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _config(self, n_rows: int, n_classes: int) -> Config:
         """What the parameters stand for, for so many rows and classes."""
 
-    @all_or_nothing
+    @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
@@ -148,7 +139,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         X = self._validated(X, reset=True)
         return self._fit(X, *self._begin(X, self.checkpoint))
 
-    @all_or_nothing
+    @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more pass.
 
@@ -198,7 +189,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             ``output="hidden"`` inputs of the last layer at theta0, (n_samples, n_units).
         """
         check_is_fitted(self, "theta0_")
-        check_choice("output", self.output, OUTPUTS)
+        checks.check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
         return tag(self._rows(X, dtype="numeric"), self.theta0_)
@@ -315,13 +306,14 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
-    def _rows(self, X: Any, *, reset: bool = False, **checks: Any) -> np.ndarray:
+    @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
+    def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
-            return np.asarray(validate_data(self, array_of(X), reset=reset, **checks))
-        checks.pop("dtype", None)  # a module may take whole numbers as such
+            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+        options.pop("dtype", None)  # a module may take whole numbers as such
         shape = None if reset else self._profile.architecture.input_shape
-        return np.asarray(examples_checked(self, X, reset=reset, shape=shape, **checks)[0])
+        return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         self._check_params()
@@ -436,18 +428,18 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
 def _check_common(estimator: Any, auto: bool) -> None:
     """Raise for the first parameter, of those that all initializers have, that is not valid."""
-    check_widths(estimator.hidden_layer_sizes)
-    check_positive(estimator, "n_classes", least=2)
-    check_choice("activation", estimator.activation, ACTIVATIONS)
-    check_choice("init", estimator.init, INITS)
-    check_bool("batch_norm", estimator.batch_norm)
-    check_positive(estimator, "batch_size", "window")
+    checks.check_widths(estimator.hidden_layer_sizes)
+    checks.check_positive(estimator, "n_classes", least=2)
+    checks.check_choice("activation", estimator.activation, ACTIVATIONS)
+    checks.check_choice("init", estimator.init, INITS)
+    checks.check_bool("batch_norm", estimator.batch_norm)
+    checks.check_positive(estimator, "batch_size", "window")
     if estimator.batch_norm and estimator.batch_size < 2:
         raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-    check_positive(estimator, "max_iter", least=0, auto=auto)
-    check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
+    checks.check_positive(estimator, "max_iter", least=0, auto=auto)
+    checks.check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
     check_scalar(estimator.verbose, "verbose", Integral)
-    check_choice("output", estimator.output, OUTPUTS)
+    checks.check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
     if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
         raise ValueError("a checkpoint needs a random_state, with which the call is the same again")
@@ -455,7 +447,7 @@ def _check_common(estimator: Any, auto: bool) -> None:
 
 def _check_gain(gain: Any, profile: Profile) -> None:
     """Raise unless a gain is "auto", or positive numbers that the network can have."""
-    if is_auto(gain):
+    if checks.is_auto(gain):
         return
     chain = profile.architecture.chain
     factors = np.asarray(gain, dtype=object)
@@ -488,8 +480,8 @@ def _gain(
     n_hidden = max(len(profile.architecture.chain) - 1, 0)
     if n_hidden == 0:
         return ()
-    factors = 1.0 if is_auto(gain) else gain
-    if is_auto(gain) and config.coherence is not None:
+    factors = 1.0 if checks.is_auto(gain) else gain
+    if checks.is_auto(gain) and config.coherence is not None:
         rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
         H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
         moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
@@ -712,7 +704,7 @@ class MMDInitializer(Keywords, _Initializer):
         prefix = "coherence__"
         own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         coherence = params.get("coherence", self.coherence)
-        if own and is_auto(coherence):
+        if own and checks.is_auto(coherence):
             # Whole before it takes the place of "auto": what is refused leaves that as it is.
             params["coherence"] = Coherence().set_params(**own)
         elif own and not isinstance(coherence, Coherence):
@@ -722,11 +714,11 @@ class MMDInitializer(Keywords, _Initializer):
 
     def _check_params(self) -> None:
         _check_common(self, auto=True)
-        check_choice("sampler", self.sampler, SAMPLERS)
+        checks.check_choice("sampler", self.sampler, SAMPLERS)
         # The U-statistic divides by n - 1.
-        check_positive(self, "n_perturbations", least=2, auto=True)
-        check_finite(self, "perturbation_scale", zero=False)
-        check_finite(self, *_PAPER_WEIGHTS)
+        checks.check_positive(self, "n_perturbations", least=2, auto=True)
+        checks.check_finite(self, "perturbation_scale", zero=False)
+        checks.check_finite(self, *_PAPER_WEIGHTS)
         coherence = coherence_of(self.coherence)
         if coherence is not None:
             check_coherence(coherence)

@@ -22,15 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
 
-from ._core.estimators import (
-    check_choice,
-    check_integer,
-    check_kind,
-    check_number,
-    check_room,
-    finite_array,
-    told,
-)
+from ._core import estimators as checks
 from .theta0 import Architecture
 
 __all__ = [
@@ -75,9 +67,9 @@ def perturbation_std(
     >>> print(std[:10].round(3))
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
-    check_number("perturbation_scale", perturbation_scale, zero=False)
-    check_kind("architecture", architecture, Architecture)
-    with told("architecture"):
+    checks.check_number("perturbation_scale", perturbation_scale, zero=False)
+    checks.check_kind("architecture", architecture, Architecture)
+    with checks.told("architecture"):
         known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []
@@ -146,8 +138,8 @@ def perturbation_norm_tail_bound(
     >>> print(f"{radius:.1f} {bound:.4f}")
     24.6 0.0026
     """
-    check_choice("form", form, ("theorem", "sub_exponential"))
-    deviations = finite_array("std", std)
+    checks.check_choice("form", form, ("theorem", "sub_exponential"))
+    deviations = checks.finite_array("std", std)
     if deviations.ndim != 1 or deviations.size == 0:
         raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
     if deviations.min() < 0 or deviations.max() == 0:
@@ -158,7 +150,7 @@ def perturbation_norm_tail_bound(
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
     least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
-    radii, smallest = finite_array("radius", radius), math.sqrt(least) * largest
+    radii, smallest = checks.finite_array("radius", radius), math.sqrt(least) * largest
     if (radii <= smallest).any():
         valid = f"{form=} holds above sqrt({name}) = {smallest}"
         raise ValueError(f"radius={radii.min()} is too small: {valid}")
@@ -194,7 +186,7 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     >>> print(mean_vertex_distances([[1.0, 0.0], [0.5, 0.5]]).round(4))
     [0.3536 1.0607]
     """
-    rows = finite_array("probabilities", probabilities)
+    rows = checks.finite_array("probabilities", probabilities)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
         raise ValueError(f"probabilities must be (n >= 1, d >= 2) numbers, got {rows.shape}")
     sums = rows.sum(axis=1)
@@ -233,8 +225,8 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     >>> print(class_probability_lower_bound([0.1, 0.5, 1.0], n_classes=2).round(3))
     [0.859 0.293 0.   ]
     """
-    check_integer("n_classes", n_classes, least=2)
-    distance = finite_array("mean_distance", mean_distance)
+    checks.check_integer("n_classes", n_classes, least=2)
+    distance = checks.finite_array("mean_distance", mean_distance)
     # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
         found = f"{distance.min()} to {distance.max()}"
@@ -268,8 +260,8 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
      [3.]]
     """
     matrix, inputs = (
-        finite_array("weight", weight),
-        finite_array("pre_activations", pre_activations),
+        checks.finite_array("weight", weight),
+        checks.finite_array("pre_activations", pre_activations),
     )
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         found = f"{matrix.shape} and {inputs.shape}"
@@ -326,10 +318,10 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    check_integer("n_in", n_in)
-    check_room(10 * n_in, f"{n_in=}")
+    checks.check_integer("n_in", n_in)
+    checks.check_room(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
-    check_number("weight_std", std, zero=False)
+    checks.check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0
     n_open = np.arange(n_in + 1)
     norms = np.zeros(n_in + 1)  # means given the open units, ratios of Gammas; 0 if there is none

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._core.estimators import check_integer, check_kind
+from ._core.estimators import check_integer, check_kind, told
 from ._core.mlp import MLP, perceptron
 from ._core.numbers import seeded_generators
 
@@ -37,9 +37,6 @@ _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
 # What files of multi-layer perceptrons had before these were modules like any other.
 _PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
-
-# What comes of reading a description that is damaged.
-_WRONG = (AttributeError, MemoryError, SyntaxError, TypeError, ValueError)
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
 
@@ -94,14 +91,10 @@ class Architecture:
     chain: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("module", "digest", "last_layer"):
-            check_kind(name, getattr(self, name), str)
-        for name in ("parameters", "input_shape", "chain"):
-            check_kind(name, getattr(self, name), tuple)
-        for name, value in self.parameters:
-            check_kind(f"{name} of parameters", value, str)
-        for layer in self.chain:
-            check_kind("a layer of chain", layer, str)
+        for name, kind in type(self).__annotations__.items():
+            check_kind(name, getattr(self, name), {"str": str, "int": Integral}.get(kind, tuple))
+        for word, value in (*self.parameters, *enumerate(self.chain)):
+            check_kind(f"{word} of parameters or chain", value, str)
         for number in self.input_shape:
             check_integer("an entry of input_shape", number)
         check_integer("n_classes", self.n_classes, least=0)  # 0: not known yet
@@ -173,7 +166,7 @@ class Architecture:
     @classmethod
     def from_json(cls, text: str) -> Architecture:
         """The architecture that a JSON object describes; a ValueError where it does not."""
-        try:
+        with told(f"not the description of a module: {text!r}"):
             fields: dict[str, Any] = json.loads(text)
             if "module" not in fields:  # from before perceptrons were modules like any other
                 return cls.of_perceptron(**fields)
@@ -183,9 +176,7 @@ class Architecture:
             found = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
             if found.is_perceptron and found.digest != cls.of_perceptron(**found.keywords).digest:
                 raise ValueError(f"{found.keywords} have other shapes")
-            return found
-        except (LookupError, RecursionError, *_WRONG) as error:
-            raise ValueError(f"not the description of a module: {text!r}") from error
+        return found
 
 
 _PERCEPTRON = f"{MLP.__module__}.{MLP.__qualname__}"
@@ -266,8 +257,8 @@ class Theta0:
 
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
-        right = all(isinstance(f, Real) and 0.0 < f < math.inf for f in gain)
-        if len(gain) != n_hidden or not right:
+        right = [f for f in gain if isinstance(f, Real) and 0.0 < f < math.inf]
+        if not len(right) == len(gain) == n_hidden:
             valid = "finite numbers > 0, one for each hidden layer"
             raise ValueError(f"{gain=} must be {n_hidden} {valid}")
 
@@ -521,7 +512,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     save_theta0 : Write the file.
     """
     arrays, metadata = read_whole(checked_path(path, SUFFIX))
-    try:
+    with told(f"{str(path)!r} is damaged or no file of theta0"):
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
@@ -532,8 +523,6 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except (KeyError, RecursionError, *_WRONG) as error:
-        raise ValueError(f"{str(path)!r} is damaged or no file of theta0: {error}") from error
     if module is not None:
         start_(module, theta0)
     return theta0

@@ -18,18 +18,12 @@ from sklearn.utils import check_scalar, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._core.estimators import check_bool, check_finite, check_positive, is_auto
+from ._core.estimators import check_bool, check_finite, check_kind, check_positive, is_auto
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms, some 100 MB in all
 _CELLS_OF_A_SIDE = 14
-
-
-def _check_rng(rng: Any) -> None:
-    """Raise a TypeError for any other source of random numbers."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator, got {rng!r}")
 
 
 def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
@@ -119,7 +113,7 @@ class RandomAffine(BaseEstimator):
         ndarray of the shape and type of X
         """
         self._check_params()
-        _check_rng(rng)
+        check_kind("rng", rng, np.random.Generator)
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
             raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
@@ -222,7 +216,7 @@ class RandomCorruption(BaseEstimator):
         """
         check_finite(self, "p")
         check_scalar(self.p, "p", Real, max_val=1)
-        _check_rng(rng)
+        check_kind("rng", rng, np.random.Generator)
         changed, n = np.array(X), len(X)
         if n < 2:
             return changed

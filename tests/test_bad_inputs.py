@@ -270,7 +270,13 @@ for part, odd in ODD_SETS.items():
     row(lambda odd: mmd_init_(Wide(), DataLoader(odd, 4), **OF_MODULE), odd, part=part)
 for classes in ([[0, 1]], 3, "01", [0, None]):
     row(MLPClassifier((3,)).partial_fit, X, y, classes, part="" if classes == [0, None] else None)
-for weight, part in ((NAN, "nan"), (INF, "inf"), (-1, "-1"), ([1.0], "(1,)"), ([NAN] * 24, "NaN")):
+for weight, part in (
+    (NAN, "holds NaN"),
+    (INF, "holds NaN or inf"),
+    (-1, "-1"),
+    ([1.0], "(1,)"),
+    ([NAN] * 24, "NaN"),
+):
     row(MLPClassifier((3,)).fit, X, y, weight, part=part)
 lost = make_pipeline(MMDInitializer(**SMALL), StandardScaler(), MLPClassifier((3,), max_iter=1))
 row(lost.fit, X, y, part="carries no theta0")
@@ -329,7 +335,7 @@ each(
     "n_classes",
     (True, 1, 2.5, "x", None),
 )
-row(LossCurveDisplay([1, 2], {}).plot, part="empty")
+row(LossCurveDisplay([1, 2], {}).plot, part="number of terms")
 row(LossCurveDisplay([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
 row(LossCurveDisplay.from_estimator, FITTED, terms=3)
 each(

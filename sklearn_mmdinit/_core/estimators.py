@@ -128,6 +128,8 @@ def check_widths(value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
+# Values beyond float32 and infinities of both signs are told by errors, not by warnings of NumPy.
+@np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
     estimator: Any,
     X: Any,

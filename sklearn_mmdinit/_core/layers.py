@@ -245,8 +245,7 @@ def check_rules(module: nn.Module) -> None:
         rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
         with told(rule[:-1]):
             stds = known.stds(layer, 1.0)
-        if not isinstance(stds, Mapping):
-            raise TypeError(f"{rule} must return a dict, got {stds!r}")
+        check_kind(f"what {rule[:-1]} returns", stds, Mapping)
         for name, std in stds.items():
             # What is reparametrised is no parameter, but an attribute still.
             if not (isinstance(name, str) and hasattr(layer, name)):

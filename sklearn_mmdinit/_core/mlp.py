@@ -81,12 +81,10 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         # What it is described by, wherever it was made.
-        self.keywords = perceptron(
-            n_features, hidden_layer_sizes, n_classes, activation, batch_norm
-        )
+        own = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
         check_choice("init", init, INITS)
-        self.keywords["init"] = str(init)
-        hidden_layer_sizes = self.keywords["hidden_layer_sizes"]
+        self.keywords = own | {"init": str(init)}
+        hidden_layer_sizes = own["hidden_layer_sizes"]
         widths = (n_features, *hidden_layer_sizes, n_classes)
         # With a gradient, and what Adam keeps of each.
         check_room(4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}")

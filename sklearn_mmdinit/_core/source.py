@@ -83,13 +83,12 @@ class Source:
 
 def _copied(value: T, module: Any) -> T:
     """A copy of a module, or of what its class is called with, which may hold modules too."""
-    try:
-        return copy.deepcopy(value)
-    except Exception as error:
-        name = getattr(module, "__name__", type(module).__name__)
-        # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
-        hint = "pass its class, or use norms of torch.nn.utils.parametrizations"
-        raise ValueError(f"the module {name} cannot be copied: {error}; {hint}") from error
+    name = getattr(module, "__name__", type(module).__name__)
+    # Such as the weights that torch.nn.utils.weight_norm has computed in a pass.
+    hint = "pass its class, or use norms of torch.nn.utils.parametrizations"
+    with told(f"the module {name} cannot be copied; {hint}"):
+        copied = copy.deepcopy(value)
+    return copied
 
 
 def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from .._core.estimators import told
+from .._core.estimators import check_number, finite_array, told
 
 
 def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -37,10 +37,7 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     if not isinstance(class_weight, Mapping):
         raise ValueError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}')
     for label, weight in class_weight.items():
-        number = isinstance(weight, Real) and not isinstance(weight, bool)
-        if not (number and 0 <= float(weight) < np.inf):
-            found = f"{weight!r} for the class {label!r}"
-            raise ValueError(f"class_weight must hold finite numbers >= 0, got {found}")
+        check_number(f"class_weight of {label!r}", weight)
 
 
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
@@ -113,10 +110,9 @@ def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     weights: np.ndarray = _check_sample_weight(sample_weight, np.empty(n_rows), dtype=np.float64)
-    # Written so that NaN, which scikit-learn lets through as a number alone, fails too.
-    if not ((weights >= 0) & (weights < np.inf)).all():
-        bad = weights[~((weights >= 0) & (weights < np.inf))][0]
-        raise ValueError(f"sample_weight must be finite and not negative, got {bad}")
+    finite_array("sample_weight", weights)  # scikit-learn lets NaN through as a number alone
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
     with np.errstate(over="ignore"):
         summable = np.isfinite(weights.sum())
     # Only their ratios count.

@@ -130,8 +130,7 @@ class Net(NeuralNetClassifier):
             raise KeyboardInterrupt from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        name = "iterator_train" if training else "iterator_valid"
-        with told(f"{name}={getattr(self, name)!r}"):
+        with told(f"iterator_train={self.iterator_train!r} or iterator_valid"):
             return super().get_iterator(dataset, training)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
@@ -302,9 +301,8 @@ class Training:
                 with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
                     net.initialize()
                 if isinstance(net.optimizer_, torch.optim.SparseAdam):
-                    parts = [m for m in net.module_.modules() if not getattr(m, "sparse", False)]
-                    own = [p for part in parts for p in part.parameters(recurse=False)]
-                    if any(parameter.requires_grad for parameter in own):
+                    dense = (m for m in net.module_.modules() if not getattr(m, "sparse", False))
+                    if any(p.requires_grad for m in dense for p in m.parameters(recurse=False)):
                         raise ValueError("optimizer=SparseAdam needs gradients that are all sparse")
                 else:
                     with_dense_gradients_(net.module_)

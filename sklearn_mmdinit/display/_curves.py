@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from .._core.estimators import check_kind, check_number, finite_array
+from .._core.estimators import check_integer, check_kind, check_number, finite_array
 
 
 def axes_or_new(ax: Any, **options: Any) -> Any:
@@ -112,8 +112,7 @@ class LossCurveDisplay:
         LossCurveDisplay
         """
         check_kind("terms", self.terms, Mapping)
-        if not self.terms:
-            raise ValueError("terms is empty: there is nothing to draw")
+        check_integer("the number of terms", len(self.terms))
         steps = finite_array("steps", self.steps)
         curves = {n: finite_array(f"{n!r} of terms", v, steps.shape) for n, v in self.terms.items()}
         self.ax_ = axes_or_new(ax)
@@ -228,14 +227,11 @@ class TaskAccuracyDisplay:
         """
         sizes, bars = finite_array("n_labelled", self.n_labelled), {}
         if sizes.ndim != 1 or (sizes <= 0).any():
-            raise ValueError(
-                f"n_labelled must be a list of numbers above 0, got {self.n_labelled!r}"
-            )
+            raise ValueError(f"n_labelled must be numbers above 0, got {self.n_labelled!r}")
         for method, given in self.means.items():
             mean = finite_array(f"{method!r} of means", given, sizes.shape)
-            ends = finite_array(
-                f"{method!r} of intervals", self.intervals.get(method), (*sizes.shape, 2)
-            )
+            found, name = self.intervals.get(method), f"{method!r} of intervals"
+            ends = finite_array(name, found, (*sizes.shape, 2))
             bars[method] = mean, np.abs(ends.T - mean)
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure

@@ -128,9 +128,8 @@ class CoherenceDisplay:
         check_integer("n_shown", n_shown)
         C = _checked(self.kernel)
         if self.images is not None:
-            self._plot_images(
-                C, finite_array("images", self.images), ax, min(n_shown, (len(C) - 1) // 2)
-            )
+            images, n_shown = finite_array("images", self.images), min(n_shown, (len(C) - 1) // 2)
+            self._plot_images(C, images, ax, n_shown)
             return self
         self.ax_ = axes_or_new(ax)
         self.figure_ = self.ax_.figure
@@ -346,7 +345,7 @@ class PredictionDensityDisplay:
         for name, array in samples.items():
             right = array.ndim == 2 and 0 < len(array) == n_panels
             if not right or array.min() < 0.0 or array.max() > 1.0:
-                valid = f"probabilities of shape (n_panels={n_panels}, n_samples)"
+                valid = f"probabilities ({n_panels} panels, n_samples)"
                 raise ValueError(f"{name} must be {valid}, got {array} of shape {array.shape}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
         ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")

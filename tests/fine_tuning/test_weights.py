@@ -171,8 +171,8 @@ def test_bad_sample_weights(bad, message, data):
     [
         ("auto", "got 'auto'"),
         ([1, 2, 3], r"got \[1, 2, 3\]"),
-        ({0: -1.0}, "got -1.0 for the class 0"),
-        ({0: np.nan}, "got nan for the class 0"),
+        ({0: -1.0}, "class_weight of 0 .*got -1.0"),
+        ({0: np.nan}, "class_weight of 0 .*got nan"),
         ({"zero": 2.0}, r"\['zero'\].*\[0, 1, 2\]"),
         ({0: 0, 1: 0, 2: 0}, "class_weight above 0"),
     ],
