@@ -57,10 +57,18 @@ def best_by_rank(accuracies: pd.DataFrame) -> str:
     return str(rivals_of(ranks_of(accuracies)).mean().idxmin())
 
 
-def _heads(accuracies: pd.DataFrame) -> dict[int, str]:
-    """N with the number of sets."""
-    sizes = accuracies.groupby(N).size()
-    return {n: f"N = {n}, {size} set{'' if size == 1 else 's'}" for n, size in sizes.items()}
+def _several(least: int, most: int, what: str) -> str:
+    counts = f"{most}" if least == most else f"{least} to {most}"
+    return f"{counts} {what}{'' if most == 1 else 's'}"
+
+
+def _heads(results: Results) -> dict[int, str]:
+    """N with the number of sets, and of draws of each."""
+    counts = draws_of(results).dropna().groupby([N, "set"]).size()
+    return {
+        n: f"N = {n}, {_several(len(own), len(own), 'set')}, {_several(min(own), max(own), 'draw')}"
+        for n, own in counts.groupby(N)
+    }
 
 
 # By method
@@ -73,7 +81,7 @@ def _few_labels(results: Results) -> Table:
     means = (mean_by(means_of(results, figure), N).T for figure in ("accuracy", "log_loss"))
     cells = texts(
         "{:.1f} / {:.2f} / {:.1f}".format, *(own.loc[ranks.index] for own in means), ranks
-    ).rename(columns=_heads(accuracies))
+    ).rename(columns=_heads(results))
     cells["mean rank"] = ranks.mean(axis=1).map("{:.2f}".format)
     title = (
         f"Accuracy (%) / log loss / rank of the accuracy among {len(ranks)} methods: means over "
@@ -94,7 +102,7 @@ def _gains(results: Results) -> Table:
     others = mean_ranks(accuracies).columns.drop(LINE)
     found = gains(-accuracies[others].sub(accuracies[LINE], axis=0))
     cells = texts(gain_text, found.mean, found.low, found.high)
-    return named_rows(title, cells.rename(columns=_heads(accuracies)), "method")
+    return named_rows(title, cells.rename(columns=_heads(results)), "method")
 
 
 # By kind
@@ -103,29 +111,21 @@ def _gains(results: Results) -> Table:
 def _by_kind(results: Results) -> Table:
     accuracies, kinds = means_of(results), kinds_of(results)
     title = (
-        f"By kind of data: mean rank of `{LINE}` among {len(accuracies.columns)} methods, mean "
-        "accuracies (%), and the rival with the best mean rank there, which is known only "
-        "afterwards"
+        f"By kind of data: mean accuracy (%) / mean rank among {len(accuracies.columns)} methods; "
+        "the rival is the one with the best mean rank there, which is known only afterwards"
     )
     rows = []
     if {LINE, FRESH} <= {*accuracies}:
         of_kind = accuracies.index.get_level_values("set").map(kinds)
         for kind in dict.fromkeys(kinds.values()):
             for n, own in accuracies[of_kind == kind].groupby(N):
+                means, ranks = own.mean(), ranks_of(own).mean()
+                cells = {m: f"{means[m]:.1f} / {ranks[m]:.1f}" for m in own}
                 row = {"kind": kind, "N": str(n), "sets": str(len(own))}
-                row["rank"] = f"{ranks_of(own)[LINE].mean():.1f}"
-                row |= {name: f"{own[name].mean():.1f}" for name in (LINE, FRESH)}
-                row["best rival"] = _named_best(own, best_by_rank)
-                rows.append(row)
+                row |= {name: cells[name] for name in (LINE, FRESH)}
+                best = "" if rivals_of(own).empty else best_by_rank(own)
+                rows.append(row | {"best rival": f"{cells[best]} ({best})" if best else "-"})
     return Table(title, pd.DataFrame(rows))
-
-
-def _named_best(own: pd.DataFrame, best: Callable[[pd.DataFrame], str]) -> str:
-    """The mean accuracy of a rival and its name, or a dash where there is none."""
-    if rivals_of(own).empty:
-        return "-"
-    name = best(own)
-    return f"{own[name].mean():.1f} ({name})"
 
 
 # By set
@@ -146,8 +146,9 @@ def _over_scratch(results: Results) -> pd.DataFrame:
     return pd.concat(found, names=[N, "set"]) if found else pd.DataFrame()
 
 
-def _best_by_accuracy(draws: pd.DataFrame) -> str:
-    return str(rivals_of(draws).mean().idxmax())
+def _most_accurate(rivals: pd.Series) -> str:
+    """The highest mean accuracy and whose it is, or a dash where there is no rival."""
+    return "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
 
 
 def _by_set(results: Results) -> Table:
@@ -166,7 +167,7 @@ def _by_set(results: Results) -> Table:
                 row |= {name: str(entry[name]) for name in ("features", "classes")}
                 row |= {name: f"{own[name].mean():.1f}" for name in (FRESH, LINE)}
                 row["difference"] = gain_text(*found.loc[key])
-                rows.append(row | {"best rival": _named_best(own, _best_by_accuracy)})
+                rows.append(row | {"best rival": _most_accurate(rivals_of(own).mean())})
     return Table(title, pd.DataFrame(rows))
 
 

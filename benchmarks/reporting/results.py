@@ -70,24 +70,27 @@ def unpack_scores(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCORE)
 
 
-FIGURES = {"accuracy": 100.0, "log_loss": 1.0, "calibration_error": 100.0, "seconds": 1.0}
-"""What a cell of ``real_data.py`` is scored by, and what it is multiplied by: shares by 100."""
+FIGURES = {"accuracy": 4, "log_loss": 3, "calibration_error": 3, "seconds": 2}
+"""What a cell of ``real_data.py`` is scored by, and to how many digits that is kept."""
+
+SHARES = ["accuracy", "calibration_error"]
 
 
 def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[dict[str, Any]]:
     """One entry for each set and N; of each method, by figure of FIGURES, a list over the draws.
 
-    To four digits, and null where a draw was not measured.
+    Shares are in percent; null where a draw was not measured.
     """
     frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *FIGURES])
+    frame[SHARES] *= 100.0
     entries, draws = [], list(draws)
     for (name, n), cell in frame.groupby(["set", N], sort=False):
         methods = {}
         for method, own in cell.groupby("method", sort=False):
-            by_draw = own.set_index("draw")[[*FIGURES]].reindex(draws) * [*FIGURES.values()]
+            by_draw = own.set_index("draw").reindex(draws)
             methods[method] = [
-                [None if pd.isna(value) else float(f"{value:.4g}") for value in by_draw[figure]]
-                for figure in FIGURES
+                [None if pd.isna(v) else float(f"{v:.{digits}g}") for v in by_draw[figure]]
+                for figure, digits in FIGURES.items()
             ]
         entries.append({"set": name, N: int(n), "methods": methods})
     return entries

@@ -232,9 +232,10 @@ def test_what_was_not_measured_of_rows_on_disk_is_a_dash():
 def test_ranks_and_intervals_over_sets_worked_out_by_hand():
     # A fourth set, where a method was not measured, is in no ranking and no mean.
     results = few_labels(ON_SETS | {"d": {"stacked": [10, 10], "scratch": [90, 90]}})
-    assert build_table("few_labels", results).head == ["method", "N = 5, 3 sets", "mean rank"]
+    table = build_table("few_labels", results)
+    assert table.head == ["method", "N = 5, 3 sets, 2 draws", "mean rank"]
     # 1, 1.5 and 3; 2, 3 and 1; 3, 1.5 and 2.
-    assert [row[:2] for row in build_table("few_labels", results).rows] == [
+    assert [row[:2] for row in table.rows] == [
         ["stacked", "70.0 / 0.50 / 1.8"],
         ["svm", "67.0 / 0.50 / 2.0"],
         ["scratch", "67.3 / 0.50 / 2.2"],
@@ -245,8 +246,8 @@ def test_ranks_and_intervals_over_sets_worked_out_by_hand():
         f"+2.67 [{8 / 3 - half:+.2f}, {8 / 3 + half:+.2f}]"
     ]
     assert build_table("few_labels_kinds", results).rows == [
-        ["table", "5", "2", "2.0", "70.0", "66.0", "70.5 (svm)"],
-        ["series", "5", "1", "1.5", "70.0", "70.0", "60.0 (svm)"],
+        ["table", "5", "2", "70.0 / 2.0", "66.0 / 2.5", "70.5 / 1.5 (svm)"],
+        ["series", "5", "1", "70.0 / 1.5", "70.0 / 1.5", "60.0 / 3.0 (svm)"],
     ]
 
 
