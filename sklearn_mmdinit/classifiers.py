@@ -550,7 +550,9 @@ class NetClassifier(Keywords, PartlyLabelled):
         Returns
         -------
         proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
+            Columns in the order of ``classes_``. Rounding depends on the rows beside: with other
+            ones an entry differs by a few units of float32's last place, at most 1e-5 on
+            standardised rows.
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(Rows(self._validated(X)))
@@ -628,14 +630,8 @@ class MLPClassifier(NetClassifier):
         Pipeline, or fresh weights), "pipeline" (only the former), None (fresh weights), an
         initializer (used as it is where it is fitted; a clone of an unfitted one is fitted here),
         a Theta0 or the path of a ``.safetensors`` file. :class:`NetClassifier` says more.
-    optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
-        Or a subclass of :class:`torch.optim.Optimizer`; ``optimizer__<name>`` are its arguments.
-    learning_rate_init : float, default=1e-3
-        Learning rate.
-    batch_size : int, default=50
-        Rows a step.
-    max_iter : int, default=10
-        Epochs. With 0 the network stays where it starts.
+    optimizer, learning_rate_init, batch_size, max_iter
+        How it is trained, as :class:`NetClassifier` takes them.
     validation_split, class_weight, unlabelled_label, device, random_state
         Which rows choose the best epoch and which have no label, the weight of each class, where
         it is computed, and the seed: as :class:`NetClassifier` takes them.

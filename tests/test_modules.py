@@ -266,7 +266,6 @@ def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
 REFUSED = {
     "function": ({"module": flat_perceptron}, TypeError, "got <function"),
     "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),
-    "class": ({"module__no_such": 3}, ValueError, "no_such"),
     "one logit": ({"module__n_classes": 1}, ValueError, "it returned torch.float32 of shape"),
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -146,8 +145,7 @@ class CoherenceDisplay:
         if images.ndim != 3 or len(images) != n:
             raise ValueError(f"images must have shape ({n}, height, width), got {images.shape}")
         anchors = np.atleast_1d(range(min(4, n)) if self.anchors is None else self.anchors).tolist()
-        whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
-        if not (anchors and whole and all(0 <= a < n for a in anchors)):
+        if not (anchors and all(type(a) is int and 0 <= a < n for a in anchors)):
             raise ValueError(f"anchors must be numbers of the {n} inputs, got {anchors}")
         if n_shown < 1:
             raise ValueError(f"{n} inputs have no nearest and farthest: give three or more")
