@@ -550,9 +550,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         Returns
         -------
         proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. Rounding depends on the rows beside: with other
-            ones an entry differs by a few units of float32's last place, at most 1e-5 on
-            standardised rows.
+            Columns in the order of ``classes_``. Rounding depends on the rows beside: by at most
+            1e-5 on standardised rows.
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(Rows(self._validated(X)))
@@ -646,10 +645,8 @@ class MLPClassifier(NetClassifier):
         :class:`NetClassifier` has them.
     coefs_, intercepts_ : list of ndarray
         Weights of shape (n_in, n_out) and biases (n_out,), a layer each.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
-        Names of the features, where X had any.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Columns of X, and their names, where X has them.
 
     See Also
     --------
@@ -684,15 +681,9 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, few).classes_
     array([0, 1, 2])
 
-    Rows in a stream; and the result as scikit-learn's own classifier:
+    The result as scikit-learn's own classifier:
 
-    >>> stream = MLPClassifier((16,), random_state=0)
-    >>> for rows in np.array_split(np.arange(150), 3):
-    ...     _ = stream.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
-    >>> stream.n_iter_
-    3
-    >>> theirs = stream.to_sklearn()
-    >>> np.abs(theirs.predict_proba(X) - stream.predict_proba(X)).max() < 1e-6
+    >>> np.abs(clf.to_sklearn().predict_proba(X) - clf.predict_proba(X)).max() < 1e-6
     np.True_
     """
 

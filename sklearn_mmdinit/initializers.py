@@ -455,22 +455,16 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     scales = [*of_layers, *accumulate(of_layers, mul)]
     if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
         # Or else float32 does not hold them or their inverses.
-        limits = f"{_TINY:.2g} to {1 / _TINY:.2g}"
-        raise ValueError(f"gain={gain!r} and its products over layers must be from {limits}")
+        raise ValueError(f"{gain=} and its products must be from {_TINY:.2g} to {1 / _TINY:.2g}")
     if not chain and any(factor != 1 for factor in numbers):
-        name = profile.architecture.module
-        why = "whose layers do not hand a scale on, one after the other"
-        raise ValueError(f"{gain=} would change the function of the module {name}, {why}")
+        why = "its layers do not hand a scale on, one after the other"
+        raise ValueError(f"{gain=} would change the function of the module: {why}")
 
 
 def _gain(
     gain: Any, theta0: Theta0, X: np.ndarray, seed: int, profile: Profile, config: Config
 ) -> tuple[float, ...]:
-    """Factor of each hidden layer's weights; "auto": by how far a first step moves the logits.
-
-    A step of Adam moves every weight of the last layer by its learning rate, and so a logit by
-    that times the sum of the hidden activations.
-    """
+    """Factor of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
     n_hidden = max(len(profile.architecture.chain) - 1, 0)
     if n_hidden == 0:
         return ()

@@ -216,6 +216,7 @@ for call in (of_module, trained):
     each(call, "module", (3, "x", int))
 for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"weight": NAN}):
     row(with_rule, stds, part="stds of register_layer for Scale")
+row(mm.mmd_init_, Wide, X, part="Module")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
 

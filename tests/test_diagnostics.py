@@ -194,8 +194,6 @@ def test_what_is_not_valid_is_refused(function, X, random_network):
     for bad, message in [
         (X[:, :2], r"X has examples of shape \(2,\), theta0 expects \(3,\)"),
         (X[0], "Expected 2D array"),
-        (np.full((4, 3), np.nan), "contains NaN"),
-        (X * 1e60, "too large for float32"),
     ]:
         with pytest.raises(ValueError, match=message):
             function(random_network, bad)

@@ -243,9 +243,8 @@ def test_from_estimator(image_shape, digits, plt):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: scores_of(), "at least one"),
+        (lambda: scores_of(), "number of methods"),
         (lambda: scores_of(ours=[[0.5], [0.5]]), r"'ours' .*\(2, 1\)"),
-        (lambda: scores_of(95, ours=[[0.5, 0.5]] * 2), "confidence=95"),
         (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
         (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
         (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
@@ -272,7 +271,6 @@ def test_images_of_a_network_that_takes_images(shape, digits):
 @pytest.mark.parametrize(
     ("params", "error", "match"),
     [
-        ({"image_shape": "ab"}, ValueError, "image_shape='ab'"),
         ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\)"),
         ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\)"),
         ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),

@@ -343,8 +343,7 @@ class PredictionDensityDisplay:
         for name, array in samples.items():
             right = array.ndim == 2 and 0 < len(array) == n_panels
             if not right or array.min() < 0.0 or array.max() > 1.0:
-                valid = f"probabilities ({n_panels} panels, n_samples)"
-                raise ValueError(f"{name} must be {valid}, got {array} of shape {array.shape}")
+                raise ValueError(f"{name} must be {n_panels} panels of probabilities, got {array}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
         ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
         axes = np.ravel(np.asarray(ax, dtype=object))
