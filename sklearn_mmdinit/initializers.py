@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ._core import estimators as checks
+from ._core import source as sources
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
@@ -32,14 +33,6 @@ from ._core.objective import loss_terms
 from ._core.perturbation import SAMPLERS, chosen_samplers
 from ._core.profile import Profile, look_at
 from ._core.random import StepRandom, permutation, weights_seed
-from ._core.source import (
-    DEFAULT_N_CLASSES,
-    OF_A_PERCEPTRON,
-    Keywords,
-    check_source,
-    keywords_of,
-    source_of_initializer,
-)
 from ._core.tagged import tag
 from ._core.train import State, check_rows, train
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
@@ -51,7 +44,7 @@ __all__ = ["MMDInitializer", "RandomLabelInitializer"]
 OUTPUTS = ("passthrough", "hidden")
 
 # Parameters that networks are made by, once and for all passes.
-_OF_THE_NETWORK = (*OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+_OF_THE_NETWORK = (*sources.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 _PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 # The draws of `score` come from step numbers that no training reaches.
@@ -186,7 +179,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         -------
         ndarray
             X itself, as an array that carries theta0 to the next step of a pipeline; with
-            ``output="hidden"`` inputs of the last layer at theta0, (n_samples, n_units).
+            ``output="hidden"`` inputs of the last layer at theta0, (n_samples, n_units), of which
+            rounding depends on the rows beside: by at most 1e-5 of the largest.
         """
         check_is_fitted(self, "theta0_")
         checks.check_choice("output", self.output, OUTPUTS)
@@ -325,11 +319,11 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _begin(self, X: np.ndarray, kept: Any = None) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        source = source_of_initializer(vars(self), self.n_features_in_, weights_seed(seed))
+        source = sources.source_of_initializer(vars(self), self.n_features_in_, weights_seed(seed))
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
         architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
         n_logits, asked = architecture.n_classes, self.n_classes
-        if self.module is not None and asked not in (n_logits, DEFAULT_N_CLASSES):
+        if self.module is not None and asked not in (n_logits, sources.DEFAULT_N_CLASSES):
             name = architecture.module
             raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
         _check_gain(self.gain, self._profile)
@@ -461,22 +455,16 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     scales = [*of_layers, *accumulate(of_layers, mul)]
     if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
         # Or else float32 does not hold them or their inverses.
-        limits = f"{_TINY:.2g} to {1 / _TINY:.2g}"
-        raise ValueError(f"gain={gain!r} and its products over layers must be from {limits}")
+        raise ValueError(f"{gain=} and its products must be from {_TINY:.2g} to {1 / _TINY:.2g}")
     if not chain and any(factor != 1 for factor in numbers):
-        name = profile.architecture.module
-        why = "whose layers do not hand a scale on, one after the other"
-        raise ValueError(f"{gain=} would change the function of the module {name}, {why}")
+        why = "its layers do not hand a scale on, one after the other"
+        raise ValueError(f"{gain=} would change the function of the module: {why}")
 
 
 def _gain(
     gain: Any, theta0: Theta0, X: np.ndarray, seed: int, profile: Profile, config: Config
 ) -> tuple[float, ...]:
-    """Factor of each hidden layer's weights; "auto": by how far a first step moves the logits.
-
-    A step of Adam moves every weight of the last layer by its learning rate, and so a logit by
-    that times the sum of the hidden activations.
-    """
+    """Factor of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
     n_hidden = max(len(profile.architecture.chain) - 1, 0)
     if n_hidden == 0:
         return ()
@@ -489,7 +477,7 @@ def _gain(
     return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
 
 
-class MMDInitializer(Keywords, _Initializer):
+class MMDInitializer(sources.Keywords, _Initializer):
     r"""Learn a network's initial weights from unlabelled data.
 
     Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
@@ -727,11 +715,11 @@ class MMDInitializer(Keywords, _Initializer):
         elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
             names = ", ".join(_PAPER_WEIGHTS)
             raise ValueError(f"one of {names} must be above 0 where there is no coherence")
-        check_source(self.module, keywords_of(vars(self)))
+        sources.check_source(self.module, sources.keywords_of(vars(self)))
         if self.module is None and (layer := self.hidden_layer) is not None:
             raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
         defaults = inspect.signature(type(self).__init__).parameters
-        for name in OF_A_PERCEPTRON if self.module is not None else ():
+        for name in sources.OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
                 raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")

@@ -3,12 +3,9 @@
 Theorem numbers and symbols are those of Lee and Cho, "Unsupervised Learning of
 Initialization in Deep Neural Networks via Maximum Mean Discrepancy", arXiv 2302.04369.
 
-- Theorem 1: a Gaussian perturbation of the parameters stays near them
-  (:func:`perturbation_std`, :func:`perturbation_norm_tail_bound`).
-- Theorem 2: predictions near a vertex of the simplex give a class its share of the inputs
-  (:func:`mean_vertex_distances`, :func:`class_probability_lower_bound`).
-- Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1
-  (:func:`relu_jacobian_row_norms`, :func:`jacobian_row_norm_moments`).
+- Theorem 1: a Gaussian perturbation of the parameters stays near them.
+- Theorem 2: predictions near a vertex of the simplex give a class its share of the inputs.
+- Theorem 3: under He initialization the rows of a layer's Jacobian have a norm near 1.
 """
 
 from __future__ import annotations
@@ -68,8 +65,7 @@ def perturbation_std(
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
     checks.check_number("perturbation_scale", perturbation_scale, zero=False)
-    checks.check_kind("architecture", architecture, Architecture)
-    with checks.told("architecture"):
+    with checks.told(f"{architecture=}"):
         known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []

@@ -233,9 +233,8 @@ class Theta0:
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        check_kind("architecture", self.architecture, Architecture)
-        check_kind("arrays", self.arrays, Mapping)
-        check_kind("gain", self.gain, tuple)
+        for name, kind in (("architecture", Architecture), ("arrays", Mapping), ("gain", tuple)):
+            check_kind(name, getattr(self, name), kind)
         perceptron = self.architecture.is_perceptron
         kept = {
             str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import os
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -165,17 +165,13 @@ def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
 
 
 def _is_below_initializer() -> bool:
-    """Whether a Pipeline is being fitted, an earlier step of which hands theta0 on.
-
-    scikit-learn tells a step nothing of the others: only the calls that are under way show them.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
+    """Whether a Pipeline is being fitted, an earlier step of which hands theta0 on."""
+    # scikit-learn tells a step nothing of the others: only the calls under way show them.
+    for frame, _ in traceback.walk_stack(None):
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline):
             steps = [step for _, step in pipeline.steps[:-1] if is_initializer(step)]
             return any(getattr(_unfrozen(step), "output", "") == "passthrough" for step in steps)
-        frame = frame.f_back
     return False
 
 

@@ -13,44 +13,21 @@ from skorch import NeuralNetClassifier
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from sklearn_mmdinit import (
-    MLP,
-    Architecture,
-    Coherence,
-    MLPClassifier,
-    MMDInitializer,
-    NetClassifier,
-    OrientedGradients,
-    RandomAffine,
-    RandomCorruption,
-    RandomLabelInitializer,
-    StackedStartsClassifier,
-    Theta0,
-    WarmStart,
-    diagnostics,
-    load_theta0,
-    mmd_init_,
-    register_layer,
-    save_theta0,
-    theory,
-)
+import sklearn_mmdinit as mm
+from sklearn_mmdinit import diagnostics, display, theory
 from sklearn_mmdinit._core.layers import LAYER_TYPES
-from sklearn_mmdinit.display import (
-    CoherenceDisplay,
-    LossCurveDisplay,
-    PredictionDensityDisplay,
-    TaskAccuracyDisplay,
-)
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**12
 X, y = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24) % 2
 SMALL = {"hidden_layer_sizes": (3,), "n_perturbations": 4, "max_iter": 1, "random_state": 0}
 OF_MODULE = {name: value for name, value in SMALL.items() if name != "hidden_layer_sizes"}
-FITTED = MMDInitializer(**SMALL, window=1).fit(X)
+FITTED = mm.MMDInitializer(**SMALL, window=1).fit(X)
 THETA0 = FITTED.theta0_
 RNG = np.random.default_rng
 PANEL, EYE, PIXELS = {"a": np.full((1, 4), 0.5)}, np.eye(4), np.zeros((4, 2, 2))
 P = np.full((5, 3, 2), 0.5)
+Density, Losses = display.PredictionDensityDisplay, display.LossCurveDisplay
+Kernel, Tasks = display.CoherenceDisplay, display.TaskAccuracyDisplay
 
 
 class Wide(nn.Module):
@@ -88,36 +65,36 @@ def dataset(item, n=8):
 
 
 def initialized(**params):
-    return MMDInitializer(**(SMALL | params)).fit(X)
+    return mm.MMDInitializer(**(SMALL | params)).fit(X)
 
 
 def labelled(**params):
-    return RandomLabelInitializer(**{"hidden_layer_sizes": (3,), "max_iter": 1, **params}).fit(X)
+    return mm.RandomLabelInitializer(**{"hidden_layer_sizes": (3,), "max_iter": 1, **params}).fit(X)
 
 
 def coherent(**params):
-    return initialized(coherence=Coherence(**params))
+    return initialized(coherence=mm.Coherence(**params))
 
 
 def classified(**params):
-    return MLPClassifier(**{"hidden_layer_sizes": (3,), "max_iter": 1, **params}).fit(X, y)
+    return mm.MLPClassifier(**{"hidden_layer_sizes": (3,), "max_iter": 1, **params}).fit(X, y)
 
 
 def stacked(**params):
-    own = {"estimator": MLPClassifier((3,), max_iter=1), "starts": [None]}
-    return StackedStartsClassifier(**(own | params)).fit(X, y)
+    own = {"estimator": mm.MLPClassifier((3,), max_iter=1), "starts": [None]}
+    return mm.StackedStartsClassifier(**(own | params)).fit(X, y)
 
 
 def of_module(module, **params):
-    return MMDInitializer(module=module, **OF_MODULE, **params).fit(X)
+    return mm.MMDInitializer(module=module, **OF_MODULE, **params).fit(X)
 
 
 def trained(module, **params):
-    return NetClassifier(module, max_iter=1, **params).fit(X, y)
+    return mm.NetClassifier(module, max_iter=1, **params).fit(X, y)
 
 
 def with_rule(stds, noise=None):
-    register_layer(Scale, stds, noise)
+    mm.register_layer(Scale, stds, noise)
     try:
         return of_module(nn.Sequential(Scale(), nn.Linear(4, 2)))
     finally:
@@ -126,33 +103,30 @@ def with_rule(stds, noise=None):
 
 def described(**fields):
     own = {"module": "a", "parameters": (), "input_shape": (3,), "n_classes": 2, "digest": "x"}
-    return Architecture(**(own | fields))
+    return mm.Architecture(**(own | fields))
 
 
 def loaded(tmp_path, **metadata):
     own = {"module": THETA0.architecture.to_json()} | metadata
-    save_file(
-        THETA0.arrays,
-        path := tmp_path / "a.safetensors",
-        {f"sklearn_mmdinit.{name}": text for name, text in own.items()},
-    )
-    return load_theta0(path)
+    texts = {f"sklearn_mmdinit.{name}": text for name, text in own.items()}
+    save_file(THETA0.arrays, path := tmp_path / "a.safetensors", texts)
+    return mm.load_theta0(path)
 
 
 def warm(theta0):
-    net = NeuralNetClassifier(Wide, callbacks=[WarmStart(theta0)], max_epochs=1, verbose=0)
+    net = NeuralNetClassifier(Wide, callbacks=[mm.WarmStart(theta0)], max_epochs=1, verbose=0)
     return net.fit(X.astype(np.float32), y)
 
 
 ROWS = []
 
 
-def row(call, *args, part=None, error=(ValueError, TypeError), **kwargs):
+def row(call, *args, part=None, **kwargs):
     """One row; the part of the message is by default the bad value, that of the last argument."""
     said = part if part is not None else repr([*args, *kwargs.values()][-1])
     bad = ", ".join([*map(str, args), *(f"{n}={v}" for n, v in kwargs.items())]).split("\n")[0]
     name = f"{getattr(call, '__qualname__', call)}({bad[:60]}) #{len(ROWS)}"
-    ROWS.append(pytest.param(SimpleNamespace(call=call), args, kwargs, error, said, id=name))
+    ROWS.append(pytest.param(SimpleNamespace(call=call), args, kwargs, said, id=name))
 
 
 def each(call, names, values, **options):
@@ -172,13 +146,14 @@ each(initialized, "hidden_layer_sizes", (True, 0, (3, -1), (1.5,), "x", None, ((
 each(initialized, "gain", (True, 0, -1, NAN, INF, "x", (1, 2), None))
 each(initialized, "activation init sampler output coherence device batch_norm", (3, "x", [1]))
 each(initialized, "checkpoint", (3,))
+each(initialized, "gain", ((1.0, 2.0, 3.0), ["2", "3"], 1e300))
+each(labelled, "verbose", ("loud", None), part="int")
 each(labelled, "batch_size window max_iter n_classes", (*NO_NUMBERS, 1.5, -1, "auto"))
 each(labelled, "learning_rate_init", (*NO_NUMBERS, *NOT_FINITE, 0, "auto"))
 each(labelled, "activation init output device batch_norm hidden_layer_sizes", ("x", [1.5], NAN))
 each(coherent, "batch_size n_neighbors", (*NO_NUMBERS, 1.5, -1, 0, "x"))
-each(
-    coherent, "weight separation walk_length shared_neighbor_power", (*NO_NUMBERS, *NOT_FINITE, "x")
-)
+each(coherent, "weight separation walk_length", (*NO_NUMBERS, *NOT_FINITE, "x"))
+each(coherent, "shared_neighbor_power", (*NO_NUMBERS, *NOT_FINITE, "x"))
 each(classified, "batch_size max_iter", (*NO_NUMBERS, 1.5, -1, "x"))
 each(classified, "learning_rate_init", (*NO_NUMBERS, *NOT_FINITE, 0, "x"))
 each(classified, "optimizer device activation batch_norm class_weight callbacks", ("x", 3))
@@ -189,14 +164,19 @@ each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
 each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
 each(classified, "unlabelled_label", (NAN, [1]))
+each(classified, "callbacks", ("disable", [3], [None], [("a", 3)], [int]))
 row(classified, class_weight={0: True}, part="True")
 row(classified, optimizer=torch.optim.SparseAdam, part="SparseAdam")
 row(classified, criterion__weight=torch.ones(3), part="shape: [3]")
 each(stacked, "cv threshold", (*NO_NUMBERS, -1, "x"))
 each(stacked, "starts estimator", (3, "x"))
-each(lambda **k: RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (True, NAN, -1, "x"))
-each(lambda **k: RandomCorruption(**k)(X, RNG(0)), "p", (True, NAN, -1, "x"))
-each(lambda **k: OrientedGradients(**k).fit(X), "cell_size n_orientations floor", (True, -1, "x"))
+each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (True, NAN, -1, "x"))
+each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (1e7,))
+each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "mirror", ("no", 1))
+each(lambda **k: mm.RandomCorruption(**k)(X, RNG(0)), "p", (True, NAN, -1, "x", 1.1))
+for change in (mm.RandomAffine(), mm.RandomCorruption()):
+    row(change, X, 3)
+each(lambda **k: mm.OrientedGradients(**k).fit(X), "cell_size n_orientations floor", (True, -1))
 
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
@@ -204,7 +184,7 @@ each(labelled, "n_classes", (HUGE,), part="GiB")
 for call in (initialized, labelled, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
 row(theory.jacobian_row_norm_moments, HUGE, part="GiB")
-row(PredictionDensityDisplay.from_predictions, P, bins=HUGE, part="GiB")
+row(Density.from_predictions, P, bins=HUGE, part="GiB")
 for name in ("degenerate_softmax_ratio", "prediction_samples"):
     call = getattr(diagnostics, name)
     row(call, FITTED, X, n_perturbations=HUGE, part="GiB")
@@ -226,7 +206,7 @@ OUTPUTS = {
 for part, function in OUTPUTS.items():
     row(of_module, Does(function), part=part)
     row(of_module, Does(function), sampler="functional", part=part)
-    row(mmd_init_, Does(function), X, **OF_MODULE, part=part)
+    row(mm.mmd_init_, Does(function), X, **OF_MODULE, part=part)
     row(trained, Does(function), part=part if "gradient" not in part else "nothing to train")
 for call in (of_module, trained):
     for width in (-1, 0, "x", None, 1.5, True):
@@ -236,6 +216,7 @@ for call in (of_module, trained):
     each(call, "module", (3, "x", int))
 for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"weight": NAN}):
     row(with_rule, stds, part="stds of register_layer for Scale")
+row(mm.mmd_init_, Wide, X, part="Module")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
 
@@ -249,13 +230,13 @@ ODD_ROWS = {
     "dim|(4, 1)": np.zeros((8, 4, 1)),
     "string": [["x"] * 4] * 8,
 }
-CALLS = (MMDInitializer(**SMALL).fit, MMDInitializer(**SMALL).partial_fit, FITTED.score)
-CALLS += tuple(lambda X, own=own: own(X, y[:8]) for own in (MLPClassifier((3,)).fit, FITTED.fit))
+CALLS = (mm.MMDInitializer(**SMALL).fit, mm.MMDInitializer(**SMALL).partial_fit, FITTED.score)
+CALLS += tuple(lambda X, own=own: own(X, y[:8]) for own in (mm.MLPClassifier((3,)).fit, FITTED.fit))
 for part, rows in ODD_ROWS.items():
     for call in (*CALLS, classified().predict_proba, classified().predict):
         row(call, rows, part=part)
     if "dim" not in part:
-        row(lambda rows: mmd_init_(Wide(), rows, **OF_MODULE), rows, part=part)
+        row(lambda rows: mm.mmd_init_(Wide(), rows, **OF_MODULE), rows, part=part)
         row(lambda rows: diagnostics.dead_neuron_ratio(FITTED, rows), rows, part=part)
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
@@ -265,20 +246,15 @@ ODD_SETS = {
     "division": dataset(lambda i: 1 / 0),
 }
 for part, odd in ODD_SETS.items():
-    row(mmd_init_, Wide(), odd, **OF_MODULE, part=part)
-    row(mmd_init_, Wide(), odd, **OF_MODULE, coherence="auto", part=part)
-    row(lambda odd: mmd_init_(Wide(), DataLoader(odd, 4), **OF_MODULE), odd, part=part)
+    row(mm.mmd_init_, Wide(), odd, **OF_MODULE, part=part)
+    row(mm.mmd_init_, Wide(), odd, **OF_MODULE, coherence="auto", part=part)
+    row(lambda odd: mm.mmd_init_(Wide(), DataLoader(odd, 4), **OF_MODULE), odd, part=part)
 for classes in ([[0, 1]], 3, "01", [0, None]):
-    row(MLPClassifier((3,)).partial_fit, X, y, classes, part="" if classes == [0, None] else None)
-for weight, part in (
-    (NAN, "holds NaN"),
-    (INF, "holds NaN or inf"),
-    (-1, "-1"),
-    ([1.0], "(1,)"),
-    ([NAN] * 24, "NaN"),
-):
-    row(MLPClassifier((3,)).fit, X, y, weight, part=part)
-lost = make_pipeline(MMDInitializer(**SMALL), StandardScaler(), MLPClassifier((3,), max_iter=1))
+    row(mm.MLPClassifier((3,)).partial_fit, X, y, classes, part=f"{classes}|label")
+WEIGHTS = {"holds NaN": NAN, "NaN or inf": INF, "-1": -1, "(1,)": [1.0], "NaN": [NAN] * 24}
+for part, weight in WEIGHTS.items():
+    row(mm.MLPClassifier((3,)).fit, X, y, weight, part=part)
+lost = make_pipeline(mm.MMDInitializer(**SMALL), StandardScaler(), mm.MLPClassifier((3,)))
 row(lost.fit, X, y, part="carries no theta0")
 
 # Theta0, its files and its architecture.
@@ -286,95 +262,87 @@ for field in ("module", "parameters", "input_shape", "n_classes", "digest", "las
     each(described, field, (3.5, None, [1]))
 each(described, "input_shape", ((0,), (-3,), ("x",), (True,)), part="input_shape")
 each(described, "parameters chain", (((3, 4),), ((("a", 3),),)), part="")
-for call in (MLP, Architecture.of_perceptron):
+for call in (mm.MLP, mm.Architecture.of_perceptron):
     for args in ((0, (3,), 2), (4, (0,), 2), (4, "ab", 2), (4, (3,), -2), (True, (3,), 2)):
         row(call, *args, part="must be")
     row(call, 4, (3,), 2, "foo")
     row(call, 4, (3,), 2, "relu", "x")
-row(Theta0, 3, {}, part="got 3")
-row(Theta0, THETA0.architecture, 3)
-row(Theta0, THETA0.architecture, THETA0.arrays, part="gain", gain=3)
+row(mm.Theta0, 3, {}, part="got 3")
+row(mm.Theta0, THETA0.architecture, 3)
+row(mm.Theta0, THETA0.architecture, THETA0.arrays, part="gain", gain=3)
 for bad in (NAN, 0.0, -1.0, INF, "x"):
-    row(Theta0, THETA0.architecture, THETA0.arrays, (bad,))
+    row(mm.Theta0, THETA0.architecture, THETA0.arrays, (bad,))
 for name in THETA0.arrays:
     broken = THETA0.arrays | {name: THETA0.arrays[name] * NAN}
-    row(Theta0, THETA0.architecture, broken, part=name)
+    row(mm.Theta0, THETA0.architecture, broken, part=name)
     row(lambda arrays: warm(arrays), broken, part="must be a fitted initializer")
 for bad in (3, {}, "x"):
     row(warm, bad)
 NESTED = "[" * 5000 + "]" * 5000
-DEEP = json.loads(THETA0.architecture.to_json()) | {
-    "parameters": [["init", "(" * 5000 + ")" * 5000]]
-}
-for metadata in ({"module": NESTED}, {"gain": NESTED}, {"module": json.dumps(DEEP)}, {"gain": "3"}):
+DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
+DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)
+for metadata in ({"module": NESTED}, {"gain": NESTED}, {"module": DEEP}, {"gain": "3"}):
     row(loaded, **metadata, part="damaged or no file of theta0")
-row(save_theta0, 3, FITTED, part="int")
-row(load_theta0, None, part="NoneType")
-row(Architecture.from_json, NESTED, part="not the description")
+row(mm.save_theta0, 3, FITTED, part="int")
+row(mm.load_theta0, None, part="NoneType")
+row(mm.Architecture.from_json, NESTED, part="not the description")
 
 # Theory and displays.
 row(theory.perturbation_std, 3)
 row(theory.perturbation_std, described(), part="perceptron")
-each(theory.jacobian_row_norm_moments, "n_in", (*NO_NUMBERS, 0, "x"))
+each(theory.jacobian_row_norm_moments, "n_in", (*NO_NUMBERS, 0, 10.5, "x"))
+for bad in (*NO_NUMBERS, *NOT_FINITE, 0.0):
+    row(theory.perturbation_std, THETA0.architecture, bad)
 for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(theory.perturbation_norm_tail_bound, 2.0, bad, part="std")
     row(theory.mean_vertex_distances, bad, part="probabilities")
     row(theory.class_probability_lower_bound, bad, 2, part="mean_distance")
-    row(LossCurveDisplay(bad, {"a": [1]}).plot, part="steps")
-    row(LossCurveDisplay([1], {"a": bad}).plot, part="'a' of terms")
-    row(TaskAccuracyDisplay(bad, {"a": [1]}, {"a": [[0, 1]]}).plot, part="n_labelled")
-    row(TaskAccuracyDisplay([1], {"a": bad}, {"a": [[0, 1]]}).plot, part="'a' of means")
-    row(TaskAccuracyDisplay([1], {"a": [1]}, {"a": bad}).plot, part="'a' of intervals")
-    row(TaskAccuracyDisplay.from_scores, [1], {"a": bad}, part="scores of 'a'")
-    row(CoherenceDisplay(bad).plot, part="kernel")
-    row(CoherenceDisplay(EYE, bad).plot, part="" if bad is None else "images") if bad else None
-    row(PredictionDensityDisplay.from_predictions, bad, part="before")
-    row(PredictionDensityDisplay({"a": bad}, ["p"]).plot, part="a")
-each(
-    lambda **k: theory.class_probability_lower_bound(0.1, **k),
-    "n_classes",
-    (True, 1, 2.5, "x", None),
-)
-row(LossCurveDisplay([1, 2], {}).plot, part="number of terms")
-row(LossCurveDisplay([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
-row(LossCurveDisplay.from_estimator, FITTED, terms=3)
-each(
-    lambda **k: TaskAccuracyDisplay.from_scores([1], {"a": [[1, 2]]}, **k),
-    "confidence",
-    (*NO_NUMBERS, NAN, 2),
-)
-row(TaskAccuracyDisplay([0, 1], {"a": [1, 1]}, {"a": [[0, 1]] * 2}).plot, part="above 0")
+    row(Losses(bad, {"a": [1]}).plot, part="steps")
+    row(Losses([1], {"a": bad}).plot, part="'a' of terms")
+    row(Tasks(bad, {"a": [1]}, {"a": [[0, 1]]}).plot, part="n_labelled")
+    row(Tasks([1], {"a": bad}, {"a": [[0, 1]]}).plot, part="'a' of means")
+    row(Tasks([1], {"a": [1]}, {"a": bad}).plot, part="'a' of intervals")
+    row(Tasks.from_scores, [1], {"a": bad}, part="scores of 'a'")
+    row(Kernel(bad).plot, part="kernel")
+    row(Kernel(EYE, bad or [INF]).plot, part="images")
+    row(Density.from_predictions, bad, part="before")
+    row(Density({"a": bad}, ["p"]).plot, part="a")
+for bad in (*NO_NUMBERS, 1, 2.5, "x"):
+    row(theory.class_probability_lower_bound, 0.1, bad)
+row(Losses([1, 2], {}).plot, part="number of terms")
+row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
+row(Losses.from_estimator, FITTED, terms=3)
+for bad in (*NO_NUMBERS, NAN, 2):
+    row(Tasks.from_scores, [1], {"a": [[1, 2]]}, confidence=bad)
+row(Tasks([0, 1], {"a": [1, 1]}, {"a": [[0, 1]] * 2}).plot, part="above 0")
 for bad in (3, [1]):
-    row(TaskAccuracyDisplay.from_scores, [1], bad)
-    row(LossCurveDisplay([1], bad).plot, part=repr(bad))
-    row(PredictionDensityDisplay(bad, ["p"]).plot, part=repr(bad))
-for display in (
-    LossCurveDisplay([1], {"a": [1]}),
-    TaskAccuracyDisplay([1], {"a": [1]}, {"a": [[0, 1]]}),
-    CoherenceDisplay(EYE),
-    CoherenceDisplay(EYE, PIXELS),
-    PredictionDensityDisplay(PANEL, ["p"]),
+    row(Tasks.from_scores, [1], bad)
+    row(Losses([1], bad).plot, part=repr(bad))
+    row(Density(bad, ["p"]).plot, part=repr(bad))
+for drawn in (
+    Losses([1], {"a": [1]}),
+    Tasks([1], {"a": [1]}, {"a": [[0, 1]]}),
+    Kernel(EYE),
+    Kernel(EYE, PIXELS),
+    Density(PANEL, ["p"]),
 ):
-    each(display.plot, "ax", (3, "x", [3]), part="ax must be an instance of Axes")
-each(CoherenceDisplay(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
+    each(drawn.plot, "ax", (3, "x", [3]), part="ax must be an instance of Axes")
+each(Kernel(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
 for name in ("bins", "max_panels", "class_index"):
     for bad in (*NO_NUMBERS, -1, 2.5):
-        row(PredictionDensityDisplay.from_predictions, P, **{name: bad})
+        row(Density.from_predictions, P, **{name: bad})
 for names in (["p", "q"], [], 3):
-    row(PredictionDensityDisplay(PANEL, names).plot, part="panel")
-each(lambda **k: PredictionDensityDisplay(PANEL, ["p"], **k).plot(), "n_classes", (1, "x", True))
+    row(Density(PANEL, names).plot, part="panel")
+for bad in (1, "x", True):
+    row(Density(PANEL, ["p"], bad).plot, part=repr(bad))
 for bad in (2, NAN, "x"):
-    row(PredictionDensityDisplay(PANEL, ["p"]).uniform_density, bad, part="probability")
+    row(Density(PANEL, ["p"]).uniform_density, bad, part="probability")
 
 
-@pytest.mark.parametrize(("made", "args", "kwargs", "error", "part"), ROWS)
-def test_a_bad_input_is_named(made, args, kwargs, error, part, tmp_path):
+@pytest.mark.parametrize(("made", "args", "kwargs", "part"), ROWS)
+def test_a_bad_input_is_named(made, args, kwargs, part, tmp_path):
     if made.call is loaded:
         kwargs = kwargs | {"tmp_path": tmp_path}
-    with pytest.raises(error) as told:
+    with pytest.raises((ValueError, TypeError)) as told:
         made.call(*args, **kwargs)
     assert any(own in str(told.value) for own in part.split("|"))
-
-
-def test_the_table_is_long():
-    assert len(ROWS) >= 400

@@ -196,7 +196,7 @@ def test_a_file_of_another_training_is_refused_by_name(name, rows, params, path)
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [
-        (3, TypeError, "checkpoint must be None, a path or a Checkpoint"),
+        (3, TypeError, "checkpoint, where it is neither None nor a path"),
         ("training.pt", ValueError, "ends in '.safetensors'"),
         (Checkpoint("x.safetensors", seconds=-1), ValueError, "seconds must be"),
         ("missing/x.safetensors", FileNotFoundError, "missing/x.safetensors cannot be written"),

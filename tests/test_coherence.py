@@ -63,13 +63,8 @@ def ends(walk):
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"weight": 0}, "weight"),
-        ({"separation": -1}, "separation"),
         ({"walk_length": 0.5}, "walk_length"),
         ({"walk_length": 1e9}, "walk_length"),
-        ({"batch_size": 1}, "batch_size"),
-        ({"n_neighbors": 0}, "n_neighbors"),
-        ({"shared_neighbor_power": -1}, "shared_neighbor_power"),
         ({"memory": Path("cache")}, "memory"),
         ({"graph": "knn"}, "graph"),
         ({"augmentation": RandomAffine}, "augmentation .*RandomAffine"),

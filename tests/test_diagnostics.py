@@ -195,18 +195,9 @@ def test_what_is_not_valid_is_refused(function, X, random_network):
     for bad, message in [
         (X[:, :2], r"X has examples of shape \(2,\), theta0 expects \(3,\)"),
         (X[0], "Expected 2D array"),
-        (np.full((4, 3), np.nan), "contains NaN"),
-        (X * 1e60, "too large for float32"),
     ]:
         with pytest.raises(ValueError, match=message):
             function(random_network, bad)
-    count = "n_perturbations" if function is prediction_samples else "batch_size"
-    for bad in (0, 2.5):
-        with pytest.raises((ValueError, TypeError), match=count):
-            function(random_network, X, **{count: bad})
-    for scale in (-0.1, math.nan) if function is not FUNCTIONS["dead"] else ():
-        with pytest.raises(ValueError, match=f"perturbation_scale .*{scale}"):
-            function(random_network, X, perturbation_scale=scale)
 
 
 def test_rows_are_checked_as_the_initializer_s_are(X, random_network):

@@ -151,11 +151,9 @@ def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
     [
         ({"over": "classes"}, r"\['inputs', 'perturbations'\], got 'classes'"),
         ({"class_index": 2}, "class_index=2"),
-        ({"max_panels": 0}, "max_panels == 0"),
         ({"before": np.ones((3, 2))}, r"got \(3, 2\)"),
         ({"after": np.ones((3, 2, 4)) / 4}, "same classes"),
         ({"after": np.full((3, 2, 2), 1.5)}, "1.5"),
-        ({"ax": [None, None, None]}, "ax must be an instance of Axes, got None"),
     ],
 )
 def test_densities_name_what_does_not_fit(predictions, change, message):
@@ -245,10 +243,8 @@ def test_from_estimator(image_shape, digits, plt):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: scores_of(), "at least one"),
+        (lambda: scores_of(), "number of methods"),
         (lambda: scores_of(ours=[[0.5], [0.5]]), r"'ours' .*\(2, 1\)"),
-        (lambda: scores_of(ours=[[0.5, np.nan], [0.5, 0.5]]), "'ours' holds NaN"),
-        (lambda: scores_of(95, ours=[[0.5, 0.5]] * 2), "confidence=95"),
         (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
         (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
         (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
@@ -275,9 +271,6 @@ def test_images_of_a_network_that_takes_images(shape, digits):
 @pytest.mark.parametrize(
     ("params", "error", "match"),
     [
-        ({"n_anchors": 0}, ValueError, "n_anchors == 0"),
-        ({"n_shown": 1.5}, TypeError, "n_shown"),
-        ({"image_shape": "ab"}, ValueError, "image_shape='ab'"),
         ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\)"),
         ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\)"),
         ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),

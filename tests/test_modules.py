@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded
 from image_networks import MODULES, ConvNet, flat_perceptron
-from module_zoo import Halved, Routed, Words, images, rows, tokens
+from module_zoo import Halved, Words, images, rows, tokens
 from nets import assert_same_fit, digit_images
 from sklearn_mmdinit import (
     MLP,
@@ -266,7 +266,6 @@ def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
 REFUSED = {
     "function": ({"module": flat_perceptron}, TypeError, "got <function"),
     "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),
-    "class": ({"module__no_such": 3}, ValueError, "no_such"),
     "one logit": ({"module__n_classes": 1}, ValueError, "it returned torch.float32 of shape"),
 }
 
@@ -605,10 +604,3 @@ def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="sampler may have another"):
         mmd_init_(net(), DataLoader(data, 16, shuffle=True), **params)
-
-
-def test_in_place_what_makes_no_sense_is_refused():
-    with pytest.raises(TypeError, match=r"an instance of Module, got <class"):
-        mmd_init_(ConvNet, rows())
-    with pytest.raises(ValueError, match=r"'body\.router'"):
-        mmd_init_(Routed(), rows())

@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 
 from helpers import LARGE, SMALL, as_a_team_of, threads
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
 from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions, seeded_generators
 from sklearn_mmdinit._core.random import StepRandom, permutation
 from sklearn_mmdinit._core.threads import Buffers, in_parts, share, team, worthwhile_threads
@@ -305,3 +306,14 @@ def test_portions_give_what_all_rows_at_once_give(n):
     np.testing.assert_array_equal(in_portions(function, X), X.sum(1))
     assert max(seen) <= 1024
     assert sum(seen) == n
+
+
+@pytest.mark.parametrize("n", [1, 3, 50])
+def test_a_row_in_other_company_differs_by_rounding_alone(n):
+    X = np.random.default_rng(0).normal(size=(600, 30))
+    clf = MLPClassifier((64, 64), max_iter=2, random_state=0).fit(X, np.arange(600) % 3)
+    init = MMDInitializer((64, 64), output="hidden", max_iter=0, random_state=0).fit(X)
+    for function in (clf.predict_proba, init.transform):
+        together = function(X)
+        apart = np.concatenate([function(X[i : i + n]) for i in range(0, 600, n)])
+        assert np.abs(apart - together).max() <= 1e-5 * np.abs(together).max()

@@ -689,8 +689,6 @@ def test_what_makes_no_sense_is_refused(registry):
     for stds, words in (
         ({"weight"}, "'1'.*got {'weight'}"),
         ({"wieght": 1.0}, r"\['shift', 'weight'\], got 'wieght'"),
-        ({"weight": "1"}, "got 'weight': '1'"),
-        ({"weight": torch.tensor([1.0, np.nan])}, "finite numbers >= 0"),
     ):
         register_layer(Diagonal, lambda layer, scale, stds=stds: stds)
         with pytest.raises((TypeError, ValueError), match=words):

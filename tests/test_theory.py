@@ -189,28 +189,19 @@ BAD = {
         ((1.0, []), {}, r"shape \(0,\)"),
         ((1.0, [-0.5, 1.0]), {}, "from -0.5 to 1.0"),
         ((1.0, [0.0, 0.0]), {}, "not all zero"),
-        ((1.0, [np.nan]), {}, "std holds NaN"),
         (([9.0, 1.9], [0.0, 2.0]), {"form": "sub_exponential"}, "radius=1.9 is too small"),
-    ],
-    perturbation_std: [
-        ((Architecture.of_perceptron(2, (), 2), scale), {}, "perturbation_scale must be")
-        for scale in (0.0, -1.0, math.nan, math.inf)
     ],
     mean_vertex_distances: [
         (([0.5, 0.5],), {}, r"got \(2,\)"),
         ((np.empty((0, 2)),), {}, r"got \(0, 2\)"),
-        (([[0.5, np.nan]],), {}, "NaN"),
         (([[1.5, -0.5]],), {}, "-0.5"),
         (([[0.5, 0.6]],), {}, "1.1"),
     ],
     class_probability_lower_bound: [
         ((-0.1, 2), {}, "-0.1"),
         ((1.5, 3), {}, r"\[0, sqrt\(2\)\].*1.5"),
-        ((0.1, 1), {}, "n_classes == 1"),
     ],
     jacobian_row_norm_moments: [
-        ((10.5,), {}, "n_in"),
-        ((0,), {}, "n_in == 0"),
         ((3, 0.0), {}, r"weight_std must .* got 0\.0"),
     ],
     relu_jacobian_row_norms: [((np.ones((2, 3)), np.ones((5, 4))), {}, r"\(2, 3\) and \(5, 4\)")],

@@ -64,11 +64,7 @@ class RowBatches:
     def portions(
         self, pass_number: int, step: int, window: int, first: int = 0
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """First step in the pass and mini-batches (n, B, ...), none beyond the end of a window.
-
-        `step` is the number of steps before this pass, by which windows and draws go; `first` is
-        the step of the pass to begin with.
-        """
+        """First step in the pass and mini-batches (n, B, ...); `step`: those before the pass."""
         n_steps = self.steps_a_pass
         order = permutation(self.seed, pass_number, len(self.X))[: n_steps * self.size]
         order = order.reshape(n_steps, self.size)

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from ..theta0 import SUFFIX, Theta0, checked_path, read_whole, write_whole
-from .estimators import check_finite
+from .estimators import check_finite, check_kind
 from .train import State
 
 _KEY, _DIGEST_KEY = "sklearn_mmdinit.training", "sklearn_mmdinit.digest"
@@ -64,11 +64,10 @@ class Checkpoint:
 def checkpoint_of(value: Any) -> Checkpoint | None:
     """What the parameter ``checkpoint`` stands for; an error where it is not valid."""
     found = Checkpoint(value) if isinstance(value, str | os.PathLike) else value
-    if isinstance(found, Checkpoint):
+    if found is not None:
+        check_kind("checkpoint, where it is neither None nor a path,", found, Checkpoint)
         checked_path(found.path, SUFFIX)
         check_finite(found, "seconds")
-    elif found is not None:
-        raise TypeError(f"checkpoint must be None, a path or a Checkpoint, got {value!r}")
     return found
 
 

@@ -328,8 +328,7 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     """
     if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
         raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    own = noise is not None
-    noise = _noise_by_vmap if noise is None else noise
-    for name, rule in (("stds", stds), ("noise", noise)):
+    own = _noise_by_vmap if noise is None else noise
+    for name, rule in (("stds", stds), ("noise", own)):
         check_kind(name, rule, Callable)
-    LAYER_TYPES[layer_class] = LayerType(stds, noise, by_user=True, noise_by_user=own)
+    LAYER_TYPES[layer_class] = LayerType(stds, own, by_user=True, noise_by_user=own is noise)

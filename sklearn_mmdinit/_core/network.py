@@ -13,18 +13,7 @@ import torch
 from torch import nn
 
 from ..theta0 import Architecture
-from .hooks import (
-    Statistics,
-    batch_norms,
-    embeddings_named,
-    normalised,
-    own_output,
-    replaced,
-    statistics_of,
-    step_by_step,
-    unfused,
-    untracked,
-)
+from . import hooks
 from .layers import is_perturbed, layer_type_of
 from .threads import Buffers, in_parts, team
 from .trace import Trace
@@ -73,7 +62,7 @@ class Network:
 
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""
-        with embeddings_named(self.module):
+        with hooks.embeddings_named(self.module):
             return self.module(X.clone() if self.trace.writes else X)
 
     @property
@@ -114,7 +103,7 @@ class Network:
                 )
             return found
 
-        with step_by_step(), replaced({last: seen}):
+        with hooks.step_by_step(), hooks.replaced({last: seen}):
             return in_parts(part, len(parts), list(self.module.parameters()))
 
     def jacobian_norms(self, X: torch.Tensor) -> torch.Tensor:
@@ -163,21 +152,23 @@ class Network:
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
 
-    def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
+    def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
         """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
-        statistics: dict[nn.Module, list[Statistics]] = {n: [] for n in batch_norms(self.module)}
+        norms = hooks.batch_norms(self.module)
+        statistics: dict[nn.Module, list[hooks.Statistics]] = {norm: [] for norm in norms}
 
         def collect(norm: nn.Module, H: torch.Tensor) -> Any:
-            statistics[norm].append(statistics_of(H.contiguous(), 1))
-            return own_output(norm, H)
+            statistics[norm].append(hooks.statistics_of(H.contiguous(), 1))
+            return hooks.own_output(norm, H)
 
         if statistics:
-            with torch.enable_grad(), step_by_step(), replaced(dict.fromkeys(statistics, collect)):
+            collecting = hooks.replaced(dict.fromkeys(statistics, collect))
+            with torch.enable_grad(), hooks.step_by_step(), collecting:
                 self.logits(X)
         return statistics
 
     @contextmanager
-    def _tapping(self, statistics: dict[nn.Module, list[Statistics]]) -> Iterator[Any]:
+    def _tapping(self, statistics: dict[nn.Module, list[hooks.Statistics]]) -> Iterator[Any]:
         """Tap the outputs of the layers before the last one for a while, in any number of threads.
 
         Gives a function that takes rows and returns their logits, and what was tapped, each with
@@ -194,13 +185,13 @@ class Network:
             return here.last
 
         def tap(layer: nn.Module, H: Any) -> torch.Tensor:
-            return hand_on(own_output(layer, H))
+            return hand_on(hooks.own_output(layer, H))
 
         def normalise(norm: Any, H: torch.Tensor) -> torch.Tensor:
             if norm in here.given:
-                output = normalised(norm, H.contiguous(), next(here.given[norm]))
+                output = hooks.normalised(norm, H.contiguous(), next(here.given[norm]))
             else:
-                output = own_output(norm, H)
+                output = hooks.own_output(norm, H)
             if H is not here.last:
                 return output
             here.taps.pop()
@@ -229,10 +220,10 @@ class Network:
             if layer_type_of(layer) is not None
         }
         forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
-        with unfused(), untracked(self.module), replaced(forwards):
+        with hooks.unfused(), hooks.untracked(self.module), hooks.replaced(forwards):
             yield tapped
 
     def _is_divided(self, X: torch.Tensor) -> bool:
         """Whether rows go through the module a part of them at a time, on threads of their own."""
         # Batch normalisation needs all of them at once.
-        return self.in_threads and X.device.type == "cpu" and not batch_norms(self.module)
+        return self.in_threads and X.device.type == "cpu" and not hooks.batch_norms(self.module)

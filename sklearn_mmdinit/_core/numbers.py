@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,6 +81,8 @@ def with_gradients() -> Iterator[None]:
         yield
 
 
-def learned_is_finite(parameters: Iterable[torch.Tensor]) -> bool:
-    """Whether those of the parameters that are learned have finite squares; others need not."""
-    return all(bool((own.abs() < 1.8e19).all()) for own in parameters if own.requires_grad)
+def learned_is_finite(module: torch.nn.Module) -> bool:
+    """Whether what is learned has finite squares, and running statistics are finite."""
+    finite = [own.abs() < 1.8e19 for own in module.parameters() if own.requires_grad]
+    finite += [own.isfinite() for name, own in module.named_buffers() if "running_" in name]
+    return all(bool(own.all()) for own in finite)

@@ -16,15 +16,7 @@ from .network import Network
 from .numbers import in_portions, with_gradients
 from .perturbation.sampling import reason_for_functional
 from .source import Source
-from .trace import (
-    Trace,
-    as_examples,
-    chain_of,
-    describe,
-    layout_of,
-    takes_integers,
-    trace,
-)
+from .trace import Trace, as_examples, chain_of, describe, layout_of, takes_integers, trace
 
 # Examples that a module is looked at with, and one fewer; batch normalisation needs two.
 _N_EXAMPLES = 4

@@ -205,11 +205,7 @@ def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None
 
 
 class Buffers:
-    """Memory that outlives a step: what one step leaves, the next one overwrites.
-
-    Fresh memory for all activations of a step would come from the operating system as pages to
-    be zeroed, each time.
-    """
+    """Memory that the next step overwrites: fresh memory comes as pages to be zeroed."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, torch.Tensor] = {}

@@ -121,7 +121,7 @@ def train(
                     bar.update()
                 terms = sums.cpu().numpy().astype(np.float64)
                 # A gradient can be NaN where the loss is not; one look a portion.
-                if not (np.isfinite(terms[0]) and learned_is_finite(network.module.parameters())):
+                if not (np.isfinite(terms[0]) and learned_is_finite(network.module)):
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
                 state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)

@@ -26,11 +26,7 @@ def inputs_and_weights(X: Any) -> tuple[Any, Any]:
 
 
 class Rows(Dataset[tuple[Any, torch.Tensor]]):
-    """Rows X (n, ...), dense or CSR, their classes y (n,) and weights (n,), rows for validation.
-
-    An item is a pair (X, y) of tensors; where rows have weights, X is a dict of "X" and
-    "sample_weight".
-    """
+    """Rows X (n, ...), dense or CSR, classes y, weights; items (X, y), X a dict where weighted."""
 
     def __init__(
         self,
@@ -120,11 +116,7 @@ class _Batches:
 
 
 def batches(dataset: Any, batch_size: int, training: bool = True, **options: Any) -> Any:
-    """Batches of Rows; of any other dataset (``net_.predict`` on an array), a DataLoader.
-
-    Where nothing is trained the size of a batch makes no difference but in memory, and sparse
-    rows that would be very large together come in smaller ones.
-    """
+    """Batches of Rows, not too large where sparse; of any other dataset a DataLoader."""
     if isinstance(dataset, Rows):
         if not training and issparse(dataset.X):
             batch_size = min(batch_size, max(1, _DENSE_NUMBERS // dataset.X.shape[1]))

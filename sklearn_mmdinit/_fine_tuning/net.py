@@ -311,7 +311,7 @@ class Training:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
-                if not learned_is_finite(net.module_.parameters()):
+                if not learned_is_finite(net.module_):
                     hint = f"lower learning_rate_init={net.lr!r} or standardise X"
                     raise ValueError(f"the weights are no longer finite after training; {hint}")
 

@@ -195,8 +195,7 @@ class TaskAccuracyDisplay:
         if confidence >= 1.0:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1")
         check_kind("scores", scores, Mapping)
-        if not scores:
-            raise ValueError("scores is empty; it must hold at least one method")
+        check_integer("the number of methods in scores", len(scores))
         n_sizes = np.size(n_labelled)
         means: dict[str, ArrayLike] = {}
         intervals: dict[str, ArrayLike] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -146,8 +145,7 @@ class CoherenceDisplay:
         if images.ndim != 3 or len(images) != n:
             raise ValueError(f"images must have shape ({n}, height, width), got {images.shape}")
         anchors = np.atleast_1d(range(min(4, n)) if self.anchors is None else self.anchors).tolist()
-        whole = all(isinstance(a, Integral) and not isinstance(a, bool) for a in anchors)
-        if not (anchors and whole and all(0 <= a < n for a in anchors)):
+        if not (anchors and all(type(a) is int and 0 <= a < n for a in anchors)):
             raise ValueError(f"anchors must be numbers of the {n} inputs, got {anchors}")
         if n_shown < 1:
             raise ValueError(f"{n} inputs have no nearest and farthest: give three or more")
@@ -345,8 +343,7 @@ class PredictionDensityDisplay:
         for name, array in samples.items():
             right = array.ndim == 2 and 0 < len(array) == n_panels
             if not right or array.min() < 0.0 or array.max() > 1.0:
-                valid = f"probabilities ({n_panels} panels, n_samples)"
-                raise ValueError(f"{name} must be {valid}, got {array} of shape {array.shape}")
+                raise ValueError(f"{name} must be {n_panels} panels of probabilities, got {array}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
         ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
         axes = np.ravel(np.asarray(ax, dtype=object))

@@ -114,7 +114,6 @@ def test_clones_keep_what_was_learned(data, init):
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        (3.5, TypeError, r"got 3\.5"),
         (MMDInitializer(module=Conv), NotFittedError, "MMDInitializer is not fitted yet"),
         ("weights.pt", ValueError, r"'\.safetensors'"),
         ("missing.safetensors", FileNotFoundError, "missing.safetensors"),

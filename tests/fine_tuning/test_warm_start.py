@@ -335,7 +335,6 @@ def test_what_would_not_fit_is_said_before_it_is_learned(init, words, images, mo
 @pytest.mark.parametrize(
     ("bad", "error", "words"),
     [
-        (3.5, TypeError, r"got 3\.5"),
         (LogisticRegression(), TypeError, r"got LogisticRegression\(\)"),
         (Counting, TypeError, "pass an instance"),
         ("pipelin", ValueError, "got 'pipelin'"),

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_array, check_memory
 
+from ..estimators import told
 from .search import nearest_neighbors
 
 # Neighbours of both ends of edges that are in memory at a time, about 25 MB of them.
@@ -71,10 +72,8 @@ def _checked(graph: Any, n: int) -> csr_array:
     if graph.shape != (n, n):
         raise ValueError(f"graph must be of shape ({n}, {n}), that of X: got {graph.shape}.")
     numbers: Any = [np.float64, np.float32]  # others become the first
-    try:
+    with told("graph must hold finite numbers >= 0"):
         weights = check_array(graph, accept_sparse=True, dtype=numbers, ensure_non_negative=True)
-    except ValueError as error:
-        raise ValueError(f"graph must hold finite numbers >= 0: {error}") from error
     edges = csr_array(weights).tocoo()
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():

@@ -38,11 +38,7 @@ _SMALLEST, _LARGEST = -40, 40
 
 
 def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> np.ndarray:
-    """Neighbours (n, n_neighbors) of rows X (n, p) in 50 principal components, the nearest first.
-
-    Equal rows are searched once and stand in a ring. Without it, rows of which there are more
-    copies than neighbours would be an island that no walk leaves or reaches.
-    """
+    """Neighbours (n, n_neighbors) of rows X (n, p) in 50 components; equal rows are a ring."""
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
     n, n_distinct = len(X), first.size
@@ -160,11 +156,7 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Neighbours of all rows (n, k) from those (m, k) of the different ones, at `place` (n,).
-
-    The nearest neighbour of a row that has equals is the next of them, in a ring; the others are
-    those of its kind, less the farthest.
-    """
+    """Neighbours of all rows (n, k): the next of a row's equals in a ring, then its kind's."""
     n, k = place.size, neighbors.shape[1]
     members = np.argsort(place, kind="stable").astype(np.int32)  # rows, by place
     sizes = np.bincount(place)
@@ -187,10 +179,7 @@ def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.ndarray:
-    """Rows (n, p) in their first components (n, n_components), float32; centred rows if no fewer.
-
-    The mean is taken out in float64, so that float32 has its digits for what tells rows apart.
-    """
+    """Rows (n, p), centred in float64, in their first components (n, n_components), float32."""
     n, p = X.shape
     rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)
     if n > most:  # in order: a memory map is read from its beginning to its end

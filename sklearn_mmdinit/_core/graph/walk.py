@@ -12,11 +12,7 @@ from scipy.sparse import csr_array
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Random walks on a directed graph with weighted edges, made by :meth:`on`.
-
-    A step goes along an edge of the row that the walk is at, with probability proportional to
-    the edge's weight. A row without edges has a loop to itself: a walk stays there.
-    """
+    """Random walks along weighted edges, made by :meth:`on`; a row without edges keeps them."""
 
     targets: np.ndarray  # the row that each edge leads to, edges of a row next to each other
     # The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long as the
@@ -73,11 +69,7 @@ class Walk:
 
 
 def _interval_ends(weights: np.ndarray, rows: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Row of each edge plus the row's cumulative probability up to it, float64 of shape (E,).
-
-    One cumulative sum runs over all rows. Scaled by the largest weight of the row first, so
-    that a row of tiny weights is not lost beside a row of huge ones.
-    """
+    """Row of each edge plus the row's cumulative probability up to it, float64 (E,)."""
     first = np.concatenate([[0], last[:-1] + 1])
     shares = weights / np.maximum.reduceat(weights, first)[rows]
     shares /= np.add.reduceat(shares, first)[rows]
