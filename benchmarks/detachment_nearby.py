@@ -104,8 +104,6 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         theta0: Theta0 = initializer.theta0_
         return theta0
 
-    fresh: Theta0 = appendix.initializer(changes | {"max_iter": 0}).fit(yardstick).theta0_
-
     @cache
     def scorer() -> Any:
         return appendix.initializer(changes | {"max_iter": 0}).fit(yardstick)
@@ -115,7 +113,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         return float(-scorer().score(yardstick))
 
     def measure(step: int) -> dict[str, Any]:
-        theta0 = theta0_after(step) if step else fresh
+        theta0 = theta0_after(step) if step else appendix.fresh(changes)
         m = sum(array.size for array in theta0.arrays.values())
         rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]

@@ -43,10 +43,6 @@ __all__ = [
 ]
 
 
-# Edges of a walk in the mean, as in coherence="auto".
-_WALK_LENGTH = 40
-
-
 def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
     """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
     theta0 = theta0_in(source)
@@ -418,13 +414,13 @@ def neighbor_agreement(
     )
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
-    told = []
+    told, stop = [], 1 / auto.walk_length
     for train, test in folds:
         sources = np.zeros((len(X), len(classes)))
         sources[rows[train], own[train]] = 1.0
         found = sources
-        for _ in range(3 * _WALK_LENGTH):
-            found = (1 - 1 / _WALK_LENGTH) * (steps @ found) + sources / _WALK_LENGTH
+        for _ in range(int(3 * auto.walk_length)):
+            found = (1 - stop) * (steps @ found) + stop * sources
         model = LogisticRegression(max_iter=1000).fit(X[rows[train]], own[train])
         guesses = found[rows[test]].argmax(axis=1), model.predict(X[rows[test]])
         most = np.bincount(own[train]).argmax()

