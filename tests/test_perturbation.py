@@ -496,6 +496,24 @@ def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatc
 
 
 @pytest.mark.parametrize("sampler", ["gram", "direct"])
+def test_gradients_may_be_computed_by_other_threads_than_outputs(sampler, monkeypatch):
+    # Wide enough that threads are inside of each other's parts.
+    limited(monkeypatch, a_part=1)
+    module = mlp(16, 256, 256, 3)
+    network, X = network_of(module, rows(64, 16), sampler)
+
+    def gradients(n_threads):
+        with threads(1), network.team(LARGE, "cpu"):
+            logits = sample(network, X, 8, sampler, seed=3)
+        with threads(n_threads), network.team(LARGE, "cpu"):
+            return slopes_of(network, logits)
+
+    alone = [own.clone() for own in gradients(1)]
+    for _ in range(5):
+        assert_close(gradients(4), alone, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampler", ["gram", "direct"])
 def test_the_next_step_overwrites_nothing_that_is_still_used(sampler):
     network, X = network_of(mlp(7, 9, 9, 2), rows(5, 7))
     fresh, _ = network_of(mlp(7, 9, 9, 2), rows(5, 7))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,8 +115,7 @@ def copies_drawn(
         if not (relu.inplace and H.ndim == 2 and H.requires_grad and H.is_contiguous()):
             return own_output(relu, H)
         here.draw.n_rectified += 1
-        place = "slopes", here.draw.n_rectified, threading.get_ident()
-        return _Rectified.apply(H, buffers.take(place, tuple(H.shape), H))
+        return _Rectified.apply(H, _memory_of(here.draw.n_rectified, here.draw, buffers))
 
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
@@ -138,6 +137,20 @@ def copies_drawn(
         yield logits
 
 
+def _memory_of(place: Hashable, draw: Draw, buffers: Buffers) -> Empty:
+    """The memory of a place in the network, of a part's own, or of the thread that asks for it."""
+
+    def empty(
+        role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
+    ) -> torch.Tensor:
+        # A thread reads what is passing before it goes on to another part; and it need not be the
+        # one that computed the outputs, so that it asks when it is there.
+        owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
+        return buffers.take((place, role, owner), shape, like)
+
+    return empty
+
+
 def _noisy(
     layer: Any,
     perturbed: PerturbedLayer,
@@ -152,13 +165,7 @@ def _noisy(
         raise RuntimeError(wrong)
     first = sees(H, draw.rows)
 
-    def empty(
-        role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
-    ) -> torch.Tensor:
-        # A thread reads what is passing before it goes on to another part.
-        owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
-        return buffers.take((perturbed.name, role, owner), shape, like)
-
+    empty = _memory_of(perturbed.name, draw, buffers)
     if first and perturbed.name in draw.common:
         gram_stds(perturbed, draw)
         mean, L = draw.common[perturbed.name]
@@ -274,17 +281,18 @@ class _Rectified(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, H: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, H: torch.Tensor, empty: Empty) -> torch.Tensor:
         ctx.mark_dirty(H.relu_())
         ctx.save_for_backward(H)
-        ctx.slopes = slopes
+        ctx.empty = empty
         return H
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (H,) = ctx.saved_tensors
+        slopes = ctx.empty("gradient", tuple(H.shape), H, passing=True)
         rectified = torch.ops.aten.threshold_backward.grad_input
-        return rectified(grad_outputs[0], H, 0.0, grad_input=ctx.slopes), None
+        return rectified(grad_outputs[0], H, 0.0, grad_input=slopes), None
 
 
 class _Read(torch.autograd.Function):
