@@ -1,4 +1,4 @@
-"""Several starts for one task, weighed by its labels: stacking, with a test against the first."""
+"""Several starts for one task, weighed by its labels: stacking, with a test against the plain."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, ndtr
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -89,17 +90,25 @@ def advantage(likelihoods: np.ndarray, reference: np.ndarray) -> float:
 # Fits
 
 
-def _network(estimator: Any, start: Any, X: np.ndarray, y: np.ndarray) -> Any:
-    """A network that was trained from a start."""
-    return clone(estimator).set_params(warm_start_from=start).fit(X, y)
+def _fitted(member: Any, X: np.ndarray, y: np.ndarray) -> Any:
+    """A member's clone, trained."""
+    return clone(member).fit(X, y)
 
 
 def _held_out(
-    estimator: Any, start: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+    member: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> np.ndarray:
-    """Probabilities (n_test, n_classes) of rows by a network that was trained on others."""
-    proba: np.ndarray = _network(estimator, start, X[train], y[train]).predict_proba(X[test])
+    """Probabilities (n_test, n_classes) of rows by a member that was trained on others."""
+    proba: np.ndarray = _fitted(member, X[train], y[train]).predict_proba(X[test])
     return proba
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """A clone whose ``random_state`` is the seed if it has one that is None."""
+    cloned = clone(estimator)
+    if cloned.get_params(deep=False).get("random_state", seed) is None:
+        cloned.set_params(random_state=seed)
+    return cloned
 
 
 def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any]:
@@ -119,18 +128,18 @@ class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
     Which start suits the data only labels can tell: some tables gain much from one, and on others
-    none is as good as fresh weights. A network is trained from each
-    start, and predictions are the convex combination
+    none is as good as fresh weights, or a forest better than any network. A network is trained
+    from each start, and predictions are the convex combination of theirs and of other classifiers
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
 
     with temperatures T and weights v that give held-out rows the greatest likelihood, a prior
-    towards equal weights counted as one row more for each start. With z their
-    advantage over the first start alone, row by row and in standard errors, then
+    towards equal weights counted as one row more for each. With z their advantage over the plain
+    vote u, of the first start and the others alike, row by row and in standard errors, then
 
-    .. math:: w = s v + (1 - s) e_1, \qquad s = \Phi(z - \text{threshold})
+    .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{threshold})
 
-    So with fresh weights first, other starts have to earn their weight.
+    So with fresh weights first, starts that were learned have to earn their weight.
 
     Parameters
     ----------
@@ -146,18 +155,22 @@ class StackedStartsClassifier(PartlyLabelled):
         in a FrozenEstimator, since scikit-learn un-fits those there). "auto": fresh weights,
         ``MMDInitializer(coherence="auto")``, and one with walks of 2 edges among rows under
         :class:`RandomCorruption`.
+    others : "auto" or list of classifiers, default="auto"
+        Classifiers with ``predict_proba`` that are weighed along with the networks. "auto":
+        ``RandomForestClassifier(300)`` where an example is a row of numbers, and none where it is
+        an array; ``[]``: networks alone.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
     threshold : float, default=2.0
-        Standard errors by which stacked networks have to be ahead of the first start to get half
-        of the weight; not negative. Smaller: more gain from few labels; larger: less is risked.
+        Standard errors by which the stacked have to be ahead of the plain vote to get half of the
+        weight; not negative. Smaller: more gain from few labels; larger: less is risked.
     unlabelled_label : int, float or str, default=None
         Rows with this label, such as -1, have none: only initializers learn from them.
     n_jobs : int, default=None
-        Networks trained at the same time, as joblib counts them.
+        Classifiers trained at the same time, as joblib counts them.
     random_state : int, RandomState instance or None, default=None
-        Of the folds; and of networks and initializers whose own ``random_state`` is None, the
-        same for all networks.
+        Of the folds; and of networks, others and initializers whose own ``random_state`` is None,
+        the same for all that are weighed.
 
     Attributes
     ----------
@@ -166,15 +179,15 @@ class StackedStartsClassifier(PartlyLabelled):
     starts_ : list
         The starts, initializers fitted.
     estimators_ : list
-        The network from each, trained on all labels.
-    temperatures_ : ndarray of shape (n_starts,)
-        T; above 1 where a network is surer than it is right.
-    weights_ : ndarray of shape (n_starts,)
+        The network from each, then the others, trained on all labels.
+    temperatures_ : ndarray of shape (n_estimators,)
+        T; above 1 where an estimator is surer than it is right.
+    weights_ : ndarray of shape (n_estimators,)
         w.
-    log_losses_ : ndarray of shape (n_starts,)
+    log_losses_ : ndarray of shape (n_estimators,)
         Cross-validated, at these temperatures; NaN without folds.
     advantage_ : float
-        Of the stacked networks over the first start, in standard errors.
+        Of the stacked over the plain vote, in standard errors.
     n_features_in_ : int
         Columns of X, or numbers of an example.
     feature_names_in_ : ndarray of str
@@ -188,7 +201,7 @@ class StackedStartsClassifier(PartlyLabelled):
     Notes
     -----
     The only label of a class is in every training part and never held out. Where no class has
-    two there is nothing to weigh by: temperatures are 3, and all starts have the same weight.
+    two there is nothing to weigh by: all have the same weight, networks at a temperature of 3.
 
     References
     ----------
@@ -205,7 +218,7 @@ class StackedStartsClassifier(PartlyLabelled):
     >>> init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=20, random_state=0)
     >>> network = MLPClassifier((64,), max_iter=30, validation_split=None)
     >>> clf = StackedStartsClassifier(
-    ...     network, [None, init], unlabelled_label=-1, random_state=0
+    ...     network, [None, init], others=[], unlabelled_label=-1, random_state=0
     ... ).fit(X / 16, some)
     >>> scores = [own.score(X / 16, y) for own in (clf.estimators_[0], clf)]
     >>> bool(clf.weights_[1] > 0.5), scores[1] > scores[0] + 0.1
@@ -217,6 +230,7 @@ class StackedStartsClassifier(PartlyLabelled):
         estimator: Any = None,
         starts: Any = "auto",
         *,
+        others: Any = "auto",
         cv: int = 5,
         threshold: float = 2.0,
         unlabelled_label: Any = None,
@@ -225,6 +239,7 @@ class StackedStartsClassifier(PartlyLabelled):
     ) -> None:
         self.estimator = estimator
         self.starts = starts
+        self.others = others
         self.cv = cv
         self.threshold = threshold
         self.unlabelled_label = unlabelled_label
@@ -241,7 +256,7 @@ class StackedStartsClassifier(PartlyLabelled):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
-        """Learn the starts, train the networks and weigh them.
+        """Learn the starts, train the networks and the others, and weigh them.
 
         Parameters
         ----------
@@ -258,7 +273,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self : estimator
             The fitted classifier.
         """
-        network = self._checked_network()
+        network, others = self._checked_network(), self._checked_others()
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled])
@@ -268,23 +283,27 @@ class StackedStartsClassifier(PartlyLabelled):
         )
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3)
         folds_seed, seed, start_seed = map(int, draws)
-        if network.get_params(deep=False).get("random_state", seed) is None:
-            network.set_params(random_state=seed)
+        network = _seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
+        members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
+        if is_auto(others):
+            others = [RandomForestClassifier(300)] if len(shape) == 1 else []
+        members += [_seeded(other, seed) for other in others]
 
-        X, y, starts = X[labelled], y[labelled], self.starts_
+        X, y = X[labelled], y[labelled]
         parallel = Parallel(n_jobs=self.n_jobs)
-        self.estimators_ = parallel(delayed(_network)(network, start, X, y) for start in starts)
+        self.estimators_ = parallel(delayed(_fitted)(member, X, y) for member in members)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
-            delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
+            delayed(_held_out)(member, X, y, *fold) for member in members for fold in folds
         )
-        self.temperatures_ = np.full(len(starts), _USUAL_TEMPERATURE)
-        self.weights_ = np.full(len(starts), 1.0 / len(starts))
-        self.log_losses_, self.advantage_ = np.full(len(starts), np.nan), 0.0
+        n = len(members)
+        self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])
+        self.weights_ = np.full(n, 1.0 / n)
+        self.log_losses_, self.advantage_ = np.full(n, np.nan), 0.0
         if folds:
             rows = np.concatenate([test for _, test in folds])
-            self._weigh(np.concatenate(held_out).reshape(len(starts), len(rows), -1), indices[rows])
+            self._weigh(np.concatenate(held_out).reshape(n, len(rows), -1), indices[rows])
         return self
 
     def _checked_network(self) -> Any:
@@ -298,6 +317,17 @@ class StackedStartsClassifier(PartlyLabelled):
             valid = "None, a NetClassifier or an MLPClassifier"
             raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
         return clone(self.estimator).set_params(unlabelled_label=None)
+
+    def _checked_others(self) -> Any:
+        """The other classifiers as they were given, once they have been looked at."""
+        if is_auto(self.others):
+            return self.others
+        if not isinstance(self.others, list | tuple):
+            raise TypeError(f'others must be "auto" or a list of classifiers, got {self.others!r}')
+        for other in self.others:
+            if isinstance(other, type) or not hasattr(other, "predict_proba"):
+                raise TypeError(f"others must be classifiers with predict_proba, got {other!r}")
+        return self.others
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int
@@ -317,14 +347,17 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
 
     def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
-        """Temperatures and weights by held-out probabilities (n_starts, n, n_classes)."""
+        """Temperatures and weights by held-out probabilities (n_estimators, n, n_classes)."""
         self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
         log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
         self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
-        self.advantage_ = advantage(likelihoods @ weights, likelihoods[:, 0])
+        plain = np.ones(len(weights))
+        plain[1 : len(self.starts_)] = 0.0
+        plain /= plain.sum()
+        self.advantage_ = advantage(likelihoods @ weights, likelihoods @ plain)
         share = ndtr(self.advantage_ - self.threshold)
-        self.weights_ = share * weights + (1.0 - share) * np.eye(len(weights))[0]
+        self.weights_ = share * weights + (1.0 - share) * plain
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, calibrated by cross-validation.

@@ -15,6 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nets import Conv, Counting, fits
@@ -113,7 +114,10 @@ def test_every_class_is_in_every_training_part(counts):
 @parametrize_with_checks(
     [
         StackedStartsClassifier(
-            MLPClassifier((8,), max_iter=20, learning_rate_init=0.05), cv=2, random_state=0
+            MLPClassifier((8,), max_iter=20, learning_rate_init=0.05),
+            others=[DecisionTreeClassifier()],
+            cv=2,
+            random_state=0,
         )
     ]
 )
@@ -141,7 +145,8 @@ def network(**params):
 
 
 def stacked(*starts, **params):
-    return StackedStartsClassifier(network(), [*starts], **{"random_state": 0, **params})
+    own = {"others": [], "random_state": 0, **params}
+    return StackedStartsClassifier(network(), [*starts], **own)
 
 
 def test_what_helps_gets_weight_and_probabilities_that_can_be_believed(digits, coherent):
@@ -175,6 +180,23 @@ def test_where_nothing_helps_the_first_start_keeps_the_weight(digits):
     np.testing.assert_allclose(cautious.predict_proba(X), np.exp(expected))
 
 
+def test_another_classifier_is_weighed_along_and_has_a_voice_in_the_plain_vote():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 30))
+    y = (np.abs(X[:, 0]) > 0.7).astype(int)  # one column of thirty: what trees are for
+    tree = DecisionTreeClassifier(max_depth=3)
+    clf = stacked(None, None, others=[tree]).fit(X[:200], y[:200])
+    assert clf.weights_[2] > 0.8
+    assert clf.score(X[200:], y[200:]) > clf.estimators_[0].score(X[200:], y[200:]) + 0.1
+    assert clf.estimators_[2].random_state is not None
+    assert not hasattr(tree, "tree_")
+    cautious = clf.set_params(threshold=50.0).fit(X[:200], y[:200])
+    np.testing.assert_allclose(cautious.weights_, [0.5, 0.0, 0.5], atol=1e-12)
+    parts = zip(cautious.estimators_[::2], cautious.temperatures_[::2], strict=True)
+    expected = np.mean([np.exp(tempered(own.predict_proba(X), T)) for own, T in parts], axis=0)
+    np.testing.assert_allclose(cautious.predict_proba(X), expected)
+
+
 def test_one_label_a_class_is_nothing_to_weigh_by(digits, coherent):
     X, y = digits[0][:10], digits[1][:10]
     assert sorted(y) == list(range(10))
@@ -193,6 +215,8 @@ def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digit
     monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
     own = MLPClassifier((7,), activation="tanh", max_iter=2)
     clf = StackedStartsClassifier(own, cv=2, random_state=0).fit(X, y)
+    assert len(clf.estimators_) == 4
+    assert clf.estimators_[3].n_estimators == 300
     fresh, long, corrupted = clf.starts_
     assert fresh is None
     assert (long.config_.coherence.walk_length, corrupted.config_.coherence.walk_length) == (40, 2)
@@ -205,6 +229,7 @@ def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digit
     clf = StackedStartsClassifier(of_module, cv=2, random_state=0).fit(images, y)
     assert clf.predict_proba(images).shape == (40, 3)
     assert clf.starts_[1].module is Conv
+    assert len(clf.estimators_) == 3, "no forest of images"
 
 
 def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):
@@ -256,6 +281,9 @@ def test_figures_are_those_of_the_seed_in_any_number_of_processes(digits, cohere
         ({"starts": [None, 3]}, "warm_start_from must be .* got 3"),
         ({"estimator": StandardScaler()}, r"estimator must be .* got StandardScaler\(\)"),
         ({"estimator": MLPClassifier}, "estimator must be"),
+        ({"others": "forest"}, 'others must be "auto" or a list of classifiers, got .forest'),
+        ({"others": [StandardScaler()]}, r"with predict_proba, got StandardScaler\(\)"),
+        ({"others": [DecisionTreeClassifier]}, "with predict_proba, got <class"),
     ],
 )
 def test_what_is_not_valid_is_named(params, match, digits):

@@ -118,7 +118,10 @@ def recommended_starts(data: Prepared) -> Made:
     some = labelled_rows(data, 1, 0)
     y[some] = data.y[some]
     line = StackedStartsClassifier(
-        clone(NETWORK).set_params(max_iter=0), unlabelled_label=-1, random_state=data.seed
+        clone(NETWORK).set_params(max_iter=0),
+        others=[],
+        unlabelled_label=-1,
+        random_state=data.seed,
     ).fit(data.X, y)
     _, coherence, corruption = line.starts_
     return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
@@ -278,6 +281,11 @@ def _stacked(cell: Cell) -> Proba:
     return cell.stacked, cell.stacked.predict_proba(cell.data.X_test)
 
 
+def _stacked_networks(cell: Cell) -> Proba:
+    line = clone(cell.stacked).set_params(others=[]).fit(cell.X, cell.y)
+    return line, line.predict_proba(cell.data.X_test)
+
+
 def _network(start: str, cell: Cell) -> Proba:
     network = cell.network(cell.made[start]).fit(cell.X, cell.y)
     return network, network.predict_proba(cell.data.X_test)
@@ -293,6 +301,12 @@ def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
     for weight, bias in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
         X = np.maximum(X @ weight + bias, 0.0)
     return X
+
+
+def _vote(one: Callable[[Cell], Proba], two: Callable[[Cell], Proba], cell: Cell) -> Proba:
+    """One voice each."""
+    classifier, proba = one(cell)
+    return classifier, (proba + two(cell)[1]) / 2
 
 
 def _features(cell: Cell) -> Proba:
@@ -330,17 +344,23 @@ class Method:
 
 
 NETWORKS_WITHIN = ("scratch", "coherence", "corruption")
+_forest, _svm = (partial(_plain, fit) for fit in (few_labels.forest, few_labels.svm))
+_scarf_network = partial(_network, "scarf")
 METHODS = {
     "stacked": Method(_stacked, "starts"),
+    "stacked networks": Method(_stacked_networks, "starts"),
     # From the same fit as "stacked", whose starts come in this order.
     **{name: Method(partial(_of_stacked, k), "starts") for k, name in enumerate(NETWORKS_WITHIN)},
     "features+logistic": Method(_features, "starts"),
     "paper": Method(partial(_network, "paper"), "paper"),
-    "scarf": Method(partial(_network, "scarf"), "scarf"),
+    "scarf": Method(_scarf_network, "scarf"),
     "logistic": Method(partial(_plain, few_labels.logistic)),
-    "svm": Method(partial(_plain, few_labels.svm)),
+    "svm": Method(_svm),
     "prototype": Method(partial(_plain, few_labels.prototype)),
-    "forest": Method(partial(_plain, few_labels.forest)),
+    "forest": Method(_forest),
+    # Of the three rivals that were best on the development sets.
+    "forest+svm": Method(partial(_vote, _forest, _svm)),
+    "forest+scarf": Method(partial(_vote, _forest, _scarf_network), "scarf"),
     "lightgbm": Method(partial(_plain, few_labels.lightgbm), package="lightgbm"),
     "self-training": Method(_self_training),
     "label-spreading": Method(_label_spreading, "neighbors"),
@@ -411,7 +431,7 @@ def record_keys(
             parts.append(once[method.once])
         if method.package:
             parts.append(package_version(method.package))
-        if name == "stacked":
+        if name.startswith("stacked"):
             parts.append(repr(sorted(StackedStartsClassifier().get_params().items())))
         keys[name] = digest_of(parts)
     return keys
