@@ -83,7 +83,6 @@ class Draw:
     common: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     eps: dict[int, torch.Tensor] = field(default_factory=dict)
     by_gram: set[str] = field(default_factory=set)
-    n_rectified: int = 0  # calls of a ReLU so far
 
     def of(self, parameter: nn.Parameter, std: Std) -> torch.Tensor:
         """The perturbation of a parameter, the same wherever it acts in this pass."""
@@ -112,10 +111,9 @@ def copies_drawn(
         return _noisy(layer, layers[layer], H, here.draw, buffers)
 
     def rectified(relu: nn.ReLU, H: torch.Tensor) -> torch.Tensor:
-        if not (relu.inplace and H.ndim == 2 and H.requires_grad and H.is_contiguous()):
+        if not (relu.inplace and H.requires_grad):
             return own_output(relu, H)
-        here.draw.n_rectified += 1
-        return _Rectified.apply(H, _memory_of(here.draw.n_rectified, here.draw, buffers))
+        return _Rectified.apply(H)
 
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
@@ -274,25 +272,24 @@ class _ByOwnWeights(torch.autograd.Function):
 
 
 class _Rectified(torch.autograd.Function):
-    """A ReLU in place; its gradient, too, is in memory that outlives a step.
+    """A ReLU in place; so is its gradient, which overwrites the outputs.
 
-    That memory is the thread's own, and passes with its part: no parameter has a row for each row
-    of the copies, so that its gradient is a sum of such, elsewhere.
+    Whoever read them has had its own gradient before this one, and asks for them no more.
     """
 
     @staticmethod
-    def forward(ctx: Any, H: torch.Tensor, empty: Empty) -> torch.Tensor:
+    def forward(ctx: Any, H: torch.Tensor) -> torch.Tensor:
         ctx.mark_dirty(H.relu_())
         ctx.save_for_backward(H)
-        ctx.empty = empty
         return H
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
         (H,) = ctx.saved_tensors
-        slopes = ctx.empty("gradient", tuple(H.shape), H, passing=True)
+        slopes = H.detach()
         rectified = torch.ops.aten.threshold_backward.grad_input
-        return rectified(grad_outputs[0], H, 0.0, grad_input=slopes), None
+        result: torch.Tensor = rectified(grad_outputs[0], H, 0.0, grad_input=slopes)
+        return result
 
 
 class _Read(torch.autograd.Function):

@@ -184,7 +184,12 @@ class GramLinear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
             inner = divided_by_factor(torch.bmm(G.view(Z.shape), Z.mT), L, independent)
-            grad_H = ctx.empty("gradient", tuple(H.shape), H, passing=True)
+            # In the memory of the normals, which have done their part, where it is large enough.
+            grad_H = (
+                Z.flatten()[: H.numel()].view(H.shape)
+                if H.numel() <= Z.numel()
+                else ctx.empty("gradient", tuple(H.shape), H, passing=True)
+            )
             torch.mm(G, weight, out=grad_H.flatten(0, 1))
             grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
         grad_weight = None
