@@ -89,30 +89,34 @@ def advantage(likelihoods: np.ndarray, reference: np.ndarray) -> float:
 # Fits
 
 
-def _network(estimator: Any, start: Any, X: np.ndarray, y: np.ndarray) -> Any:
+def _network(estimator: Any, classes: Any, start: Any, X: np.ndarray, y: np.ndarray) -> Any:
     """A network that was trained from a start."""
-    return clone(estimator).set_params(warm_start_from=start).fit(X, y)
+    return clone(estimator).set_params(warm_start_from=start).fit(X, y, classes=classes)
 
 
 def _held_out(
-    estimator: Any, start: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+    network: Any,
+    classes: Any,
+    start: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
 ) -> np.ndarray:
     """Probabilities (n_test, n_classes) of rows by a network that was trained on others."""
-    proba: np.ndarray = _network(estimator, start, X[train], y[train]).predict_proba(X[test])
+    fitted = _network(network, classes, start, X[train], y[train])
+    proba: np.ndarray = fitted.predict_proba(X[test])
     return proba
 
 
-def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any]:
+def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     """Fresh weights; coherent ones by long walks; and by short walks among corrupted rows."""
     parameters = estimator.get_params(deep=False)
     network = {n: parameters[n] for n in _SHARED if parameters.get(n) is not None}
     network |= {n: value for n, value in parameters.items() if n.startswith(PREFIX)}
     short: Any = coherence_of("auto", X)
     short.set_params(walk_length=2.0, augmentation=RandomCorruption())
-    coherent = [
-        MMDInitializer(n_classes=n_classes, coherence=c, **network) for c in ("auto", short)
-    ]
-    return [None, *coherent]
+    return [None, *(MMDInitializer(coherence=c, **network) for c in ("auto", short))]
 
 
 class StackedStartsClassifier(PartlyLabelled):
@@ -240,7 +244,7 @@ class StackedStartsClassifier(PartlyLabelled):
         return cloned
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, X_unlabelled: Any = None, classes: Any = None) -> Self:
         """Learn the starts, train the networks and weigh them.
 
         Parameters
@@ -252,6 +256,8 @@ class StackedStartsClassifier(PartlyLabelled):
         X_unlabelled : array-like of shape (n_unlabelled, n_features) or tuple of such, default=None
             Further rows for initializers that are not fitted; as a tuple where X is divided
             into folds.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there are, where y misses some of them; None: those of y.
 
         Returns
         -------
@@ -259,9 +265,11 @@ class StackedStartsClassifier(PartlyLabelled):
             The fitted classifier.
         """
         network = self._checked_network()
+        y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
-        self.classes_, indices = labels.learn_classes(y[labelled])
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~np.asarray(missing)
+        own = y[labelled], classes, self.unlabelled_label
+        self.classes_, indices = labels.learn_classes(*own)
         shape = X.shape[1:]
         further = labels.further_rows(
             X_unlabelled, lambda X: examples_checked(self, X, reset=False, shape=shape)[0]
@@ -274,10 +282,11 @@ class StackedStartsClassifier(PartlyLabelled):
 
         X, y, starts = X[labelled], y[labelled], self.starts_
         parallel = Parallel(n_jobs=self.n_jobs)
-        self.estimators_ = parallel(delayed(_network)(network, start, X, y) for start in starts)
+        own = network, self.classes_
+        self.estimators_ = parallel(delayed(_network)(*own, start, X, y) for start in starts)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
-            delayed(_held_out)(network, start, X, y, *fold) for start in starts for fold in folds
+            delayed(_held_out)(*own, start, X, y, *fold) for start in starts for fold in folds
         )
         self.temperatures_ = np.full(len(starts), _USUAL_TEMPERATURE)
         self.weights_ = np.full(len(starts), 1.0 / len(starts))
@@ -305,12 +314,13 @@ class StackedStartsClassifier(PartlyLabelled):
         """The starts, each initializer fitted."""
         given = self.starts
         if is_auto(given):
-            given = _automatic_starts(network, X, len(self.classes_))
+            given = _automatic_starts(network, X)
         if not isinstance(given, list | tuple) or not given:
             raise ValueError(f'starts must be "auto" or a list of at least one, got {given!r}')
         if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
             raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
-        found = [resolve(start, X) for start in given]  # all of them, before the first one learns
+        # All of them, before the first one learns.
+        found = [resolve(start, X, len(self.classes_)) for start in given]
         return [
             start.learned(X, further, seed).initializer if start.is_to_be_learned else own
             for own, start in zip(given, found, strict=True)
