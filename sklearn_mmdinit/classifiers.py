@@ -377,7 +377,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         with checks.told("validation_split"):
             y, missing = labels.without_missing(y, self.unlabelled_label)
             X, y = self._validated(X, y)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~np.asarray(missing)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
         return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
 
@@ -491,11 +491,10 @@ class NetClassifier(Keywords, PartlyLabelled):
         self._check_parameters()
         y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~np.asarray(missing)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         if X_unlabelled is None:
             labels.warn_if_all_are_labelled(labelled, self.unlabelled_label)
-        own = y[labelled], classes, self.unlabelled_label
-        self.classes_, indices = labels.learn_classes(*own)
+        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds = self._seeds()
         begun = self._begin(X_given, X, seeds[2])
         X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
@@ -549,7 +548,7 @@ class NetClassifier(Keywords, PartlyLabelled):
             raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~np.asarray(missing)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
         if first:
             seeds = self._seeds()

@@ -267,9 +267,8 @@ class StackedStartsClassifier(PartlyLabelled):
         network = self._checked_network()
         y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~np.asarray(missing)
-        own = y[labelled], classes, self.unlabelled_label
-        self.classes_, indices = labels.learn_classes(*own)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
+        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         shape = X.shape[1:]
         further = labels.further_rows(
             X_unlabelled, lambda X: examples_checked(self, X, reset=False, shape=shape)[0]

@@ -100,9 +100,9 @@ class Start:
         layer = {n: a for n, a in fresh.arrays.items() if n.rpartition(".")[0] == last}
         # The last layer's weights are what takes the gain out again.
         layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theirs.gain)
-        shapes = {"n_classes": own.n_classes, "parameters": own.parameters, "digest": own.digest}
+        architecture = replace(own, last_layer=last, chain=before.chain)
         try:
-            fitted = Theta0(replace(before, **shapes), theirs.arrays | layer, theirs.gain)
+            fitted = Theta0(architecture, theirs.arrays | layer, theirs.gain)
         except ValueError:
             return self
         said = (

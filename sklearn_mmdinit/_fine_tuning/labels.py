@@ -75,10 +75,10 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
 
 def without_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
     """Labels where another stands for each NaN and None, and which those are, bool (n_samples,)."""
-    values = np.asarray(y, dtype=object)
-    missing = missing_in(values) if values.ndim == 1 else np.array([], dtype=bool)
+    values = np.array(y, dtype=object)  # a copy
+    missing = missing_in(values) if values.ndim == 1 else np.zeros(1, dtype=bool)
     if not missing.any():
-        return y, False
+        return y, np.False_
     if unlabelled_label is None or unlabelled_label == unlabelled_label:
         found = f"y holds NaN or None in {missing.sum()} rows, and {unlabelled_label=}"
         raise ValueError(f"{found}: float('nan') there says that these rows have no label")
@@ -157,7 +157,7 @@ def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label
     y, missing = without_missing(y, unlabelled_label)
     y = column_or_1d(y)
     check_consistent_length(predicted, y, sample_weight)
-    labelled = is_labelled(y, unlabelled_label) & ~np.asarray(missing)
+    labelled = is_labelled(y, unlabelled_label) & ~missing
     if sample_weight is not None:
         sample_weight = np.asarray(sample_weight)[labelled]
     return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight))
