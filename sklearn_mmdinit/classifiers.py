@@ -21,12 +21,21 @@ from torch.optim import SGD
 from ._core import estimators as checks
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
-from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
+from ._core.source import (
+    PREFIX,
+    Keywords,
+    Source,
+    check_source,
+    keywords_of,
+    uncompiled,
+    with_n_classes,
+)
+from ._core.tagged import theta0_of
 from ._core.trace import describe_with_logits, takes_integers
 from ._fine_tuning import labels, net
 from ._fine_tuning.batches import Rows
 from .export import sklearn_mlp, write_onnx
-from .theta0 import Architecture, Theta0, arrays_of, start_, uncompiled
+from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -407,6 +416,9 @@ class NetClassifier(Keywords, PartlyLabelled):
         start = start.fitted_to(own)
         start.check(module, X, getattr(self, "feature_names_in_", None))
         self._integers = X.dtype.kind in "iu" and takes_integers(module)
+        told = start.is_to_be_learned or theta0_of(X_given) is not None
+        if not (told or takes_integers(module)):  # by the initializer
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         return _Begun(start, source, module, own)
 
     def _training(
@@ -501,6 +513,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         if further and not begun.start.is_to_be_learned:
             unused = "X_unlabelled is not used: no initializer is fitted here"
             warnings.warn(unused, UserWarning, stacklevel=3)
+        checks.warn_if_scaled_otherwise(X, further)
         if begun.start.is_to_be_learned and labelled.all() and not further:
             labels.warn_if_few(X, y)
         rows = self._rows(X, indices, labelled, sample_weight, seeds[0])

@@ -306,7 +306,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
-            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+            with checks.strings_named(X):
+                return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         options.pop("dtype", None)  # a module may take whole numbers as such
         shape = None if reset else self._profile.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
@@ -326,6 +327,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         own = self.n_features_in_, weights_seed(seed), n_classes
         source = sources.source_of_initializer(vars(self), *own)
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
+        if not self._profile.integers:
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
         n_logits, asked = architecture.n_classes, self.n_classes
         if not (checks.is_auto(asked) or asked == n_logits):
@@ -502,8 +505,9 @@ class MMDInitializer(sources.Keywords, _Initializer):
         The network, which returns logits: an instance, of which copies are made and which gives
         the weights to start from, or a class, called with ``module__<name>`` parameters. X may
         have any shape that it takes. `n_classes` is handed to a class that takes it;
-        parameters that describe a perceptron keep their defaults. None: a perceptron, an
-        :class:`MLP`.
+        parameters that describe a perceptron keep their defaults. Parameters that require no
+        gradient stay, and so do normalisations that alone are in evaluation mode; what
+        ``torch.compile`` has wrapped is taken out. None: a perceptron, an :class:`MLP`.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.
@@ -541,8 +545,9 @@ class MMDInitializer(sources.Keywords, _Initializer):
     sampler : {"auto", "direct", "gram", "functional"}, default="auto"
         How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
         ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
-        layer. ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or
-        GRU); "auto" takes it where layers of a module are not known (:func:`register_layer`).
+        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
+        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
+        "auto" takes it where layers of a module are not known (:func:`register_layer`).
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
         cosine over ``max_iter`` passes.

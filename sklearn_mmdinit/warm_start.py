@@ -26,7 +26,7 @@ from ._core.mlp import MLP
 from ._core.source import Source, source_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
-from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in, uncompiled
+from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in
 
 __all__ = ["WarmStart"]
 
@@ -292,7 +292,7 @@ class WarmStart(Callback):
         # Skorch also calls initialize() where set_params concerns any callback: then the net may
         # have been trained already.
         if self.waiting_ and not net.history and self.theta0 is not None:
-            start_(uncompiled(net.module_), self._found())
+            start_(net.module_, self._found())
         self.waiting_ = False
 
     def _found(self) -> Theta0:

@@ -31,6 +31,11 @@ T = TypeVar("T")
 _ALONE = threading.Lock()
 
 
+def uncompiled(module: Any) -> Any:
+    """What ``torch.compile`` has wrapped, under other names; any other module itself."""
+    return getattr(module, "_orig_mod", module)
+
+
 def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
     """Raise unless this is an instance, a class and what it is called with, or None."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -52,6 +57,9 @@ class Source:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "module", uncompiled(self.module))
 
     def kept(self) -> Source:
         """One that later changes of the instance, or of what the class is called with, leave."""
