@@ -274,6 +274,8 @@ def test_a_softmax_at_the_end_is_told(X):
     assert small(net[:1], max_iter=0).fit(flat).theta0_.architecture.n_classes == 3
 
 
+# Of what PyTorch's compiler imports.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_is_compiled_is_taken_out():
     X, net = rows(40), nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
     compiled = torch.compile(net)
