@@ -283,8 +283,8 @@ def test_what_is_compiled_is_taken_out():
     assert_same_fit(init, plain)
     start = NetClassifier(compiled, warm_start_from=init, max_iter=0).fit(X, np.arange(40) % 3)
     assert start.theta0_.architecture.module.endswith("Sequential")
-    own = {"n_perturbations": 4, "batch_size": 16, "max_iter": 2, "window": 3}
-    mmd_init_(compiled, X, random_state=0, **own)
+    own = {"n_perturbations": 4, "batch_size": 16, "learning_rate_init": 2e-3}
+    mmd_init_(compiled, X, max_iter=2, window=3, random_state=0, **own)
     for name, array in init.theta0_.arrays.items():
         np.testing.assert_array_equal(net.state_dict()[name].numpy(), array)
 
