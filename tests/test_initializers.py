@@ -86,6 +86,7 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, 
     assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
 
 
+@pytest.mark.filterwarnings("ignore:X is not scaled")
 def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
     seen = []
 

@@ -116,7 +116,9 @@ def _check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
         right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
         if right and there and logits.is_floating_point():
             sums = logits.detach().float().sum(dim=1)
-            if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+            sums_to_1 = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+            # Logits that are the same for all rows may be any numbers, such as 0 and 1.
+            if sums_to_1 and bool((logits >= 0).all() and (logits != logits[:1]).any()):
                 said = f"the module {name} returns probabilities: take its softmax out, for logits"
                 warnings.warn(said, UserWarning, stacklevel=7)
             return
