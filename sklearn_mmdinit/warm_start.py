@@ -109,7 +109,7 @@ class Start:
             f"theta0 is for {before.n_classes} classes and y has {own.n_classes}: training starts "
             f"with a fresh last layer, {last!r}"
         )
-        warnings.warn(said, UserWarning, stacklevel=6)
+        warnings.warn(said, UserWarning, stacklevel=5)
         return replace(self, theta0=fitted)
 
     def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
