@@ -21,12 +21,21 @@ from torch.optim import SGD
 from ._core import estimators as checks
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
-from ._core.source import PREFIX, Keywords, Source, check_source, keywords_of, with_n_classes
+from ._core.source import (
+    PREFIX,
+    Keywords,
+    Source,
+    check_source,
+    keywords_of,
+    uncompiled,
+    with_n_classes,
+)
+from ._core.tagged import theta0_of
 from ._core.trace import describe_with_logits, takes_integers
 from ._fine_tuning import labels, net
 from ._fine_tuning.batches import Rows
 from .export import sklearn_mlp, write_onnx
-from .theta0 import Architecture, Theta0, arrays_of, start_, uncompiled
+from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -164,8 +173,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         the same, by the rows given to ``fit``.
     unlabelled_label : int, float or str, default=None
         Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
-        an initializer that is fitted here learns from them too. To ``scoring="accuracy"`` and to
-        VotingClassifier, which encodes labels first, they are rows of another class.
+        an initializer that is fitted here learns from them too. NaN stands for None as well.
+        Cross-validate with -1, which folds can be stratified by, and with ``scoring=None``, which
+        is ``score``: ``scoring="accuracy"`` counts these rows as wrong. The same for any other
+        metric: ``scoring=lambda clf, X, y: f1_score(y[y != -1], clf.predict(X[y != -1]),
+        average="macro")``. To VotingClassifier, which encodes labels first, they are a class.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA where there is one.
     random_state : int, RandomState instance or None, default=None
@@ -370,9 +382,11 @@ class NetClassifier(Keywords, PartlyLabelled):
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
         if len(pair) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
+        X, y = pair
         with checks.told("validation_split"):
-            X, y = self._validated(*pair)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
+            y, missing = labels.without_missing(y, self.unlabelled_label)
+            X, y = self._validated(X, y)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
         return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
 
@@ -390,7 +404,7 @@ class NetClassifier(Keywords, PartlyLabelled):
 
     def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
         """The start and the module that it is for: all that can be wrong before the long part."""
-        start = resolve(self.warm_start_from, X_given)
+        start = resolve(self.warm_start_from, X_given, len(self.classes_))
         source = self._source(start, seed)
         module = source.build()
         fresh = arrays_of(module)
@@ -398,9 +412,14 @@ class NetClassifier(Keywords, PartlyLabelled):
         if (found := architecture.n_classes) != (known := len(self.classes_)):
             module_name = architecture.module
             raise ValueError(f"y has {known} classes, but {module_name} returns {found} logits")
+        own = Theta0(architecture, fresh)
+        start = start.fitted_to(own)
         start.check(module, X, getattr(self, "feature_names_in_", None))
         self._integers = X.dtype.kind in "iu" and takes_integers(module)
-        return _Begun(start, source, module, Theta0(architecture, fresh))
+        told = start.is_to_be_learned or theta0_of(X_given) is not None
+        if not (told or takes_integers(module)):  # by the initializer
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
+        return _Begun(start, source, module, own)
 
     def _training(
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
@@ -432,7 +451,14 @@ class NetClassifier(Keywords, PartlyLabelled):
         return self
 
     @checks.all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_unlabelled: Any = None,
+        classes: Any = None,
+    ) -> Self:
         """Train the network.
 
         Parameters
@@ -453,6 +479,8 @@ class NetClassifier(Keywords, PartlyLabelled):
             cross-validation, a search and a Pipeline. Give them as a tuple ``(X_unlabelled,)``
             there: an array of as many rows as X would be divided among the folds. The steps of a
             Pipeline transform them if its ``transform_input`` is ``["X_unlabelled"]``.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there are, where y misses some of them; None: those of y.
 
         Returns
         -------
@@ -473,17 +501,21 @@ class NetClassifier(Keywords, PartlyLabelled):
         """
         X_given = X
         self._check_parameters()
+        y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         if X_unlabelled is None:
             labels.warn_if_all_are_labelled(labelled, self.unlabelled_label)
-        self.classes_, indices = labels.learn_classes(y[labelled])
+        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds = self._seeds()
         begun = self._begin(X_given, X, seeds[2])
         X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
         if further and not begun.start.is_to_be_learned:
             unused = "X_unlabelled is not used: no initializer is fitted here"
             warnings.warn(unused, UserWarning, stacklevel=3)
+        checks.warn_if_scaled_otherwise(X, further)
+        if begun.start.is_to_be_learned and labelled.all() and not further:
+            labels.warn_if_few(X, y)
         rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
         training = self._training(begun, X, further, seeds)
         training.run(rows, self.max_iter)
@@ -523,12 +555,13 @@ class NetClassifier(Keywords, PartlyLabelled):
         self._check_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
+        y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = self._validated(X, y, reset=first)
         if np.ndim(classes) > 1:
             raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
         if first:
             seeds = self._seeds()
@@ -743,7 +776,8 @@ class MLPClassifier(NetClassifier):
         given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         for name, value in (rows | given).items():
-            if name in theirs and theirs[name] != value:
+            refits = name == "n_classes" and not start.is_to_be_learned
+            if name in theirs and theirs[name] != value and not refits:
                 who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 named = f"{start.name} has {name}={theirs[name]!r}"
                 raise ValueError(f"{named}, but {who} has {name}={value!r}")

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSam
 from ._core.batches import examples_of, handed_out
 from ._core.estimators import check_kind, told
 from ._core.numbers import seeded_generators
+from ._core.source import uncompiled
 from .coherence import Coherence, brings_edges, coherence_of
 from .initializers import MMDInitializer
 from .theta0 import put_arrays_
@@ -75,7 +76,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         _fit_stream(initializer, data, "batch_size" in params)
     else:
         initializer.fit(data)
-    put_arrays_(module, initializer.theta0_.arrays)
+    put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 
 

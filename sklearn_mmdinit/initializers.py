@@ -35,6 +35,7 @@ from ._core.profile import Profile, look_at
 from ._core.random import StepRandom, permutation, weights_seed
 from ._core.tagged import tag
 from ._core.train import State, check_rows, train
+from ._fine_tuning import labels
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .export import sklearn_mlp
 from .theta0 import Theta0
@@ -113,8 +114,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
             map larger than memory is read a window at a time. A module may take rows of
             another shape.
-        y : object, default=None
-            Ignored, present by convention.
+        y : array-like of shape (n_samples,), default=None
+            Only tells the number of classes, where ``n_classes`` is "auto".
 
         Returns
         -------
@@ -130,7 +131,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             If the checkpoint cannot be written: at once, or on a disk that is full later on.
         """
         X = self._validated(X, reset=True)
-        return self._fit(X, *self._begin(X, self.checkpoint))
+        labels.warn_if_few(X, y)
+        return self._fit(X, *self._begin(X, self.checkpoint, labels.n_classes_in(y)))
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -157,7 +159,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            config, _ = self._begin(X)
+            config, _ = self._begin(X, n_classes=labels.n_classes_in(y))
         else:
             self._check_unchanged()
             # A copy, so that a pass that fails or is interrupted leaves no trace.
@@ -284,9 +286,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """
         check_is_fitted(self, "theta0_")
         n_classes = self.theta0_.architecture.n_classes
-        labels = np.arange(n_classes) if classes is None else np.unique(np.asarray(classes))
+        known = np.arange(n_classes) if classes is None else np.unique(np.asarray(classes))
         names = getattr(self, "feature_names_in_", None)
-        return sklearn_mlp(self.theta0_, labels, names, **params)
+        return sklearn_mlp(self.theta0_, known, names, **params)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -304,7 +306,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
-            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+            with checks.strings_named(X):
+                return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         options.pop("dtype", None)  # a module may take whole numbers as such
         shape = None if reset else self._profile.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
@@ -316,14 +319,19 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         check_float32(X)
         return X
 
-    def _begin(self, X: np.ndarray, kept: Any = None) -> tuple[Config, Keeper]:
+    def _begin(
+        self, X: np.ndarray, kept: Any = None, n_classes: int | None = None
+    ) -> tuple[Config, Keeper]:
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        source = sources.source_of_initializer(vars(self), self.n_features_in_, weights_seed(seed))
+        own = self.n_features_in_, weights_seed(seed), n_classes
+        source = sources.source_of_initializer(vars(self), *own)
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
+        if not self._profile.integers:
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
         n_logits, asked = architecture.n_classes, self.n_classes
-        if self.module is not None and asked not in (n_logits, sources.DEFAULT_N_CLASSES):
+        if not (checks.is_auto(asked) or asked == n_logits):
             name = architecture.module
             raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
         _check_gain(self.gain, self._profile)
@@ -423,7 +431,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 def _check_common(estimator: Any, auto: bool) -> None:
     """Raise for the first parameter, of those that all initializers have, that is not valid."""
     checks.check_widths(estimator.hidden_layer_sizes)
-    checks.check_positive(estimator, "n_classes", least=2)
+    checks.check_positive(estimator, "n_classes", least=2, auto=True)
     checks.check_choice("activation", estimator.activation, ACTIVATIONS)
     checks.check_choice("init", estimator.init, INITS)
     checks.check_bool("batch_norm", estimator.batch_norm)
@@ -496,14 +504,18 @@ class MMDInitializer(sources.Keywords, _Initializer):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits: an instance, of which copies are made and which gives
         the weights to start from, or a class, called with ``module__<name>`` parameters. X may
-        have any shape that it takes. `n_classes` is handed to a class that takes it, its default
-        where the class has none; parameters that describe a perceptron keep their defaults. None:
-        a perceptron, an :class:`MLP`.
+        have any shape that it takes. `n_classes` is handed to a class that takes it;
+        parameters that describe a perceptron keep their defaults. Parameters that require no
+        gradient stay, and so do normalisations that alone are in evaluation mode; what
+        ``torch.compile`` has wrapped is taken out. None: a perceptron, an :class:`MLP`.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.
-    n_classes : int, default=2
-        Number of classes of the tasks to come, the paper's d.
+    n_classes : int or "auto", default="auto"
+        Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
+        labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
+        -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
+        numbers that are no labels, as in a regression, say how many.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -533,8 +545,9 @@ class MMDInitializer(sources.Keywords, _Initializer):
     sampler : {"auto", "direct", "gram", "functional"}, default="auto"
         How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
         ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
-        layer. ``"functional"``, slower, serves whatever :func:`torch.func.vmap` runs (not LSTM or
-        GRU); "auto" takes it where layers of a module are not known (:func:`register_layer`).
+        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
+        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
+        "auto" takes it where layers of a module are not known (:func:`register_layer`).
     learning_rate_init : float or "auto", default="auto"
         Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
         cosine over ``max_iter`` passes.
@@ -627,7 +640,7 @@ class MMDInitializer(sources.Keywords, _Initializer):
         *,
         module: Any = None,
         hidden_layer: str | None = None,
-        n_classes: int = 2,
+        n_classes: Any = "auto",
         activation: str = "relu",
         batch_norm: bool = False,
         init: str = "xavier",
@@ -781,7 +794,7 @@ class RandomLabelInitializer(_Initializer):
         self,
         hidden_layer_sizes: Any = (392, 392, 392),
         *,
-        n_classes: int = 2,
+        n_classes: Any = "auto",
         activation: str = "relu",
         batch_norm: bool = False,
         init: str = "xavier",

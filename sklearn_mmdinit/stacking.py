@@ -90,17 +90,29 @@ def advantage(likelihoods: np.ndarray, reference: np.ndarray) -> float:
 # Fits
 
 
-def _fitted(member: Any, X: np.ndarray, y: np.ndarray) -> Any:
-    """A member's clone, trained."""
-    return clone(member).fit(X, y)
+def _fitted(member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray) -> Any:
+    """A member's clone, trained; a network has an output also for a class without a label."""
+    own = clone(member)
+    return own.fit(X, y, classes=classes) if hasattr(own, "warm_start_from") else own.fit(X, y)
+
+
+def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Probabilities (n, n_classes) of rows, 0 of classes that a member has not seen."""
+    proba = np.zeros((len(X), len(classes)))
+    proba[:, np.searchsorted(classes, fitted.classes_)] = fitted.predict_proba(X)
+    return proba
 
 
 def _held_out(
-    member: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+    member: Any,
+    classes: np.ndarray,
+    X: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
 ) -> np.ndarray:
     """Probabilities (n_test, n_classes) of rows by a member that was trained on others."""
-    proba: np.ndarray = _fitted(member, X[train], y[train]).predict_proba(X[test])
-    return proba
+    return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -111,17 +123,14 @@ def _seeded(estimator: Any, seed: int) -> Any:
     return cloned
 
 
-def _automatic_starts(estimator: Any, X: np.ndarray, n_classes: int) -> list[Any]:
+def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     """Fresh weights; coherent ones by long walks; and by short walks among corrupted rows."""
     parameters = estimator.get_params(deep=False)
     network = {n: parameters[n] for n in _SHARED if parameters.get(n) is not None}
     network |= {n: value for n, value in parameters.items() if n.startswith(PREFIX)}
     short: Any = coherence_of("auto", X)
     short.set_params(walk_length=2.0, augmentation=RandomCorruption())
-    coherent = [
-        MMDInitializer(n_classes=n_classes, coherence=c, **network) for c in ("auto", short)
-    ]
-    return [None, *coherent]
+    return [None, *(MMDInitializer(coherence=c, **network) for c in ("auto", short))]
 
 
 class StackedStartsClassifier(PartlyLabelled):
@@ -255,7 +264,7 @@ class StackedStartsClassifier(PartlyLabelled):
         return cloned
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, X_unlabelled: Any = None, classes: Any = None) -> Self:
         """Learn the starts, train the networks and the others, and weigh them.
 
         Parameters
@@ -267,6 +276,8 @@ class StackedStartsClassifier(PartlyLabelled):
         X_unlabelled : array-like of shape (n_unlabelled, n_features) or tuple of such, default=None
             Further rows for initializers that are not fitted; as a tuple where X is divided
             into folds.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there are, where y misses some of them; None: those of y.
 
         Returns
         -------
@@ -274,9 +285,10 @@ class StackedStartsClassifier(PartlyLabelled):
             The fitted classifier.
         """
         network, others = self._checked_network(), self._checked_others()
+        y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label)
-        self.classes_, indices = labels.learn_classes(y[labelled])
+        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
+        self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         shape = X.shape[1:]
         further = labels.further_rows(
             X_unlabelled, lambda X: examples_checked(self, X, reset=False, shape=shape)[0]
@@ -292,10 +304,11 @@ class StackedStartsClassifier(PartlyLabelled):
 
         X, y = X[labelled], y[labelled]
         parallel = Parallel(n_jobs=self.n_jobs)
-        self.estimators_ = parallel(delayed(_fitted)(member, X, y) for member in members)
+        own = self.classes_, X, y
+        self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
-            delayed(_held_out)(member, X, y, *fold) for member in members for fold in folds
+            delayed(_held_out)(member, *own, *fold) for member in members for fold in folds
         )
         n = len(members)
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])
@@ -335,12 +348,13 @@ class StackedStartsClassifier(PartlyLabelled):
         """The starts, each initializer fitted."""
         given = self.starts
         if is_auto(given):
-            given = _automatic_starts(network, X, len(self.classes_))
+            given = _automatic_starts(network, X)
         if not isinstance(given, list | tuple) or not given:
             raise ValueError(f'starts must be "auto" or a list of at least one, got {given!r}')
         if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
             raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
-        found = [resolve(start, X) for start in given]  # all of them, before the first one learns
+        # All of them, before the first one learns.
+        found = [resolve(start, X, len(self.classes_)) for start in given]
         return [
             start.learned(X, further, seed).initializer if start.is_to_be_learned else own
             for own, start in zip(given, found, strict=True)
@@ -375,5 +389,7 @@ class StackedStartsClassifier(PartlyLabelled):
         check_is_fitted(self, "weights_")
         (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
         parts = zip(self.weights_, self.estimators_, self.temperatures_, strict=True)
-        used = [w * np.exp(tempered(own.predict_proba(X), T)) for w, own, T in parts if w > 0]
+        used = [
+            w * np.exp(tempered(_proba(own, self.classes_, X), T)) for w, own, T in parts if w > 0
+        ]
         return np.sum(used, axis=0)

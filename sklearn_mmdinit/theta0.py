@@ -28,6 +28,7 @@ from torch import nn
 from ._core.estimators import check_integer, check_kind, told
 from ._core.mlp import MLP, perceptron
 from ._core.numbers import seeded_generators
+from ._core.source import uncompiled
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -349,11 +350,6 @@ def theta0_in(source: Any) -> Theta0 | None:
     return theta0 if isinstance(theta0, Theta0) else None
 
 
-def uncompiled(module: Any) -> Any:
-    """What ``torch.compile`` has wrapped, under other names; any other module itself."""
-    return getattr(module, "_orig_mod", module)
-
-
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
     """What a module's ``state_dict`` holds, floats as float32; copies, on the CPU."""
     arrays = {}
@@ -367,6 +363,7 @@ def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
 
 def start_(module: nn.Module, theta0: Theta0) -> None:
     """Let a module start at a theta0 of its class, in place."""
+    module = uncompiled(module)
     own, theirs = qualified_name(module), theta0.architecture.module
     if own != theirs:
         raise ValueError(f"theta0 is of the module {theirs}, not of {own}")

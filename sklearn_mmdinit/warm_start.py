@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -25,7 +26,7 @@ from ._core.mlp import MLP
 from ._core.source import Source, source_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
-from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in, uncompiled
+from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in
 
 __all__ = ["WarmStart"]
 
@@ -64,6 +65,7 @@ class Start:
 
     theta0: Theta0 | None = None
     initializer: Any = None
+    n_classes: int | None = None  # of the labels
 
     @property
     def is_to_be_learned(self) -> bool:
@@ -83,7 +85,32 @@ class Start:
         if self.initializer is None:
             return None
         parameters = _unfrozen(self.initializer).get_params(deep=False)
-        return source_of_initializer(parameters, n_features, seed)
+        if self.theta0 is not None:
+            parameters |= {"n_classes": "auto"}  # a last layer can be made for any number
+        return source_of_initializer(parameters, n_features, seed, self.n_classes)
+
+    def fitted_to(self, fresh: Theta0) -> Start:
+        """One for as many classes as fresh weights of the module have: with their last layer."""
+        theirs, own = self.theta0, fresh.architecture
+        if theirs is None or theirs.architecture.n_classes in (0, own.n_classes):
+            return self
+        before, last = theirs.architecture, theirs.architecture.last_layer
+        if not last or before.module != own.module:
+            return self  # what does not fit is told where it is loaded
+        layer = {n: a for n, a in fresh.arrays.items() if n.rpartition(".")[0] == last}
+        # The last layer's weights are what takes the gain out again.
+        layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theirs.gain)
+        architecture = replace(own, last_layer=last, chain=before.chain)
+        try:
+            fitted = Theta0(architecture, theirs.arrays | layer, theirs.gain)
+        except ValueError:
+            return self
+        said = (
+            f"theta0 is for {before.n_classes} classes and y has {own.n_classes}: training starts "
+            f"with a fresh last layer, {last!r}"
+        )
+        warnings.warn(said, UserWarning, stacklevel=5)
+        return replace(self, theta0=fitted)
 
     def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
         """Raise a ValueError where a module, in place started here, cannot be trained on X."""
@@ -101,16 +128,19 @@ class Start:
             learned = getattr(self.initializer, "feature_names_in_", None)
             if learned is None or feature_names is None:
                 return
-            own, known = list(feature_names), list(learned)
-            if own != known:
-                raise ValueError(f"the initializer was fitted on {known}, but X has {own}")
+            for column, (own, known) in enumerate(zip(feature_names, learned, strict=True)):
+                if own != known:
+                    was = f"the initializer was fitted with {known!r} as column {column}"
+                    raise ValueError(f"{was}, and X has {own!r} there")
 
     def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
         fresh = clone(self.initializer)
         if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
             fresh.set_params(random_state=seed)
-        fresh.fit(_together(X, X_unlabelled, fresh))
+        # Of labels only their number counts.
+        labels = None if self.n_classes is None else np.arange(self.n_classes)
+        fresh.fit(_together(X, X_unlabelled, fresh), labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
 
 
@@ -127,7 +157,7 @@ def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
     return vstack(rows, format="csr") if any_sparse else np.concatenate(rows)
 
 
-def resolve(source: Any, X: Any) -> Start:
+def resolve(source: Any, X: Any, n_classes: int | None = None) -> Start:
     """Where training starts by a value of ``warm_start_from``; X as given, perhaps with a tag."""
     if source is None:
         return Start()
@@ -137,7 +167,7 @@ def resolve(source: Any, X: Any) -> Start:
         theta0 = getattr(_unfrozen(source), "theta0_", None)
         if theta0 is None and isinstance(source, FrozenEstimator):
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
-        return Start(theta0, source)
+        return Start(theta0, source, n_classes)
     must_be = f"warm_start_from must be {_VALID}"
     if isinstance(source, str) and not source.endswith(".safetensors"):
         raise ValueError(f"{must_be}; got {source!r}")
@@ -262,7 +292,7 @@ class WarmStart(Callback):
         # Skorch also calls initialize() where set_params concerns any callback: then the net may
         # have been trained already.
         if self.waiting_ and not net.history and self.theta0 is not None:
-            start_(uncompiled(net.module_), self._found())
+            start_(net.module_, self._found())
         self.waiting_ = False
 
     def _found(self) -> Theta0:

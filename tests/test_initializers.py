@@ -1,6 +1,7 @@
 """What the two initializers learn, remember, hand on and refuse."""
 
 import pickle
+import warnings
 
 import joblib
 import numpy as np
@@ -85,6 +86,7 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, 
     assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
 
 
+@pytest.mark.filterwarnings("ignore:X is not scaled")
 def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
     seen = []
 
@@ -552,3 +554,44 @@ def test_weights_without_bound_and_a_loss_that_overflows_are_told(X):
         tiny(learning_rate_init=1e30).fit(X)
     with pytest.raises(ValueError, match="the loss of X is not finite"):
         tiny(max_iter=1).fit(X).score(np.full_like(X, 1e38))
+
+
+# The number of classes, of labels that it may be told
+
+
+@pytest.mark.parametrize(
+    ("y", "n_classes"),
+    [
+        (None, 2),
+        ([0, 1, 2] * 8, 3),
+        (["a", "b", "c", None] * 6, 3),
+        ([0, 1, 2, -1] * 6, 3),
+        ([0.0, 1.0, np.nan] * 8, 2),
+        ([-1, 1] * 12, 2),
+        ([0.5, 1.0, 2.0] * 8, 2),
+        ([[0, 1, 2]] * 24, 2),
+    ],
+)
+def test_the_number_of_classes_is_that_of_labels(y, n_classes):
+    X = np.random.default_rng(0).normal(size=(24, 4))
+    own = {"max_iter": 0, "random_state": 0}
+    for init in (MMDInitializer((3,), **own), RandomLabelInitializer((3,), **own)):
+        assert init.fit(X, y).config_.n_classes == n_classes
+        assert init.set_params(n_classes=5).fit(X, y).config_.n_classes == 5
+
+
+def test_few_rows_that_all_have_a_label_are_told():
+    X, y = np.random.default_rng(0).normal(size=(120, 4)), np.arange(120) % 3
+    init, few = MMDInitializer((3,), max_iter=0), slice(50)
+    start = MLPClassifier(warm_start_from=clone(init), max_iter=0, unlabelled_label=-1)
+    said = "the start is learned from 50 labelled rows alone"
+    for fit in (init.fit, clone(start).set_params(unlabelled_label=None).fit):
+        with pytest.warns(UserWarning, match=said):
+            fit(X[few], y[few])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        init.fit(X[few])
+        init.fit(X, y)
+        init.fit(X[few], np.where(y[few] > 0, y[few], -1))
+        start.fit(X, np.where(np.arange(120) < 50, y, -1))
+        start.set_params(unlabelled_label=None).fit(X[few], y[few], X_unlabelled=X)

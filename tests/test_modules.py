@@ -263,6 +263,32 @@ def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
                 learner.fit(rows(20), np.arange(20) % 3)
 
 
+def test_a_softmax_at_the_end_is_told(X):
+    flat = X.reshape(len(X), -1)
+    net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))
+    for learner in (small(net, max_iter=0), NetClassifier(net, max_iter=0)):
+        with pytest.warns(
+            UserWarning, match="Sequential returns probabilities: take its softmax out"
+        ):
+            learner.fit(flat, np.arange(len(X)) % 3)
+    assert small(net[:1], max_iter=0).fit(flat).theta0_.architecture.n_classes == 3
+
+
+# Of what PyTorch's compiler imports.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_compiled_is_taken_out():
+    X, net = rows(40), nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    compiled = torch.compile(net)
+    init, plain = small(compiled, random_state=0).fit(X), small(net, random_state=0).fit(X)
+    assert_same_fit(init, plain)
+    start = NetClassifier(compiled, warm_start_from=init, max_iter=0).fit(X, np.arange(40) % 3)
+    assert start.theta0_.architecture.module.endswith("Sequential")
+    own = {"n_perturbations": 4, "batch_size": 16, "learning_rate_init": 2e-3}
+    mmd_init_(compiled, X, max_iter=2, window=3, random_state=0, **own)
+    for name, array in init.theta0_.arrays.items():
+        np.testing.assert_array_equal(net.state_dict()[name].numpy(), array)
+
+
 REFUSED = {
     "function": ({"module": flat_perceptron}, TypeError, "got <function"),
     "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),

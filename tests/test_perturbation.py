@@ -612,10 +612,48 @@ class Checkpointed(nn.Module):
         return self.last(checkpoint(self.first, x, use_reentrant=False).relu())
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind=nn.GRU):
+        super().__init__()
+        self.body, self.last = kind(3, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(self.body(x.view(len(x), 2, 3))[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_copies_beyond_vmap_are_drawn_one_after_the_other(kind):
+    with pytest.warns(
+        UserWarning, match=rf"one after the other.*'body' \({kind.__name__}\)"
+    ) as told:
+        network, batch = network_of(seeded(lambda: Recurrent(kind)), rows())
+    assert (len(told), network.one_by_one) == (1, True)
+    logits = sample(network, batch, 3, "auto")
+    assert logits[0].sub(logits[1]).abs().max() > 0.1
+    found = torch.autograd.grad(logits.sum(), list(network.module.parameters()))
+    assert all(slope.abs().max() > 0 for slope in found)
+    with pytest.warns(UserWarning, match="one after the other"):
+        MMDInitializer(module=Recurrent(kind), n_perturbations=2, coherence="auto", max_iter=1).fit(
+            rows()
+        )
+
+
+def test_copies_one_after_the_other_are_those_at_once():
+    network, batch = network_of(mlp(6, 5, 3), rows())
+    at_once = sample(network, batch, 3, "functional")
+    slowly = sample(replace(network, one_by_one=True, plans={}), batch, 3, "functional")
+    torch.testing.assert_close(slowly, at_once)
+
+
+class Drawing(Routed):
+    def forward(self, x):
+        return super().forward(x + torch.randn_like(x))
+
+
 @pytest.mark.parametrize("sampler", ["auto", "functional"])
 def test_what_no_sampler_can_do_is_said_with_the_layer(sampler):
-    with pytest.raises(ValueError, match=r"the layer 'body.router' \(Router\) fails under .*vmap"):
-        profile_of(Routed(), rows(), sampler)
+    with pytest.raises(ValueError, match=r"fails under .*vmap"):
+        profile_of(Drawing(), rows(), sampler)
     with pytest.raises(ValueError, match=r"its gradient fails with .*as torch.utils.checkpoint"):
         profile_of(Checkpointed(), rows(), sampler)
     with pytest.raises(ValueError, match="no parameters to perturb"):

@@ -1,5 +1,6 @@
 """scikit-learn's own checks of initializers and transforms, and how they are shown."""
 
+import pytest
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -20,6 +21,8 @@ def estimators():
     yield OrientedGradients()
 
 
+# Some of these checks bring values around 100.
+@pytest.mark.filterwarnings("ignore:X is not scaled")
 @parametrize_with_checks([*estimators()])
 def test_scikit_learns_contract(estimator, check, monkeypatch):
     # Rows of any width, as these checks bring them, are images one pixel high.

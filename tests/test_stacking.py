@@ -111,6 +111,8 @@ def test_every_class_is_in_every_training_part(counts):
 # the classifier
 
 
+# Some of these checks bring values around 100.
+@pytest.mark.filterwarnings("ignore:X is not scaled")
 @parametrize_with_checks(
     [
         StackedStartsClassifier(

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import psutil
+from scipy.sparse import issparse
 from sklearn.utils import check_array, check_scalar, check_X_y
 from sklearn.utils.validation import validate_data
 
 from .numbers import array_of
+
+# Of rows by which scales are judged, and the size of a column, its root mean square, beyond which
+# weights of the usual size are far too large. Standardised ones have 1, digits 0..16 up to 13.
+_ROWS_LOOKED_AT, _LARGE = 1000, 20.0
+# How far sizes of all numbers of rows of one kind are apart at most, as a factor.
+_APART = 3.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,6 +137,65 @@ def check_widths(value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
+def _sizes(X: Any) -> np.ndarray:
+    """Root mean square of each number of an example over some rows of X (n, ...)."""
+    rows = X[:: -(-X.shape[0] // _ROWS_LOOKED_AT)].astype(np.float64)
+    squares = rows.multiply(rows) if issparse(rows) else np.square(rows)
+    return np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
+
+
+def _about(size: float) -> str:
+    return f"{float(f'{size:.1g}'):g}"
+
+
+def warn_if_unscaled(X: Any, names: Any = None) -> None:
+    """Say so where numbers of an X (n, ...) are large for a network."""
+    sizes = _sizes(X)
+    if (size := sizes[worst := int(sizes.argmax())]) > _LARGE:
+        name = worst if names is None else names[worst]
+        where = f"column {name!r}" if X.ndim == 2 else "it"
+        said = (
+            f"X is not scaled: {where} holds values of about {_about(size)}; a network learns from "
+            "standardised columns, or values from 0 to 1"
+        )
+        warnings.warn(said, UserWarning, stacklevel=5)
+
+
+def warn_if_scaled_otherwise(X: Any, further: Collection[Any]) -> None:
+    """Say so where further rows are on another scale than X."""
+    size, *others = (float(np.sqrt(np.square(_sizes(rows)).mean())) for rows in (X, *further))
+    if wrong := [own for own in others if max(own, size) > _APART * min(own, size)]:
+        said = (
+            f"X_unlabelled holds values of about {_about(wrong[0])}, and X of about {_about(size)}:"
+            ' the steps of a Pipeline transform it too with transform_input=["X_unlabelled"]'
+        )
+        warnings.warn(said, UserWarning, stacklevel=4)
+
+
+@contextmanager
+def strings_named(X: Any) -> Iterator[None]:
+    """Name the first column of X with a string that is no number, where one is in the way."""
+    try:
+        yield
+    except ValueError as error:
+        if "string" in str(error) and (table := np.asarray(X, dtype=object)).ndim == 2:
+            for name, column in zip(getattr(X, "columns", count()), table.T, strict=False):
+                for value in column:
+                    if isinstance(value, str) and not _is_number(value):
+                        said = f"column {name!r} of X holds the string {value!r}"
+                        hint = "make numbers of it, by a OneHotEncoder for instance"
+                        raise ValueError(f"{said}: {hint}") from error
+        raise
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 # Values beyond float32 and infinities of both signs are told by errors, not by warnings of NumPy.
 @np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
@@ -143,7 +211,8 @@ def examples_checked(
     X = array_of(X)
     flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim == 2
     if flat:
-        checked = validate_data(estimator, X, y, reset=reset, **checks)
+        with strings_named(X):
+            checked = validate_data(estimator, X, y, reset=reset, **checks)
     elif isinstance(y, str) and y == "no_validation":
         checked = check_array(X, allow_nd=True, input_name="X", **checks)
     else:

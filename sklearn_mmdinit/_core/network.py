@@ -39,6 +39,7 @@ class Network:
     trace: Trace  # what one pass of it has shown
     # Why its perturbed copies have parameters of their own each; empty: they need not.
     why_functional: str = ""
+    one_by_one: bool = False  # whether these pass one after the other, beyond torch.func.vmap
     buffers: Buffers = field(default_factory=Buffers)
     plans: dict[Hashable, Any] = field(default_factory=dict)  # how copies are drawn, by their sizes
 

@@ -30,6 +30,7 @@ class Profile:
     architecture: Architecture  # its description
     trace: Trace  # what one pass of it has shown
     why_functional: str = ""  # as of :class:`Network`
+    one_by_one: bool = False  # as well
     integers: bool = False  # whether it takes whole numbers as such
     layout: torch.memory_format = torch.contiguous_format  # order of images in memory
     known: frozenset[str] = frozenset()  # names of the layers whose types were known
@@ -57,7 +58,8 @@ class Profile:
         if self.layout != torch.contiguous_format:
             module.to(memory_format=self.layout)
         pretraining_mode(module)
-        return Network(module, self.architecture, self.trace, self.why_functional)
+        own = self.why_functional, self.one_by_one
+        return Network(module, self.architecture, self.trace, *own)
 
     def theta0(self, network: Network) -> Theta0:
         """The parameters of a network."""
@@ -98,7 +100,7 @@ def look_at(
     why = reason_for_functional(Network(module, architecture, found), examples, sampler)
     layout = layout_of(module, examples)
     known = _known_layers(module)
-    return Profile(source, architecture, found, why, integers, layout, known)
+    return Profile(source, architecture, found, *why, integers, layout, known)
 
 
 def _known_layers(module: nn.Module) -> frozenset[str]:

@@ -13,15 +13,15 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from .estimators import check_widths, told
+from .estimators import check_widths, is_auto, told
 from .mlp import MLP
 from .numbers import seeded_generators
 
 # As skorch has it.
 PREFIX = "module__"
 
-# Of an initializer's classes; a module may have any other number without being told.
-DEFAULT_N_CLASSES = 2
+# Of an initializer that nobody tells how many: the paper's.
+_N_CLASSES = 2
 # Parameters that describe the built-in perceptron; a module has layers and weights of its own.
 OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init")
 
@@ -29,6 +29,11 @@ T = TypeVar("T")
 
 # Threads share the generator that a class draws its weights from.
 _ALONE = threading.Lock()
+
+
+def uncompiled(module: Any) -> Any:
+    """What ``torch.compile`` has wrapped, under other names; any other module itself."""
+    return getattr(module, "_orig_mod", module)
 
 
 def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
@@ -52,6 +57,9 @@ class Source:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "module", uncompiled(self.module))
 
     def kept(self) -> Source:
         """One that later changes of the instance, or of what the class is called with, leave."""
@@ -102,25 +110,24 @@ def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> 
     return {"n_classes": n_classes, **keywords} if takes else dict(keywords)
 
 
-def source_of_initializer(parameters: Mapping[str, Any], n_features: int, seed: int) -> Source:
-    """Where the network of an initializer with these parameters comes from."""
-    module = parameters.get("module")
-    if module is not None:
-        return Source(module, _keywords_of_initializer(module, parameters), seed)
-    own = {name: parameters[name] for name in ("n_classes", *OF_A_PERCEPTRON) if name in parameters}
-    own["hidden_layer_sizes"] = check_widths(own["hidden_layer_sizes"])
-    return Source(MLP, {"n_features": n_features, **own}, seed)
-
-
-def _keywords_of_initializer(module: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What an initializer's class is called with: its number of classes too, where it is given."""
-    own, n_classes = keywords_of(parameters), parameters["n_classes"]
-    takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
-    if n_classes == DEFAULT_N_CLASSES and "n_classes" in takes:
-        # A default of the class's own counts where the number was left at that here.
-        needed = takes["n_classes"].default is inspect.Parameter.empty
-        return with_n_classes(module, own, n_classes) if needed else own
-    return with_n_classes(module, own, n_classes)
+def source_of_initializer(
+    parameters: Mapping[str, Any], n_features: int, seed: int, n_classes: int | None = None
+) -> Source:
+    """Where the network of an initializer comes from; `n_classes` of the labels, where known."""
+    module, asked = parameters.get("module"), parameters.get("n_classes", "auto")
+    found = n_classes if is_auto(asked) else asked
+    if module is None:
+        own = {name: parameters[name] for name in OF_A_PERCEPTRON if name in parameters}
+        own["hidden_layer_sizes"] = check_widths(own["hidden_layer_sizes"])
+        rows = {"n_features": n_features, "n_classes": found or _N_CLASSES}
+        return Source(MLP, rows | own, seed)
+    own = keywords_of(parameters)
+    if found is None:
+        # A default of the class's own counts where nobody tells the number.
+        takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
+        if "n_classes" in takes and takes["n_classes"].default is not inspect.Parameter.empty:
+            return Source(module, own, seed)
+    return Source(module, with_n_classes(module, own, found or _N_CLASSES), seed)
 
 
 class Keywords:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -114,6 +115,12 @@ def _check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
         there = logits.layout == torch.strided and logits.device == X.device
         right = logits.ndim == 2 and len(logits) == n_rows and logits.shape[1] >= 2
         if right and there and logits.is_floating_point():
+            sums = logits.detach().float().sum(dim=1)
+            sums_to_1 = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+            # Logits that are the same for all rows may be any numbers, such as 0 and 1.
+            if sums_to_1 and bool((logits >= 0).all() and (logits != logits[:1]).any()):
+                said = f"the module {name} returns probabilities: take its softmax out, for logits"
+                warnings.warn(said, UserWarning, stacklevel=7)
             return
     valid = f"logits, floats of shape ({n_rows}, n_classes >= 2)"
     raise ValueError(f"the module {name} must return {valid}; it returned {found}")

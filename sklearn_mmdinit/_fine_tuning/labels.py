@@ -16,6 +16,9 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from .._core.estimators import check_number, finite_array, told
 
+# Fewer labelled rows than these, and no others, are hardly what an initializer was meant for.
+_FEW_ROWS = 100
+
 
 def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[Any, ...]:
     """Rows beside X, each array of them validated: none, those of one, or those of a tuple."""
@@ -26,11 +29,41 @@ def further_rows(X_unlabelled: Any, validated: Callable[[Any], Any]) -> tuple[An
         return tuple(validated(X) for X in further)
 
 
+def missing_in(y: np.ndarray) -> np.ndarray:
+    """Which of some labels (n,) are NaN or None, or what pandas has for them, bool (n,)."""
+    absent = [label is None or type(label).__name__ == "NAType" or label != label for label in y]
+    return np.array(absent, dtype=bool)
+
+
+def n_classes_in(y: Any) -> int | None:
+    """How many classes labels have, -1, NaN and None aside; None where they are not two or more."""
+    if y is None or (values := np.asarray(y, dtype=object)).ndim != 1:
+        return None
+    known = values[~missing_in(values)].tolist()
+    if any(not isinstance(v, str | Real) or (isinstance(v, float) and v % 1 != 0) for v in known):
+        return None  # of a regression
+    n_classes = len(set(known) - {-1})
+    return n_classes if n_classes >= 2 else None
+
+
+def warn_if_few(X: Any, y: Any) -> None:
+    """Say so where an initializer is about to learn from few rows, which all have a label."""
+    n_rows, values = X.shape[0], np.asarray(y, dtype=object)
+    if n_classes_in(y) is None or len(values) != n_rows or n_rows >= _FEW_ROWS:
+        return
+    if not (missing_in(values) | (values == -1)).any():
+        said = (
+            f"the start is learned from {n_rows} labelled rows alone; it is for many rows, with "
+            "or without a label: pass them in X with unlabelled_label, or as X_unlabelled, to a "
+            "classifier with warm_start_from=initializer, or fit the initializer on them first"
+        )
+        warnings.warn(said, UserWarning, stacklevel=4)
+
+
 def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
     """Raise a ValueError where weights of classes, or the label of no class, cannot be these."""
     mark = unlabelled_label
-    # NaN is equal to nothing, and no label of a classifier.
-    if not (mark is None or (isinstance(mark, str | Real) and mark == mark)):
+    if not (mark is None or isinstance(mark, str | Real)):
         raise ValueError(f"unlabelled_label must be None, a number or a string, got {mark!r}")
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
@@ -40,8 +73,25 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
         check_number(f"class_weight of {label!r}", weight)
 
 
+def without_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
+    """Labels where another stands for each NaN and None, and which those are, bool (n_samples,)."""
+    values = np.array(y, dtype=object)  # a copy
+    missing = missing_in(values) if values.ndim == 1 else np.zeros(1, dtype=bool)
+    if not missing.any():
+        return y, np.False_
+    if unlabelled_label is None or unlabelled_label == unlabelled_label:
+        found = f"y holds NaN or None in {missing.sum()} rows, and {unlabelled_label=}"
+        raise ValueError(f"{found}: float('nan') there says that these rows have no label")
+    if missing.all():
+        raise ValueError(f"y has no labelled rows: all {len(missing)} are NaN or None")
+    values[missing] = values[~missing][0]
+    return np.asarray(values.tolist()), missing
+
+
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError where none has."""
+    if unlabelled_label is not None and unlabelled_label != unlabelled_label:
+        return np.ones(len(y), dtype=bool)  # NaN: those have been taken out
     if unlabelled_label is None:
         if y.dtype.kind in "if" and len(found := np.unique(y)) > 2 and found[0] == -1:
             asked = (
@@ -70,9 +120,16 @@ def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> Non
         warnings.warn(said, UserWarning, stacklevel=3)
 
 
-def learn_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted classes of labels, at least two, and the index of each label among them."""
+def learn_classes(
+    y: np.ndarray, classes: Any = None, unlabelled_label: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted classes, those given or those of y, and the index of each label among them."""
     check_classification_targets(y)
+    if classes is not None:
+        if np.ndim(classes) != 1:
+            raise ValueError(f"classes must be a list of labels, got {classes!r}")
+        check_classes(known := np.unique(np.asarray(classes)), unlabelled_label)
+        return known, indices_of(y, known, "y", "classes")
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold labels of at least two classes, got {classes.tolist()}")
@@ -97,9 +154,10 @@ def indices_of(y: np.ndarray, classes: np.ndarray, name: str, known: str) -> np.
 
 def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label: Any) -> float:
     """Share of the rows with a label (n_samples,) whose label is predicted."""
+    y, missing = without_missing(y, unlabelled_label)
     y = column_or_1d(y)
     check_consistent_length(predicted, y, sample_weight)
-    labelled = is_labelled(y, unlabelled_label)
+    labelled = is_labelled(y, unlabelled_label) & ~missing
     if sample_weight is not None:
         sample_weight = np.asarray(sample_weight)[labelled]
     return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight))

@@ -25,8 +25,8 @@ from .._core.estimators import told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
+from .._core.source import uncompiled
 from .._core.threads import worthwhile_threads
-from ..theta0 import uncompiled
 from .batches import Orders, Rows, batches, inputs_and_weights
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {

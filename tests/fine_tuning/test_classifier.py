@@ -2,9 +2,11 @@
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from joblib import Parallel, delayed
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
@@ -15,7 +17,14 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from nets import assert_same_weights
-from sklearn_mmdinit import MLPClassifier, NetClassifier, load_theta0, save_theta0
+from sklearn_mmdinit import (
+    MLPClassifier,
+    MMDInitializer,
+    NetClassifier,
+    StackedStartsClassifier,
+    load_theta0,
+    save_theta0,
+)
 from sklearn_mmdinit._fine_tuning.batches import Orders, Rows, batches
 from sklearn_mmdinit._fine_tuning.labels import split_rows
 
@@ -310,3 +319,60 @@ def test_a_compiled_network_has_its_weights_too(data):
     compiled, plain = (MLPClassifier(**own, compile=c).fit(X, y) for c in (True, False))
     for found, expected in zip(compiled.coefs_, plain.coefs_, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+# Rows that are not scaled
+
+
+def on_scale(scale, seed=0):
+    frame = pd.DataFrame(np.random.default_rng(seed).normal(size=(120, 3)), columns=list("abc"))
+    frame["b"] *= scale
+    return frame, np.arange(120) % 2
+
+
+NAMED = "X is not scaled: column 'b' holds values of about 1000;"
+LEARNERS = {
+    "initializer": lambda: MMDInitializer((3,), max_iter=0),
+    "classifier": lambda: MLPClassifier((3,), max_iter=1),
+    "both": lambda: make_pipeline(MMDInitializer((3,), max_iter=0), MLPClassifier(max_iter=1)),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_rows_that_are_not_scaled_are_told_once(name):
+    with pytest.warns(UserWarning, match=NAMED) as told:
+        LEARNERS[name]().fit(*on_scale(1000))
+    assert len(told) == 1
+    (X, y), learner = on_scale(10), LEARNERS[name]()
+    for scaled in (X, (X - X.min()) / (X.max() - X.min()), np.abs(X) > 1, np.exp(X / X.max())):
+        learner.fit(scaled, y)
+
+
+def test_other_kinds_of_rows_that_are_not_scaled():
+    pixels, y = np.random.default_rng(0).integers(0, 256, size=(60, 1, 8, 8)), np.arange(60) % 2
+    net = NetClassifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)), max_iter=0)
+    with pytest.warns(UserWarning, match="X is not scaled: it holds values of about 200;"):
+        net.fit(pixels, y)
+    net.fit(pixels / 255, y)
+    X, y = on_scale(1000)
+    with pytest.warns(UserWarning, match="column 1 holds"):
+        MLPClassifier((3,), max_iter=0).fit(csr_array(X.to_numpy()), y)
+
+
+def test_further_rows_on_another_scale_are_told():
+    (X, y), (further, _) = on_scale(1), on_scale(10, seed=1)
+    clf = MLPClassifier(warm_start_from=MMDInitializer((3,), max_iter=0), max_iter=0)
+    with pytest.warns(UserWarning, match=r"of about 5, and X of about 1: .*transform_input"):
+        clf.fit(X, y, X_unlabelled=further)
+    clf.fit(X[:20], y[:20], X_unlabelled=on_scale(1, seed=1)[0])
+
+
+def test_a_string_in_X_is_named_with_its_column():
+    X, y = on_scale(1)
+    X["c"] = X["c"].astype(str)  # numbers, if written as text
+    MLPClassifier((3,), max_iter=0).fit(X, y)
+    X.loc[3, "c"] = "red"
+    for rows, name in ((X, "'c'"), (X.to_numpy(), "2"), (X.to_numpy().tolist(), "2")):
+        for learner in (MLPClassifier((3,)), MMDInitializer((3,)), StackedStartsClassifier()):
+            with pytest.raises(ValueError, match=f"column {name} of X holds the string 'red'"):
+                learner.fit(rows, y)

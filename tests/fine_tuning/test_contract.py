@@ -1,5 +1,6 @@
 """scikit-learn's own checks of the classifiers."""
 
+import pytest
 from sklearn.datasets import load_iris
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -28,6 +29,8 @@ SMALL = {"max_iter": 20, "learning_rate_init": 0.05}
 SGD = {"max_iter": 20, "learning_rate_init": 0.1, "optimizer": "sgd", "validation_split": None}
 
 
+# Some of these checks bring values around 100.
+@pytest.mark.filterwarnings("ignore:X is not scaled")
 @parametrize_with_checks(
     [
         MLPClassifier((8,), **SMALL),

@@ -189,8 +189,8 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):
     X, y = data
     clf = small(warm_start_from=Counting((8, 6)).fit(X), activation="tanh").fit(X, y)
     before = clf.predict_proba(X), sorted(vars(clf))
-    with pytest.raises(ValueError, match="n_classes=3, but y has n_classes=2"):
-        clf.fit(X, y > 0)
+    with pytest.raises(ValueError, match="at least two classes"):
+        clf.fit(X, y > 5)
     with pytest.raises(ValueError, match="50"):
         clf.partial_fit(X[:, :50], y)
     with pytest.raises(ValueError, match="no longer finite"):

@@ -1,9 +1,11 @@
 """Rows without a label: for an initializer, and for nothing else."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import (
@@ -16,7 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nets import Counting, fits
-from sklearn_mmdinit import MLPClassifier
+from sklearn_mmdinit import MLPClassifier, StackedStartsClassifier
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,13 @@ def test_bad_labels_of_the_unlabelled(data):
     for own, y in (("-1", few), ("-1", few.astype(object)), (-1, words)):
         with pytest.raises(ValueError, match=f"unlabelled_label={own!r} cannot stand among"):
             small(unlabelled_label=own).fit(X, y)
-    for bad in ([-1], float("nan"), np.array([-1])):
+    for y in (np.where(few < 0, np.nan, few), np.where(few < 0, None, few.astype(object))):
+        for own in (None, -1):
+            with pytest.raises(ValueError, match=r"in 60 rows, and .*: float\('nan'\) there says"):
+                small(unlabelled_label=own).fit(X, y)
+    with pytest.raises(ValueError, match="no labelled rows: all 90 are NaN or None"):
+        small(unlabelled_label=float("nan")).fit(X, np.full(90, np.nan))
+    for bad in ([-1], np.array([-1])):
         with pytest.raises(ValueError, match="unlabelled_label"):
             small(unlabelled_label=bad).fit(X, few)
 
@@ -132,6 +140,38 @@ def test_a_splitter_of_all_rows(data):
     split = PredefinedSplit(np.where(np.arange(90) < 30, 0, -1))
     with pytest.raises(ValueError, match="names row 89, but only 30 rows have a label"):
         small(unlabelled_label=-1, validation_split=split).fit(X, few)
+
+
+@pytest.mark.parametrize("kind", [float, object, str, "Int64"])
+def test_labels_that_are_missing_are_no_class(kind, data):
+    X, _, few, _ = data
+    known = few >= 0
+    y = few.astype(object) if kind is not str else np.array(["a", "b", "c", ""], object)[few]
+    y[~known] = np.nan if kind is float else None
+    y = pd.Series(y, dtype="Int64") if kind == "Int64" else y
+    clf = clone(small(unlabelled_label=float("nan"), validation_split=(X, y)))
+    numbers = small(unlabelled_label=-1, validation_split=(X, few)).fit(X, few)
+    for own in (clf.fit(X, y), small(unlabelled_label=np.nan)):
+        own.partial_fit(X, y, classes=clf.classes_)
+    assert len(clf.classes_) == 3
+    numbers.partial_fit(X, few, classes=[0, 1, 2])
+    np.testing.assert_array_equal(clf.coefs_[0], numbers.coefs_[0])
+    assert clf.score(X, y) == numbers.score(X, few)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_labels_may_miss_a_class_that_is_named(stacked, data):
+    X, y, _, _ = data
+    some, clf = y != 1, small(validation_split=None)
+    if stacked:
+        clf = StackedStartsClassifier(clf, [None, tiny()], cv=2, random_state=0)
+    clf.fit(X[some], y[some], classes=[2, 1, 0])
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.predict_proba(X).shape == (90, 3)
+    assert clf.fit(X[y == 0], y[y == 0], classes=[0, 1, 2]).score(X[y == 0], y[y == 0]) > 0.5
+    for bad, words in ([0, 1], r"\[2\] not in \[0, 1\]"), ("ab", "must be a list"), ([2], "two"):
+        with pytest.raises(ValueError, match=words):
+            clf.fit(X[some], y[some], classes=bad)
 
 
 # X_unlabelled

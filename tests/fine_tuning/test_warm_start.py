@@ -283,8 +283,9 @@ def test_a_perceptron_of_another_shape(kind, data, fitted):
     for given, message in MISMATCHES:
         with pytest.raises(ValueError, match=message):
             start_of(data, source, **given)
-    with pytest.raises(ValueError, match="n_classes=3, but y has n_classes=2"):
-        start_of((data[0], data[1] == 0), source)
+    if kind == "unfitted":
+        with pytest.raises(ValueError, match="n_classes=3, but y has n_classes=2"):
+            start_of((data[0], data[1] == 0), source)
     assert fits == [], "known before the long part"
     agreed = {"hidden_layer_sizes": [5, 4], "activation": "tanh", "batch_norm": False}
     assert start_of(data, source, **agreed).architecture.n_classes == 3
@@ -297,7 +298,7 @@ def test_other_columns(data, fitted):
     named = Counting().fit(frame)
     assert_same_arrays(start_of((frame, data[1]), named), named.theta0_)
     assert_same_arrays(start_of(data, named), named.theta0_)
-    with pytest.raises(ValueError, match=r"\['a', 'b', 'c', 'd'\], but X has \['d'"):
+    with pytest.raises(ValueError, match="with 'a' as column 0, and X has 'd' there"):
         start_of((frame[list("dcba")], data[1]), named)
 
 
@@ -327,6 +328,39 @@ def test_what_would_not_fit_is_said_before_it_is_learned(init, words, images, mo
     monkeypatch.setattr(MMDInitializer, "fit", lambda self, X, y=None: pytest.fail("is learned"))
     with pytest.raises(ValueError, match=f"MMDInitializer would learn .*{words}"):
         NetClassifier(Conv, warm_start_from=init).fit(*images)
+
+
+# a theta0 of another number of classes
+
+
+def test_a_theta0_of_other_classes_gets_a_fresh_last_layer(data):
+    X = data[0]
+    init = MMDInitializer((6,), coherence="auto", max_iter=1, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match=r"for 2 classes and y has 3: .* last layer, 'linears.1'"):
+        found = start_of(data, init)
+    np.testing.assert_array_equal(found.arrays["linears.0.weight"], init.coefs_[0].T)
+    assert found.gain == init.gain_ != (1.0,)
+    fresh = start_of(data, None, hidden_layer_sizes=(6,)).arrays["linears.1.weight"]
+    np.testing.assert_allclose(found.arrays["linears.1.weight"] * init.gain_[0], fresh, rtol=1e-5)
+
+
+def test_a_module_of_other_classes_gets_a_fresh_last_layer(images):
+    X, y = images
+    init = MMDInitializer(module=Conv, n_perturbations=4, max_iter=1, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="fresh last layer, 'head'"):
+        clf = NetClassifier(warm_start_from=init, max_iter=0, random_state=0).fit(X, y)
+    assert clf.predict_proba(X).shape == (60, 3)
+    for name in ("conv.weight", "conv.bias"):
+        np.testing.assert_array_equal(clf.theta0_.arrays[name], init.theta0_.arrays[name])
+
+
+def test_the_number_of_classes_is_taken_from_the_labels(data):
+    X, y = data
+    own = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
+    pipeline = make_pipeline(MMDInitializer((6,), **own), MLPClassifier(max_iter=1))
+    assert pipeline.fit(X, y)[-1].coefs_[-1].shape == (6, 3), "without a warning"
+    clf = MLPClassifier(warm_start_from=MMDInitializer((6,), **own), max_iter=1).fit(X, y)
+    assert clf.initializer_.config_.n_classes == 3
 
 
 # what cannot be a start

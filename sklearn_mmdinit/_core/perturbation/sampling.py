@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -132,7 +133,7 @@ def _repeated(X: torch.Tensor, n_copies: int) -> torch.Tensor:
 def _functional_logits(
     network: Network, X: torch.Tensor, n_copies: int, scale: float, random: StepRandom
 ) -> torch.Tensor:
-    """Logits (K, B, d) of copies that have parameters of their own, by ``torch.func.vmap``."""
+    """Logits (K, B, d) of copies that have parameters of their own, at once where vmap can."""
     module = network.module
     parameters = dict(module.named_parameters())
     eps = {
@@ -145,6 +146,9 @@ def _functional_logits(
         return functional_call(module, perturbed, (X.clone(),))
 
     with unfused(), untracked(module):
+        if network.one_by_one:
+            each = ({name: own[k] for name, own in eps.items()} for k in range(n_copies))
+            return torch.stack([one(own) for own in each])
         return vmap(one)(eps)
 
 
@@ -187,8 +191,8 @@ def chosen_samplers(network: Network, sampler: str, n_rows: int) -> dict[str, st
     return {own.name: "gram" if own.by_gram else "direct" for own in layers if own.name in called}
 
 
-def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> str:
-    """Why perturbed copies cannot be one pass of the module; empty where they can.
+def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tuple[str, bool]:
+    """Why perturbed copies cannot be one pass of the module, or ""; and whether vmap fails too.
 
     A ValueError if no sampler can perturb the module, or the one that was asked for cannot.
     """
@@ -198,7 +202,7 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> st
     if sampler == "functional":
         reason = "it was asked for"
     elif (found := _reason_against_copies(network, X)) is None:
-        return ""
+        return "", False
     else:
         reason = found
     if sampler in ("direct", "gram"):
@@ -206,19 +210,32 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> st
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
             "sampler='functional' or 'auto', or make the layer's type known with register_layer"
         )
+    failure: Exception | None = None
     with torch.enable_grad(), layer_named(network.module) as called:
-        try:
-            logits = _functional_logits(network, X, 2, 1.0, StepRandom(0, X.device))
-        except Exception as error:
+        # What a module draws or keeps would not be a function of the seed.
+        slowly = [] if network.trace.remembers else [replace(network, one_by_one=True)]
+        for tried in (network, *slowly):
+            try:
+                logits = _functional_logits(tried, X, 2, 1.0, StepRandom(0, X.device))
+                break
+            except Exception as error:
+                failure, where = failure or error, called()
+        else:
             raise ValueError(
-                f"the functional sampler ({reason}) cannot perturb the module {name}: {called()} "
-                f"fails under torch.func.vmap with {type(error).__name__}: {error}"
-            ) from error
+                f"the functional sampler ({reason}) cannot perturb the module {name}: {where} "
+                f"fails under torch.func.vmap with {type(failure).__name__}: {failure}"
+            ) from failure
     if failed := _reason_against_gradient(network, logits):
         raise ValueError(
             f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
         )
-    return reason
+    if tried.one_by_one:
+        said = (
+            f"copies of the module {name} are computed one after the other, which is slow: {where} "
+            "is beyond torch.func.vmap"
+        )
+        warnings.warn(said, UserWarning, stacklevel=7)
+    return reason, tried.one_by_one
 
 
 def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
