@@ -319,7 +319,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.check_finite(self, "learning_rate_init", zero=False)
         skorch_params = self._skorch_params()
         check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
-        net.check_callbacks(skorch_params.get("callbacks"))
+        net.check_skorch_params(skorch_params)
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         net.find_optimizer(self.optimizer)
         torch_device(self.device)

@@ -428,7 +428,9 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
-    """The path of a file to write or read; a ValueError where it cannot be one of this kind."""
+    """The path of a file to write or read; an error where it cannot be one of this kind."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a str or path-like that ends in {suffix!r}, got {path!r}")
     checked = Path(path)
     if checked.suffix != suffix or checked.is_dir():
         raise ValueError(f"path must be that of a file that ends in {suffix!r}, got {str(path)!r}")
@@ -453,7 +455,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     FileNotFoundError
         If there is no folder to write to.
     TypeError
-        If ``source`` is neither a Theta0 nor fitted.
+        If ``path`` is no path, or ``source`` neither a Theta0 nor fitted.
     ValueError
         If ``path`` ends otherwise or is a folder.
 
@@ -503,6 +505,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     ------
     FileNotFoundError
         If there is no such file.
+    TypeError
+        If ``path`` is no path.
     ValueError
         If it is damaged or not a file of theta0, or theta0 is of another module.
 
