@@ -166,9 +166,18 @@ each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
 each(classified, "unlabelled_label", (NAN, [1]))
 each(classified, "callbacks", ("disable", [3], [None], [("a", 3)], [int]))
 each(classified, "predict_nonlinearity", (3, "x"))
-each(classified, "dataset dataset__foo callbacks__foo callbacks__print_log", (3,), part="__|'dataset'")
+each(
+    classified,
+    "dataset dataset__foo callbacks__foo callbacks__print_log",
+    (3,),
+    part="__|'dataset'",
+)
 row(classified, callbacks__foo=3, part="callbacks__foo must be None or a skorch callback, got 3")
-row(classified, callbacks__foo__bar=3, part="callbacks__foo__bar is of none of the callbacks ['best_epoch'")
+row(
+    classified,
+    callbacks__foo__bar=3,
+    part="callbacks__foo__bar is of none of the callbacks ['best_epoch'",
+)
 row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
 row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean', got a loss")
 row(classified, class_weight={0: True}, part="True")
@@ -189,6 +198,7 @@ each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
 each(labelled, "n_classes", (HUGE,), part="GiB")
 for call in (initialized, labelled, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
+row(of_module, Wide(3, 40_000), n_perturbations=2, part="detachment term of 40000 classes")
 row(theory.jacobian_row_norm_moments, HUGE, part="GiB")
 row(Density.from_predictions, P, bins=HUGE, part="GiB")
 for name in ("degenerate_softmax_ratio", "prediction_samples"):

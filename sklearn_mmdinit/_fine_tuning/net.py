@@ -105,9 +105,9 @@ def check_skorch_params(params: Mapping[str, Any]) -> None:
         valid = "None or a list of skorch callbacks, or pairs of a name and one or None"
         raise ValueError(f"callbacks must be {valid}, got {callbacks!r}")
     for name, value in params.items():
-        if name.startswith("callbacks__") and name.count("__") == 1:
-            if not (value is None or isinstance(value, Callback)):
-                raise ValueError(f"{name} must be None or a skorch callback, got {value!r}")
+        own = name.startswith("callbacks__") and name.count("__") == 1
+        if own and not (value is None or isinstance(value, Callback)):
+            raise ValueError(f"{name} must be None or a skorch callback, got {value!r}")
     nonlinearity = params.get("predict_nonlinearity", "auto")
     if not (nonlinearity is None or nonlinearity == "auto" or callable(nonlinearity)):
         valid = "None, 'auto' or a function"
@@ -159,7 +159,9 @@ class Net(NeuralNetClassifier):
                 loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
                 if loss.numel() != 1:
                     found = f"a loss of shape {tuple(loss.shape)}"
-                    raise ValueError(f"must return one number, as with reduction='mean', got {found}")
+                    raise ValueError(
+                        f"must return one number, as with reduction='mean', got {found}"
+                    )
         else:
             losses = self._losses(weights, y_pred, y_true, X, training, **kwargs)
             weights = to_tensor(weights, device=self.device)
@@ -315,7 +317,7 @@ class Training:
                     net.initialize()
                 known = sorted(dict(net.callbacks_))
                 for name, value in vars(net).items():
-                    part, of, *_ = name.split("__", 2) + [""]
+                    part, of = [*name.split("__", 2), ""][:2]
                     if part == "callbacks" and of and value is not None and of not in known:
                         raise ValueError(f"{name} is of none of the callbacks {known}")
                 if isinstance(net.optimizer_, torch.optim.SparseAdam):
@@ -329,6 +331,8 @@ class Training:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
+                for epoch in net.history_:
+                    epoch["batches"].clear()  # they grow with the rows, and nothing reads them
                 if not learned_is_finite(net.module_):
                     hint = f"lower learning_rate_init={net.lr!r} or standardise X"
                     raise ValueError(f"the weights are no longer finite after training; {hint}")
