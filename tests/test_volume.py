@@ -1,4 +1,4 @@
-"""Many files, rows, fits and candidates: `pytest -m long tests/test_volume.py`, ten minutes."""
+"""Many files, rows, fits and candidates: `pytest -m long tests/test_volume.py`, five minutes."""
 
 import pickle
 import threading
