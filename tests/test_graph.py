@@ -310,7 +310,9 @@ ROWS = np.random.default_rng(0).normal(size=(60, 4))
 
 
 def some_weights():
-    return random_array((60, 60), density=0.1, random_state=np.random.default_rng(0), dtype=np.float32)
+    return random_array(
+        (60, 60), density=0.1, random_state=np.random.default_rng(0), dtype=np.float32
+    )
 
 
 def assert_clean(graph):
