@@ -176,7 +176,7 @@ row(classified, callbacks__foo=3, part="callbacks__foo must be None or a skorch 
 row(
     classified,
     callbacks__foo__bar=3,
-    part="callbacks__foo__bar is of none of the callbacks ['best_epoch'",
+    part="callback in callbacks__foo__bar must be one of ['best_epoch'",
 )
 row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
 row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean', got a loss")

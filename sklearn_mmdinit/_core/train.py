@@ -122,12 +122,10 @@ def train(
                         done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
                         for group in optimizer.param_groups:
                             group["lr"] = config.rate(done)
-                    terms_before = take_step(
-                        network, optimizer, batch, random.at(state.step), config
-                    )
+                    own = take_step(network, optimizer, batch, random.at(state.step), config)
                     if state.step == 0:
-                        state.first_loss = float(terms_before[0])
-                    sums += terms_before
+                        state.first_loss = float(own[0])
+                    sums += own
                     state.step += 1
                     bar.update()
                 terms = sums.cpu().numpy().astype(np.float64)

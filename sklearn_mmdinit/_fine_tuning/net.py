@@ -21,7 +21,7 @@ from skorch.utils import to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .._core.estimators import told
+from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
@@ -316,10 +316,9 @@ class Training:
                 with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
                     net.initialize()
                 known = sorted(dict(net.callbacks_))
-                for name, value in vars(net).items():
-                    part, of = [*name.split("__", 2), ""][:2]
-                    if part == "callbacks" and of and value is not None and of not in known:
-                        raise ValueError(f"{name} is of none of the callbacks {known}")
+                for name in vars(net):
+                    if name.count("__") > 1 and name.startswith("callbacks__"):
+                        check_choice(f"the callback in {name}", name.split("__")[1], known)
                 if isinstance(net.optimizer_, torch.optim.SparseAdam):
                     dense = (m for m in net.module_.modules() if not getattr(m, "sparse", False))
                     if any(p.requires_grad for m in dense for p in m.parameters(recurse=False)):
