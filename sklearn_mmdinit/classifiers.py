@@ -684,8 +684,8 @@ class MLPClassifier(NetClassifier):
 
     The result as scikit-learn's own classifier:
 
-    >>> np.abs(clf.to_sklearn().predict_proba(X) - clf.predict_proba(X)).max() < 1e-6
-    np.True_
+    >>> np.allclose(clf.to_sklearn().predict_proba(X), clf.predict_proba(X), atol=1e-6)
+    True
     """
 
     def __init__(
