@@ -331,7 +331,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.check_finite(self, "learning_rate_init", zero=False)
         skorch_params = self._skorch_params()
         check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
-        net.check_callbacks(skorch_params.get("callbacks"))
+        net.check_skorch_params(skorch_params)
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         net.find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -717,8 +717,8 @@ class MLPClassifier(NetClassifier):
 
     The result as scikit-learn's own classifier:
 
-    >>> np.abs(clf.to_sklearn().predict_proba(X) - clf.predict_proba(X)).max() < 1e-6
-    np.True_
+    >>> np.allclose(clf.to_sklearn().predict_proba(X), clf.predict_proba(X), atol=1e-6)
+    True
     """
 
     def __init__(

@@ -36,6 +36,7 @@ SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.
 _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
+_DIGEST_KEY = "sklearn_mmdinit.digest"
 # What files of multi-layer perceptrons had before these were modules like any other.
 _PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
 
@@ -424,8 +425,18 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
 
 
+def _digest(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> str:
+    """What no change of a file's arrays and texts leaves as it is."""
+    found = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
 def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
-    """The path of a file to write or read; a ValueError where it cannot be one of this kind."""
+    """The path of a file to write or read; an error where it cannot be one of this kind."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a str or path-like that ends in {suffix!r}, got {path!r}")
     checked = Path(path)
     if checked.suffix != suffix or checked.is_dir():
         raise ValueError(f"path must be that of a file that ends in {suffix!r}, got {str(path)!r}")
@@ -450,7 +461,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     FileNotFoundError
         If there is no folder to write to.
     TypeError
-        If ``source`` is neither a Theta0 nor fitted.
+        If ``path`` is no path, or ``source`` neither a Theta0 nor fitted.
     ValueError
         If ``path`` ends otherwise or is a folder.
 
@@ -479,7 +490,8 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
-    write_whole(target, save(theta0.arrays, metadata=metadata))
+    digest = {_DIGEST_KEY: _digest(theta0.arrays, metadata)}
+    write_whole(target, save(theta0.arrays, metadata=metadata | digest))
 
 
 def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
@@ -500,6 +512,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     ------
     FileNotFoundError
         If there is no such file.
+    TypeError
+        If ``path`` is no path.
     ValueError
         If it is damaged or not a file of theta0, or theta0 is of another module.
 
@@ -509,6 +523,10 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     """
     arrays, metadata = read_whole(checked_path(path, SUFFIX))
     with told(f"{str(path)!r} is damaged or no file of theta0"):
+        # Files from before there was one have none.
+        digest = metadata.pop(_DIGEST_KEY, None)
+        if digest not in (None, _digest(arrays, metadata)):
+            raise ValueError("its contents have changed since it was written")
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")

@@ -166,6 +166,21 @@ each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part
 each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
 each(classified, "unlabelled_label", ([1],))
 each(classified, "callbacks", ("disable", [3], [None], [("a", 3)], [int]))
+each(classified, "predict_nonlinearity", (3, "x"))
+each(
+    classified,
+    "dataset dataset__foo callbacks__foo callbacks__print_log",
+    (3,),
+    part="__|'dataset'",
+)
+row(classified, callbacks__foo=3, part="callbacks__foo must be None or a skorch callback, got 3")
+row(
+    classified,
+    callbacks__foo__bar=3,
+    part="callback in callbacks__foo__bar must be one of ['best_epoch'",
+)
+row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
+row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean', got a loss")
 row(classified, class_weight={0: True}, part="True")
 row(classified, optimizer=torch.optim.SparseAdam, part="SparseAdam")
 row(classified, criterion__weight=torch.ones(3), part="shape: [3]")
@@ -184,6 +199,7 @@ each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
 each(labelled, "n_classes", (HUGE,), part="GiB")
 for call in (initialized, labelled, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
+row(of_module, Wide(3, 40_000), part="detachment term of 40000 classes")
 row(theory.jacobian_row_norm_moments, HUGE, part="GiB")
 row(Density.from_predictions, P, bins=HUGE, part="GiB")
 for name in ("degenerate_softmax_ratio", "prediction_samples"):
@@ -217,6 +233,7 @@ for call in (of_module, trained):
     each(call, "module", (3, "x", int))
 for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"weight": NAN}):
     row(with_rule, stds, part="stds of register_layer for Scale")
+row(with_rule, lambda layer, s: {"weight": 0.0}, part="must perturb a parameter, or return {}")
 row(mm.mmd_init_, Wide, X, part="Module")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
@@ -284,8 +301,9 @@ DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
 DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)
 for metadata in ({"module": NESTED}, {"gain": NESTED}, {"module": DEEP}, {"gain": "3"}):
     row(loaded, **metadata, part="damaged or no file of theta0")
-row(mm.save_theta0, 3, FITTED, part="int")
-row(mm.load_theta0, None, part="NoneType")
+for bad in (3, None, True, b"x.safetensors"):
+    row(mm.load_theta0, bad, part=f"ends in '.safetensors', got {bad!r}")
+    row(mm.save_theta0, bad, FITTED, part=f"ends in '.safetensors', got {bad!r}")
 row(mm.Architecture.from_json, NESTED, part="not the description")
 
 # Theory and displays.

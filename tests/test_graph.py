@@ -310,7 +310,9 @@ ROWS = np.random.default_rng(0).normal(size=(60, 4))
 
 
 def some_weights():
-    return random_array((60, 60), density=0.1, rng=np.random.default_rng(0), dtype=np.float32)
+    return random_array(
+        (60, 60), density=0.1, random_state=np.random.default_rng(0), dtype=np.float32
+    )
 
 
 def assert_clean(graph):
@@ -496,7 +498,7 @@ def test_a_power_that_float32_does_not_hold_is_named():
 def some_graph(seed, n=12, density=0.3):
     """Weights over six orders of magnitude, with a loop and a row without edges here and there."""
     rng = np.random.default_rng(seed)
-    graph = csr_array(random_array((n, n), density=density, rng=rng, dtype=np.float32))
+    graph = csr_array(random_array((n, n), density=density, random_state=rng, dtype=np.float32))
     graph.data[:] = 10.0 ** rng.uniform(-3, 3, graph.nnz)
     return graph
 

@@ -52,6 +52,13 @@ def tiny(kind=MMDInitializer, **params):
     return kind(**{**defaults, **params})
 
 
+@KINDS
+@pytest.mark.parametrize("rate", [1, 100, 1e4])
+def test_a_loss_that_ends_far_above_where_it_began_is_told(kind, rate, X):
+    with pytest.warns(ConvergenceWarning, match=r"at the end, and began at .* smaller learning"):
+        tiny(kind, learning_rate_init=rate, window=2 * STEPS).fit(X)
+
+
 @pytest.fixture
 def watch(monkeypatch):
     """Let a function see, or change, the terms of each step: (number of the call, rows, terms)."""

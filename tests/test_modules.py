@@ -9,13 +9,14 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from helpers import seeded
+from helpers import seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
 from module_zoo import Halved, Words, images, rows, tokens
-from nets import assert_same_fit, digit_images
+from nets import Conv, assert_same_fit, digit_images
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -630,3 +631,24 @@ def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="sampler may have another"):
         mmd_init_(net(), DataLoader(data, 16, shuffle=True), **params)
+
+
+CONV = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), seeded(lambda: Conv(width=8)))
+
+
+@pytest.mark.parametrize(
+    ("params", "bound"),
+    [
+        ({"hidden_layer_sizes": (32, 32), "n_perturbations": 64}, 0.0),
+        ({"hidden_layer_sizes": (64, 64), "n_perturbations": 256}, 1.5e-6),  # shared by threads
+        ({"module": CONV, "n_perturbations": 64}, 1.5e-6),
+    ],
+    ids=["small", "large", "convolution"],
+)
+def test_the_number_of_threads_changes_rounding_at_most(params, bound):
+    X, found = load_digits().data[:64] / 16, []
+    for n in (1, 2):
+        with threads(n):
+            init = MMDInitializer(**params, max_iter=2, random_state=0).fit(X)
+        found.append(np.concatenate([array.ravel() for array in init.theta0_.arrays.values()]))
+    assert np.abs(found[0] - found[1]).max() <= bound

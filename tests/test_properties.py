@@ -66,7 +66,9 @@ def graph(draw, n):
     """A matrix of similarities, some of which are no graph."""
     random = np.random.default_rng(draw(st.integers(0, 99)))
     side = n + draw(mostly(st.just(0), 1))
-    edges = sparse.random(side, side, density=draw(st.floats(0, 1)), rng=random, format="csr")
+    edges = sparse.random(
+        side, side, density=draw(st.floats(0, 1)), random_state=random, format="csr"
+    )
     return edges * draw(mostly(st.just(1.0), -1.0, np.nan, 0.0, 1e300))
 
 

@@ -32,6 +32,6 @@ def test_scikit_learns_contract(estimator, check, monkeypatch):
 
 
 def test_an_initializer_is_shown_as_html():
-    html = estimator_html_repr(MMDInitializer(coherence=Coherence()))
+    html = estimator_html_repr(MMDInitializer(n_perturbations=7, coherence=Coherence()))
     assert all(part in html for part in ("MMDInitializer", "n_perturbations", "Coherence"))
     assert "href" not in html, "nor does it link to scikit-learn's pages"

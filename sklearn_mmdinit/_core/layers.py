@@ -256,6 +256,8 @@ def check_rules(module: nn.Module) -> None:
             value = torch.as_tensor(std)
             if not bool(((value >= 0) & (value < math.inf)).all()):
                 raise ValueError(f"{rule} must return finite numbers >= 0, got {name!r}: {std!r}")
+        if stds and not any(torch.as_tensor(std).any() for std in stds.values()):
+            raise ValueError(f"{rule} must perturb a parameter, or return {{}}, got {stds!r}")
 
 
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:

@@ -21,7 +21,7 @@ from .trace import Trace
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 256
 # The same of the Jacobians, where each goes through once a class, and forth and back twice.
-_ROWS_OF_JACOBIANS = 16
+ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
@@ -115,7 +115,7 @@ class Network:
         """
         n_classes = self.architecture.n_classes
         statistics = self._batch_statistics(X)
-        parts = X.split(_ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
+        parts = X.split(ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
         drawn: Any = None
 
         @contextmanager

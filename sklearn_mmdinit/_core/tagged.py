@@ -27,7 +27,8 @@ class Theta0Array(np.ndarray):
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         # As ndarray itself does: X.sum() is a number and not an array without axes.
-        return array[()] if return_scalar else super().__array_wrap__(array, context)
+        scalar = return_scalar or array.ndim == 0  # which NumPy 1 does not say
+        return array[()] if scalar else super().__array_wrap__(array, context)
 
     # pickle, joblib.dump and joblib.Memory all go through the two methods below.
     def __reduce__(self) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from ..theta0 import Theta0
 from .batches import Batches, RowBatches
 from .config import Config
 from .estimators import check_room
-from .network import Network
+from .network import ROWS_OF_JACOBIANS, Network
 from .numbers import learned_is_finite, with_gradients
 from .objective import loss_terms
 from .profile import Profile
@@ -46,6 +46,7 @@ class State:
     window_sum: np.ndarray | None = None
     window_steps: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
+    first_loss: float = math.inf  # of the first mini-batch, before its step
     best: Theta0 | None = None
     best_loss: float = math.inf
     # Of a DataLoader's draws at the end of a pass.
@@ -64,9 +65,14 @@ class State:
 
 
 def check_rows(config: Config) -> None:
-    """Raise a ValueError where logits, probabilities and their gradient are beyond memory."""
-    n_numbers = 3 * config.rows_in_flight * config.n_classes
-    check_room(n_numbers, f"n_perturbations={config.n_perturbations}")
+    """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
+    d = config.n_classes
+    # Logits, probabilities and their gradient.
+    check_room(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
+    if config.has_paper_terms:
+        # Seven arrays of classes by classes for each row of those that are looked at together.
+        n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
+        check_room(7 * n_rows * d**2, f"the detachment term of {d} classes")
 
 
 @with_gradients()
@@ -116,7 +122,10 @@ def train(
                         done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
                         for group in optimizer.param_groups:
                             group["lr"] = config.rate(done)
-                    sums += take_step(network, optimizer, batch, random.at(state.step), config)
+                    own = take_step(network, optimizer, batch, random.at(state.step), config)
+                    if state.step == 0:
+                        state.first_loss = float(own[0])
+                    sums += own
                     state.step += 1
                     bar.update()
                 terms = sums.cpu().numpy().astype(np.float64)

@@ -21,7 +21,7 @@ from skorch.utils import to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .._core.estimators import told
+from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
@@ -43,6 +43,7 @@ _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differe
 OWNED = {
     "callbacks__best_epoch": "validation_split",
     "classes": "y",
+    "dataset": "X",
     "lr": "learning_rate_init",
     "max_epochs": "max_iter",
     "train_split": "validation_split",
@@ -65,7 +66,7 @@ _NAMES = {
     for name in inspect.signature(kind).parameters
     if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs", *OWNED}
 }
-_PARTS = {"callbacks", "criterion", "dataset", "iterator_train", "iterator_valid", "optimizer"}
+_PARTS = {"callbacks", "criterion", "iterator_train", "iterator_valid", "optimizer"}
 
 # Rows of a batch where no gradient is needed, and numbers in them (16 MiB): many, and still few
 # beside the data.
@@ -91,8 +92,9 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
     raise ValueError(f"optimizer must be {valid}, got {optimizer!r}")
 
 
-def check_callbacks(callbacks: Any) -> None:
-    """Raise a ValueError unless it is None or a list of callbacks, some of them named."""
+def check_skorch_params(params: Mapping[str, Any]) -> None:
+    """Raise unless these are callbacks and a nonlinearity that skorch can take."""
+    callbacks = params.get("callbacks")
     right = callbacks is None or isinstance(callbacks, list | tuple)
     for item in (callbacks or ()) if right else ():
         pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
@@ -102,6 +104,14 @@ def check_callbacks(callbacks: Any) -> None:
     if not right:
         valid = "None or a list of skorch callbacks, or pairs of a name and one or None"
         raise ValueError(f"callbacks must be {valid}, got {callbacks!r}")
+    for name, value in params.items():
+        own = name.startswith("callbacks__") and name.count("__") == 1
+        if own and not (value is None or isinstance(value, Callback)):
+            raise ValueError(f"{name} must be None or a skorch callback, got {value!r}")
+    nonlinearity = params.get("predict_nonlinearity", "auto")
+    if not (nonlinearity is None or nonlinearity == "auto" or callable(nonlinearity)):
+        valid = "None, 'auto' or a function"
+        raise ValueError(f"predict_nonlinearity must be {valid}, got {nonlinearity!r}")
 
 
 class _Stop(BaseException):
@@ -147,6 +157,11 @@ class Net(NeuralNetClassifier):
         if weights is None:
             with told(f"criterion={self.criterion_}"):
                 loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
+                if loss.numel() != 1:
+                    found = f"a loss of shape {tuple(loss.shape)}"
+                    raise ValueError(
+                        f"must return one number, as with reduction='mean', got {found}"
+                    )
         else:
             losses = self._losses(weights, y_pred, y_true, X, training, **kwargs)
             weights = to_tensor(weights, device=self.device)
@@ -300,6 +315,10 @@ class Training:
             else:
                 with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
                     net.initialize()
+                known = sorted(dict(net.callbacks_))
+                for name in vars(net):
+                    if name.count("__") > 1 and name.startswith("callbacks__"):
+                        check_choice(f"the callback in {name}", name.split("__")[1], known)
                 if isinstance(net.optimizer_, torch.optim.SparseAdam):
                     dense = (m for m in net.module_.modules() if not getattr(m, "sparse", False))
                     if any(p.requires_grad for m in dense for p in m.parameters(recurse=False)):
@@ -311,6 +330,8 @@ class Training:
                     net.partial_fit(rows, None)
                 except _Interrupt as error:
                     raise KeyboardInterrupt from error
+                for epoch in net.history_:
+                    epoch["batches"].clear()  # they grow with the rows, and nothing reads them
                 if not learned_is_finite(net.module_):
                     hint = f"lower learning_rate_init={net.lr!r} or standardise X"
                     raise ValueError(f"the weights are no longer finite after training; {hint}")

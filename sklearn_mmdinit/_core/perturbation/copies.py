@@ -69,6 +69,10 @@ def _draws_by_gram(layer: Any, kind: LayerType, sampler: str, n_rows: int, call:
     return gram_is_cheaper(n_rows * call.n_positions, n_in, n_out, first=call.first)
 
 
+class NoiseError(ValueError):
+    """What a user has given to ``register_layer`` as `noise` fails: no other sampler hides it."""
+
+
 @dataclass
 class Draw:
     """What one pass of some copies draws with."""
@@ -189,9 +193,16 @@ def _noisy(
     inputs, own = own_rows.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
     if perturbed.by_gram:
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
+        noise = noise.reshape(K, *own.shape[1:])
     else:
-        noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
-    noise = noise.reshape(K, *own.shape[1:])
+        try:
+            noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
+            noise = noise.reshape(K, *own.shape[1:])
+        except Exception as error:
+            if not kind.noise_by_user:
+                raise
+            named = f"the layer {perturbed.name!r} ({type(layer).__name__})"
+            raise NoiseError(f"noise of register_layer fails: {named}: {error}") from error
     if draw.mask is not None:
         noise = noise * draw.mask.view(K, *[1] * output.ndim)
     added: torch.Tensor = _Added.apply(own, noise)

@@ -1,0 +1,151 @@
+"""Many files, rows, fits and candidates: `pytest -m long tests/test_volume.py`, five minutes."""
+
+import pickle
+import threading
+import time
+
+import joblib
+import numpy as np
+import psutil
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from torch import nn
+
+from helpers import seeded
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
+
+MIB = 2**20
+X, Y = load_digits(return_X_y=True)
+X = (X[:400] / 16).astype(np.float32)
+Y = Y[:400]
+SMALL = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
+NETWORKS = {
+    "perceptron": lambda **own: MMDInitializer((8,), **SMALL, **own),
+    "module": lambda **own: MMDInitializer(
+        module=seeded(lambda: nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 3))),
+        **SMALL,
+        **own,
+    ),
+}
+
+
+class Peak:
+    """The most memory of this process's own, mapped files aside, above what it had before."""
+
+    def __enter__(self):
+        self._over, self.mib = threading.Event(), 0.0
+        self._before = self._now()
+        self._watch = threading.Thread(target=self._look)
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error):
+        self._over.set()
+        self._watch.join()
+
+    def _now(self):
+        memory = psutil.Process().memory_info()
+        return (memory.rss - memory.shared) / MIB
+
+    def _look(self):
+        while not self._over.wait(0.01):
+            self.mib = max(self.mib, self._now() - self._before)
+
+
+def mutated(data, rng):
+    """A file with a bit, a byte or a stretch changed, cut out, doubled or cut off."""
+    start, stop = sorted(rng.integers(len(data) + 1, size=2))
+    stop = min(stop, start + int(rng.integers(1, 17)))
+    bit = bytes(byte ^ 1 << int(rng.integers(8)) for byte in data[start : start + 1])
+    changed = {
+        "bit": bit + data[start + 1 :],
+        "bytes": rng.bytes(stop - start) + data[stop:],
+        "digit": rng.choice([b"9", b"-", b"]", b'"', b"\0"]) + data[start + 1 :],
+        "cut out": data[stop:],
+        "doubled": data[start:stop] * 2 + data[stop:],
+        "cut off": b"",
+    }
+    return data[:start] + changed[str(rng.choice(list(changed)))]
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("n", [200, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_changed_file_is_refused_or_says_the_same(n, kind, tmp_path):
+    path, rng = tmp_path / "a.safetensors", np.random.default_rng(n)
+    save_theta0(path, NETWORKS[kind](gain=1.0).fit(X))
+    data, whole, slowest = path.read_bytes(), load_theta0(path), 0.0
+    told, refusals = pickle.dumps(whole), []
+    with Peak() as peak:
+        for _ in range(n):
+            path.write_bytes(mutated(data, rng))
+            begun = time.perf_counter()
+            try:
+                found = load_theta0(path)
+            except ValueError as error:
+                refusals.append(str(error))
+            else:
+                assert pickle.dumps(found) == told
+            slowest = max(slowest, time.perf_counter() - begun)
+    assert len(refusals) > 0.9 * n
+    assert all(str(path) in refusal for refusal in refusals)
+    assert peak.mib < 50
+    assert slowest < 2.0
+
+
+@pytest.mark.long
+def test_memory_does_not_grow_with_memmapped_rows(tmp_path):
+    path, shape = tmp_path / "rows", (200_000, 784)
+    rows = np.memmap(path, np.float32, "w+", shape=shape)
+    for start in range(0, len(rows), 20_000):
+        rows[start : start + 20_000] = np.random.default_rng(start).random((20_000, 784), "f")
+    rows.flush()
+    rows = np.memmap(path, np.float32, "r", shape=shape)
+    peaks = []
+    for n in (2_000, 20_000, 200_000):
+        with Peak() as peak:
+            MMDInitializer((16,), **SMALL).fit(rows[:n])
+        peaks.append(peak.mib)
+    assert peaks[2] < peaks[1] + 32, peaks
+
+
+def learned(seed, kind):
+    init = NETWORKS[kind]().set_params(random_state=seed).fit(X)
+    clf = MLPClassifier((8,), max_iter=2, random_state=seed).fit(X, Y)
+    return joblib.hash((init.theta0_.arrays, init.loss_curve_, clf.coefs_))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_eight_fits_at_once_are_those_of_one_after_the_other(backend, kind):
+    alone = [learned(seed, kind) for seed in range(8)]
+    parallel = joblib.Parallel(n_jobs=8, backend=backend, timeout=300)
+    for _ in range(3):
+        assert parallel(joblib.delayed(learned)(seed, kind) for seed in range(8)) == alone
+
+
+def test_what_is_fitted_is_as_large_for_many_rows_as_for_few():
+    few = np.arange(50)
+    many = np.tile(np.arange(400), 20)
+    for own in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
+        sizes = [len(pickle.dumps(own.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
+        assert sizes[1] < sizes[0] + 200
+
+
+@pytest.mark.long
+def test_a_search_over_a_hundred_candidates_keeps_its_memory(tmp_path):
+    clf = MLPClassifier(max_iter=1, random_state=0)
+    steps = [("init", NETWORKS["perceptron"](n_classes=10)), ("clf", clf)]
+    rates = np.geomspace(1e-4, 1e-2, 25)
+    peaks = []
+    for n in (5, 25):
+        grid = {"clf__learning_rate_init": rates[:n], "clf__batch_size": [10, 20, 50, 100]}
+        search = GridSearchCV(Pipeline(steps, memory=str(tmp_path)), grid, cv=3)
+        with Peak() as peak:
+            search.fit(X, Y)
+        peaks.append(peak.mib)
+    assert len(search.cv_results_["params"]) == 100
+    assert len(list(tmp_path.rglob("output.pkl"))) == 4, "an initializer is fitted once a fold"
+    assert peaks[1] < peaks[0] + 32, peaks
