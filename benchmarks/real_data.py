@@ -6,8 +6,9 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
     StackedStartsClassifier(random_state=0).fit(X, y)
 
 ``scratch``, ``coherence`` and ``corruption`` are the networks that it weighs, from fresh weights
-and from two starts learned without labels. ``paper`` and ``scarf`` are the same network from other
-starts, and the rest is what people use today, tuned by cross-validation on the labels.
+and from two starts learned without labels; ``stacked networks`` weighs them without the forest.
+``paper`` and ``scarf`` are the same network from other starts, and the rest is what people use
+today, tuned by cross-validation on the labels, and votes of two of them.
 
 Run it (two draws of the development sets at N = 1, 5 and 20, without UMAP, took 25 minutes on two
 cores, most of them for what all draws share), or a part::

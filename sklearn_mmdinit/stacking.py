@@ -1,4 +1,4 @@
-"""Several starts for one task, weighed by its labels: stacking, with a test against the plain."""
+"""Several starts for one task, weighed by its labels: stacking, tested against a plain vote."""
 
 from __future__ import annotations
 
@@ -284,7 +284,8 @@ class StackedStartsClassifier(PartlyLabelled):
         self : estimator
             The fitted classifier.
         """
-        network, others = self._checked_network(), self._checked_others()
+        network = self._checked_network()
+        self._check_others()
         y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
@@ -298,6 +299,7 @@ class StackedStartsClassifier(PartlyLabelled):
         network = _seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
+        others = self.others
         if is_auto(others):
             others = [RandomForestClassifier(300)] if len(shape) == 1 else []
         members += [_seeded(other, seed) for other in others]
@@ -331,16 +333,15 @@ class StackedStartsClassifier(PartlyLabelled):
             raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
         return clone(self.estimator).set_params(unlabelled_label=None)
 
-    def _checked_others(self) -> Any:
-        """The other classifiers as they were given, once they have been looked at."""
+    def _check_others(self) -> None:
+        """Raise a TypeError where the others are no classifiers."""
         if is_auto(self.others):
-            return self.others
+            return
         if not isinstance(self.others, list | tuple):
             raise TypeError(f'others must be "auto" or a list of classifiers, got {self.others!r}')
         for other in self.others:
             if isinstance(other, type) or not hasattr(other, "predict_proba"):
                 raise TypeError(f"others must be classifiers with predict_proba, got {other!r}")
-        return self.others
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int

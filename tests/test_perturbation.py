@@ -212,6 +212,23 @@ def of_tokens():
     return nn.Sequential(*parts, nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(8, 3))
 
 
+class Overwritten(nn.Module):
+    """ReLUs in place whose outputs are read twice, and one of a part of an array."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, padding=1)
+        self.c, self.d = nn.Linear(72, 72), nn.Linear(72, 3)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        maps = self.relu(self.a(x))
+        flat = (maps + self.relu(self.b(maps)) * maps).flatten(1)
+        hidden = self.c(flat)
+        self.relu(hidden[:, ::2])
+        return self.d(flat + hidden * hidden)
+
+
 def in_groups():
     convolutions = nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 8, 3, groups=4)
     return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(8 * 16, 3))
@@ -231,6 +248,7 @@ ZOO = {
     "frozen layers": (partly_frozen, images()),
     "hooked": (hooked, rows()),
     "in place": (lambda: Halved(in_place=True), rows()),
+    "overwritten": (Overwritten, images()),
     "ReLU first": (lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 3)), rows()),
 }
 del ZOO["transformer+multihead"]  # the functional sampler alone can: see below

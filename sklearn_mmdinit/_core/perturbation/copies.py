@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,20 +139,6 @@ def copies_drawn(
         yield logits
 
 
-def _memory_of(place: Hashable, draw: Draw, buffers: Buffers) -> Empty:
-    """The memory of a place in the network, of a part's own, or of the thread that asks for it."""
-
-    def empty(
-        role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
-    ) -> torch.Tensor:
-        # A thread reads what is passing before it goes on to another part; and it need not be the
-        # one that computed the outputs, so that it asks when it is there.
-        owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
-        return buffers.take((place, role, owner), shape, like)
-
-    return empty
-
-
 def _noisy(
     layer: Any,
     perturbed: PerturbedLayer,
@@ -167,7 +153,14 @@ def _noisy(
         raise RuntimeError(wrong)
     first = sees(H, draw.rows)
 
-    empty = _memory_of(perturbed.name, draw, buffers)
+    def empty(
+        role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
+    ) -> torch.Tensor:
+        # A thread reads what is passing before it goes on to another part; and it need not be the
+        # one that computed the outputs, so that it asks when it is there.
+        owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
+        return buffers.take((perturbed.name, role, owner), shape, like)
+
     if first and perturbed.name in draw.common:
         gram_stds(perturbed, draw)
         mean, L = draw.common[perturbed.name]
@@ -297,10 +290,9 @@ class _Rectified(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
         (H,) = ctx.saved_tensors
-        slopes = H.detach()
         rectified = torch.ops.aten.threshold_backward.grad_input
-        result: torch.Tensor = rectified(grad_outputs[0], H, 0.0, grad_input=slopes)
-        return result
+        slopes: torch.Tensor = rectified(grad_outputs[0], H, 0.0, grad_input=H.detach())
+        return slopes
 
 
 class _Read(torch.autograd.Function):
