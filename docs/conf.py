@@ -1,7 +1,7 @@
 """Sphinx builds the site by ``sphinx-build -W docs docs/_build/html``; nothing is fetched.
 
 What it makes on the way stands in ``docs/generated``: the gallery, a page for each public name, and
-the pages that are files of the repository (``PAGES``).
+the pages that are files of the repository (``PAGES`` of ``links.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from links import ROOT, absolute, repository, with_links  # noqa: E402
+from links import PAGES, ROOT, absolute, repository, with_links  # noqa: E402
 
 import sklearn_mmdinit  # noqa: E402
 
@@ -35,15 +35,6 @@ extensions = [
 ]
 exclude_patterns = ["_build", "examples", "generated/examples/**/*.md5", "generated/**/*.ipynb"]
 root_doc = "index"
-
-# Files of the repository that are pages of the site, by where these stand.
-PAGES = {
-    "benchmarks/results/REPORT.md": "generated/project/report",
-    "benchmarks/results/README.md": "generated/project/results",
-    "CONTRIBUTING.md": "generated/project/contributing",
-    "RELEASING.md": "generated/project/releasing",
-    "CHANGELOG.md": "generated/project/changelog",
-}
 
 
 def write_pages() -> None:
@@ -100,10 +91,9 @@ sphinx_gallery_conf: dict[str, Any] = {
     "matplotlib_animations": False,
     "plot_gallery": True,
     "abort_on_example_error": True,
-    "min_reported_time": 0,
+    "write_computation_times": False,
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("sklearn_mmdinit",),
-    "reference_url": {"sklearn_mmdinit": None},
     "inspect_global_variables": False,
     "reset_modules": ("matplotlib",),
     "image_scrapers": ("matplotlib",),

@@ -14,6 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# Files of the repository that are pages of the site, by where these stand.
+PAGES = {
+    "benchmarks/results/REPORT.md": "generated/project/report",
+    "benchmarks/results/README.md": "generated/project/results",
+    "CONTRIBUTING.md": "generated/project/contributing",
+    "RELEASING.md": "generated/project/releasing",
+    "CHANGELOG.md": "generated/project/changelog",
+}
+
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 

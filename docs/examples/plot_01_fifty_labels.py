@@ -22,7 +22,7 @@ init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, ran
 init.fit(X)
 
 # %%
-# Accuracy on all the other digits, with 20 to 200 labels, five draws each.
+# Accuracy on all the other digits, with 20 to 200 labels, three draws each.
 sizes = [20, 50, 100, 200]
 fresh = MLPClassifier((64, 64), max_iter=30, random_state=0)
 started = MLPClassifier(warm_start_from=init, max_iter=30, random_state=0)
@@ -31,7 +31,7 @@ for name, network in scores.items():
     scores[name] = np.array(
         [
             cross_val_score(
-                network, X, y, cv=StratifiedShuffleSplit(5, train_size=n, random_state=0)
+                network, X, y, cv=StratifiedShuffleSplit(3, train_size=n, random_state=0)
             )
             for n in sizes
         ]

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import dead_neuron_ratio, degenerate_softmax_ratio
 
-X = load_digits().data[:800] / 16 - 0.3
+X = load_digits().data[:500] / 16 - 0.3
 network = {"hidden_layer_sizes": (64, 64, 64), "n_perturbations": 32, "random_state": 0}
 starts = {
     "fresh weights": MMDInitializer(max_iter=0, **network),
@@ -21,7 +21,7 @@ starts = {
         degeneracy_weight=0, detachment_weight=0, max_iter=15, **network
     ),
     "all three terms": MMDInitializer(max_iter=15, **network),
-    "and coherence": MMDInitializer(coherence="auto", max_iter=60, **network),
+    "and coherence": MMDInitializer(coherence="auto", max_iter=100, **network),
 }
 
 # %%
