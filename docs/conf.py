@@ -33,7 +33,14 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "examples", "generated/examples/**/*.md5", "generated/**/*.ipynb"]
+templates_path = ["_templates"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "examples",
+    "generated/examples/**/*.md5",
+    "generated/**/*.ipynb",
+]
 root_doc = "index"
 
 
@@ -74,7 +81,7 @@ myst_heading_anchors = 4
 # API
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say them, in words
-numpydoc_show_inherited_class_members = False
+numpydoc_show_class_members = False  # the templates list them, with what they say
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
 

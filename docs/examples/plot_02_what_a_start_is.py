@@ -2,20 +2,20 @@
 What a start is
 ===============
 
-A start is good if whatever you will ask of the network is near it. So take a start, change its
-weights a little at random, and look at the functions that come out. Each small picture shows
-one: the probability of the first class, over the plane of two moons that have no labels yet.
+What is near a start? Take it, change the last layer a little at random: predictions move. A label
+then says something of those rows whose predictions move together with its own. Here are two moons
+without any label. The star is a row that may get one; the colour of another row is how much its
+predictions move with those of the star.
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 from sklearn.datasets import make_moons
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.diagnostics import prediction_samples
+from sklearn_mmdinit.diagnostics import coherence_kernel
 
-X = StandardScaler().fit_transform(make_moons(400, noise=0.08, random_state=0)[0])
+X = StandardScaler().fit_transform(make_moons(400, noise=0.06, random_state=0)[0])
 
 # %%
 # Three starts of one network: its random weights (no pass over the rows), the paper's objective,
@@ -24,25 +24,22 @@ network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 32, "random_state"
 starts = {
     "fresh weights": MMDInitializer(max_iter=0, **network),
     "the paper's objective": MMDInitializer(max_iter=60, **network),
-    "with coherence": MMDInitializer(max_iter=120, coherence="auto", **network),
+    "with coherence": MMDInitializer(max_iter=200, coherence="auto", **network),
 }
 
 # %%
-# With coherence a function hardly changes along a moon, and often changes from one to the other:
-# a single label on each then says the rest.
-steps = np.linspace(-2.2, 2.2, 60)
-plane = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-fig, axes = plt.subplots(3, 5, figsize=(9, 5.8), layout="constrained")
+# From fresh weights the predictions of all rows move together: a label on one says the same of
+# every other. The paper's objective changes little in that. With coherence it is the rows along
+# the same stretch of a moon that go together. At the ends, which lie in the bend of the other moon,
+# the network takes some rows there for its own.
+anchors = [60, 200, 1, 10]
+fig, axes = plt.subplots(3, 4, figsize=(9, 6.2), layout="constrained")
 for (name, init), row in zip(starts.items(), axes, strict=True):
-    init.fit(X)
-    functions = prediction_samples(init, plane, n_perturbations=5, random_state=3)[..., 0]
-    for ax, function in zip(row, functions, strict=True):
-        ax.imshow(
-            function.reshape(60, 60), origin="lower", extent=(-2.2, 2.2, -2.2, 2.2),
-            cmap="coolwarm", vmin=0, vmax=1,
-        )  # fmt: skip
-        ax.scatter(*X.T, s=1, color="black")
+    C = coherence_kernel(init.fit(X), X)
+    for ax, anchor in zip(row, anchors, strict=True):
+        points = ax.scatter(*X.T, c=C[anchor], s=6, cmap="viridis", vmin=0, vmax=1)
+        ax.plot(*X[anchor], "*", color="red", markersize=11, markeredgecolor="white")
         ax.set(xticks=[], yticks=[])
     row[0].set_ylabel(name)
-fig.suptitle("Five functions near each start")
+fig.colorbar(points, ax=axes, label="predictions move together")
 plt.show()

@@ -21,7 +21,7 @@ fresh = MMDInitializer(max_iter=0, **network).fit(X)
 learned = MMDInitializer(max_iter=20, window=20, **network).fit(X)
 
 # %%
-# The grey line is the uniform law.
+# The dotted line is the uniform law, which the second of each pair is nearer to.
 before, after = (prediction_samples(init, X[:4], random_state=0) for init in (fresh, learned))
 fig, axes = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True, layout="constrained")
 PredictionDensityDisplay.from_predictions(before, after, ax=axes, bins=25)

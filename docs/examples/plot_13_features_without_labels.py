@@ -35,13 +35,14 @@ scores = {
 }
 
 # %%
-# Pixels and features from their best side, coloured by labels that neither has seen.
+# Pixels and features from their best side, coloured by labels that neither has seen. The titles
+# have the accuracy of the logistic regression.
 features = Normalizer().fit_transform(init.transform(X))
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 for ax, (name, rows) in zip(axes, {"pixels": X, "features": features}.items(), strict=True):
     plane = PCA(2).fit_transform(rows)
     points = ax.scatter(*plane.T, c=y, cmap="tab10", s=5)
-    title = f"{name}: logistic regression with 50 labels {scores[name]:.2f}"
+    title = f"{name}: {scores[name]:.2f} with 50 labels"
     ax.set(title=title, xticks=[], yticks=[])
 fig.colorbar(points, ax=axes, label="digit", ticks=range(10))
 plt.show()

@@ -41,5 +41,5 @@ for key, label, shift in shown:
 ax.set_yticks(places, found)
 ax.invert_yaxis()
 ax.set(xlabel="held-out labels told", xlim=(0, 1))
-ax.legend(loc="lower left")
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 plt.show()

@@ -34,7 +34,7 @@ plain = clf.to_sklearn()
 print(type(plain), np.abs(plain.predict_proba(X) - clf.predict_proba(X)).max())
 
 # %%
-# What 32 units of the first layer look for at the start: strokes at places, without any label.
+# Weights of 32 units of the first layer, one for each pixel: red counts for the unit, blue against.
 fig, axes = plt.subplots(4, 8, figsize=(8, 4.2), layout="constrained")
 for ax, weights in zip(axes.flat, init.coefs_[0].T, strict=False):
     limit = np.abs(weights).max()

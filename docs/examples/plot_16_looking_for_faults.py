@@ -3,8 +3,8 @@ Is a start healthy?
 ===================
 
 Two faults that the paper warns of can be counted: networks near the start that never choose one of
-the classes, and hidden units that are zero for every row. Its first term alone makes both; its
-second term is there against the first of them.
+the classes, and hidden units that are zero for every row. Its second term is there against the
+first of them, its third against the second.
 """
 
 import matplotlib.pyplot as plt
