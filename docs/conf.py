@@ -82,6 +82,7 @@ myst_heading_anchors = 4
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say them, in words
 numpydoc_show_class_members = False  # the templates list them, with what they say
+toc_object_entries_show_parents = "hide"
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
 
