@@ -15,6 +15,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+# Before PyTorch is loaded: threads that wait for each other on a busy machine cost more than they
+# bring to examples as small as these.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from links import PAGES, ROOT, absolute, repository, with_links  # noqa: E402
 
@@ -86,8 +89,7 @@ toc_object_entries_show_parents = "hide"
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
 
-# Gallery: one core, no window, and files of examples in a folder of their own.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Gallery
 sphinx_gallery_conf: dict[str, Any] = {
     "examples_dirs": "examples",
     "gallery_dirs": "generated/examples",
