@@ -6,8 +6,8 @@ each file was made with. What is not measured yet stands there with the command 
 All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
 ``notes`` apart.
 
-The README, and ``benchmarks/results/README.md`` with the long tables, hold pairs of comments, and
-what stands between them is written too::
+The README, ``benchmarks/results/README.md`` with the long tables and the pages of ``docs/guide``
+hold pairs of comments, and what stands between them is written too::
 
     <!-- table: mnist-full.json accuracy -->
     ...
@@ -15,7 +15,8 @@ what stands between them is written too::
 
 The first word names a file of ``benchmarks/results``, the second a table made of it, a key of
 ``reporting.tables.TABLES``; or one made of several files, a key of ``reporting.pages.DIGESTS``.
-Run it after a new result (some seconds)::
+The README's picture, ``benchmarks/results/in-words.png``, is drawn again where its figures are not
+those of the results. Run it after a new result (some seconds)::
 
     python benchmarks/report.py
 
@@ -32,13 +33,15 @@ from functools import partial
 from pathlib import Path
 
 from protocol.store import write_atomically
+from reporting.headline import PICTURE, draw_headline, headline_digest, headline_figures
 from reporting.layout import as_markdown
 from reporting.pages import DIGESTS, report
 from reporting.results import Library
 from reporting.tables import build_table
 
 RESULTS = Path(__file__).resolve().parent / "results"
-DOCUMENTS = (RESULTS.parents[1] / "README.md", RESULTS / "README.md")
+ROOT = RESULTS.parents[1]
+DOCUMENTS = (ROOT / "README.md", RESULTS / "README.md", *sorted(ROOT.glob("docs/guide/*.md")))
 BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<file>\S+) (?P<kind>\S+) -->\n)(?P<body>.*?)"
     r"(?P<tail><!-- end of table -->)",
@@ -83,6 +86,15 @@ def pages_of(library: Library) -> dict[Path, str]:
     return made
 
 
+def picture_is_stale(library: Library) -> bool:
+    """Whether the README's picture is to be drawn: it is missing, or of other figures."""
+    if headline_figures(library).empty:
+        return False
+    path = library.folder / PICTURE
+    # Bytes differ from one matplotlib to the next; the digest of the figures does not.
+    return not path.is_file() or headline_digest(library).encode() not in path.read_bytes()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the pages are what the results say."""
     parser = argparse.ArgumentParser(
@@ -94,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         # All of them before anything is written: they agree with each other or stay as they are.
-        made = pages_of(Library(options.results))
+        library = Library(options.results)
+        made = pages_of(library)
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -106,7 +119,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             write_atomically(path, partial(Path.write_text, data=made[path], encoding="utf-8"))
             print(f"{path} written")
-    return int(options.check and bool(changed))
+    if stale := picture_is_stale(library):
+        path = library.folder / PICTURE
+        if options.check:
+            said = (
+                f"{path} shows other figures than its results; run python benchmarks/{parser.prog}"
+            )
+            print(said, file=sys.stderr)
+        else:
+            print(draw_headline(library, path))
+    return int(options.check and (bool(changed) or stale))
 
 
 if __name__ == "__main__":

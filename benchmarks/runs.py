@@ -21,7 +21,7 @@ class Run:
     title: str  # its heading in the report
     command: str  # what follows "python benchmarks/"
     time: str  # how long that takes from the beginning, to follow "about"
-    section: str = ""  # heading above its own; without one it is in a README alone
+    section: str = ""  # heading above its own; without one it is in other pages alone
     tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
     methods: tuple[str, ...] = ()  # rows that make it whole, in each of so many runs
     runs: int = 4

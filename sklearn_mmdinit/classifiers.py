@@ -214,7 +214,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         Epochs run.
     n_features_in_, input_shape_ : int, tuple of int
         Numbers of one example, and its shape.
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Names of the features, where X had any.
 
     See Also

@@ -1,127 +1,135 @@
-"""The README's own code runs as it stands there, and no document links to what is not there."""
+"""Code of README and guide runs as it stands, and no document links to what is not there."""
 
+import os
 import re
 from pathlib import Path
 
 import joblib
-import numpy as np
 import pytest
 import sklearn
-import skorch
 import torch
-from sklearn import (
-    compose,
-    frozen,
-    impute,
-    linear_model,
-    model_selection,
-    neighbors,
-    pipeline,
-    preprocessing,
-)
-from sklearn.datasets import load_digits
-from torch import nn
 
 import sklearn_mmdinit
-from sklearn_mmdinit import MMDInitializer, OrientedGradients, initializers, load_theta0
+from docs import links
+from sklearn_mmdinit import MMDInitializer, initializers, load_theta0
+from test_public_api import OBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-X, Y = load_digits(return_X_y=True)
-IMAGES = (X[:60].reshape(-1, 1, 8, 8) / 16 - 0.3).astype("float32")
-
-
-class ConvNet(nn.Sequential):
-    def __init__(self, width):
-        super().__init__(nn.Conv2d(1, width, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36 * width, 2))
+PAGES = {
+    str(path.relative_to(ROOT / "docs").with_suffix("")): path.read_text(encoding="utf-8")
+    for path in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md")])
+}
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WITH_CODE = [name for name, text in PAGES.items() if BLOCK.search(text)]
 
 
 def short(*args, **params):
     """An initializer that learns for a moment."""
-    return MMDInitializer(*args, **{"max_iter": 1, "n_perturbations": 4, **params})
+    return MMDInitializer(*args, **{**params, "max_iter": 1, "n_perturbations": 4})
 
 
-# What the examples take as known.
-MODULES = (
-    compose,
-    impute,
-    linear_model,
-    model_selection,
-    neighbors,
-    preprocessing,
-    skorch,
-    skorch.callbacks,
-)
-KNOWN = {name: value for module in MODULES for name, value in vars(module).items()}
-KNOWN |= vars(frozen) | vars(pipeline) | vars(sklearn_mmdinit) | {"MMDInitializer": short}
-KNOWN |= {"np": np, "nn": nn, "torch": torch, "sklearn": sklearn, "ConvNet": ConvNet}
-KNOWN |= {"X": X[:90] / 16, "y": Y[:90] % 2, "X_unlabelled": X[90:390] / 16, "images": IMAGES}
-KNOWN |= {"is_known": np.arange(90) % 3 == 0}
+def short_in_place(module, data, **params):
+    return sklearn_mmdinit.in_place.mmd_init_(
+        module, data, **{**params, "max_iter": 1, "n_perturbations": 4}
+    )
 
 
-def run(needle, **names):
-    """What the example with the needle leaves."""
-    (example,) = [example for example in EXAMPLES if needle in example]
-    left = KNOWN | names
+def run(text, needle=""):
+    """What the blocks of a text leave, one program; or the block with the needle alone."""
+    program, left = "\n".join(b for b in BLOCK.findall(text) if needle in b), {}
     in_one_process = joblib.parallel_config("sequential")
     with sklearn.config_context(), torch.random.fork_rng(devices=[]), in_one_process:
         torch.manual_seed(0)
-        exec(compile(example, "README.md", "exec"), left)
+        exec(compile(program, "a page", "exec"), left)
     return left
 
 
-def number(capsys):
-    return float(re.search(r"0\.\d+", capsys.readouterr().out)[0])
+def numbers(capsys):
+    return [float(found) for found in re.findall(r"\b0\.\d+", capsys.readouterr().out)]
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Files that examples write are of no other test's, and automatic starts are short."""
+    """Files that pages write are of no other test's."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def in_short(monkeypatch):
+    """Starts are learned for a moment: what is tried is that the words are right."""
+    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", short)
+    monkeypatch.setattr("sklearn_mmdinit.mmd_init_", short_in_place)
     monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
 
 
-def test_examples_with_figures_are_better_than_fresh_weights(capsys):
-    run("import MLPClassifier, MMDInitializer")
-    assert 0.85 < number(capsys) < 1.0  # from fresh weights 0.51
-    few = model_selection.StratifiedShuffleSplit(3, train_size=50, random_state=0)
-    digits = {"X": X, "y": Y, "few": few, "MMDInitializer": MMDInitializer}
-    small = run("mmd_init_(net", **digits)["small"]
-    assert number(capsys) > 0.82  # from fresh weights 0.75 to 0.78
-    run("import NetClassifier", **digits, small=small)
-    assert number(capsys) > 0.88  # from fresh weights 0.82 to 0.86
+# With their own figures
 
 
+def test_the_readme_s_example_is_better_than_fresh_weights(capsys):
+    assert len(README.splitlines()) <= 120
+    assert len(BLOCK.findall(README)) == 1
+    run(README)
+    (accuracy,) = numbers(capsys)
+    assert 0.85 < accuracy < 1.0  # from fresh weights 0.51
+
+
+def test_five_minutes_bring_what_they_say(capsys):
+    left = run(PAGES["five_minutes"])
+    started, fresh, *_ = numbers(capsys)
+    assert started > 0.85  # nine digits in ten
+    assert fresh < 0.65  # about half of them
+    theta0 = load_theta0("digits.safetensors")
+    assert left["again"].theta0_.architecture == theta0.architecture
+
+
+def test_networks_of_one_s_own_are_better_than_from_fresh_weights(capsys, monkeypatch):
+    left = run(PAGES["guide/own_networks"])
+    in_a_loop, as_an_estimator = numbers(capsys)
+    assert in_a_loop > 0.82  # from fresh weights 0.75 to 0.78
+    assert as_an_estimator > 0.88  # from fresh weights 0.82 to 0.86
+    kept = load_theta0("theta0.safetensors").arrays["0.weight"]
+    assert kept.shape == (16, 1, 3, 3)
+    for net in (left["by_module"], left["by_callback"]):
+        net.set_params(max_epochs=0).fit(left["rows"], left["y"])
+        assert (net.module_[0].weight.detach().numpy() == kept).all()
+
+
+# In short
+
+
+@pytest.mark.usefixtures("in_short")
 @pytest.mark.parametrize(
-    "example",
-    [text for text in EXAMPLES if not re.search("print|memory=|embedding=|to_module", text)],
-    ids=lambda text: text.partition("(")[0],
+    "name", [n for n in WITH_CODE if n not in ("five_minutes", "guide/own_networks")]
 )
-def test_every_example_without_a_test_of_its_own_runs(example):
-    run(example)
+def test_a_page_runs_from_its_top(name):
+    left = run(PAGES[name])
+    if name == "guide/kinds_of_data":
+        # Two of its own, fitted, and the embedding of the second round is a first one.
+        assert left["init"].embedding_.transform(left["X"][:3]).shape == (3, 64)
 
 
+def test_a_page_whose_code_is_wrong_is_noticed():
+    wrong = PAGES["install"].replace("__version__", "__no_such_name__")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        run(wrong)
+
+
+@pytest.mark.usefixtures("in_short")
 def test_candidates_that_differ_in_the_classifier_share_a_pre_training(monkeypatch):
     fits, train = [], initializers.train
+    page = PAGES["guide/few_labels"]
+    top = page.index("## As a step of a pipeline")
+    known = "```python\nfrom sklearn_mmdinit import MLPClassifier, MMDInitializer\n"
+    for line in re.findall(r"^(?:import|from sklearn\.).*$|^X, y = .*$", page[:top], re.MULTILINE):
+        known += line + "\n"
+    step = page[top : page.index("## Rows without a label")]
     monkeypatch.setattr(initializers, "train", lambda *args: [fits.append(0), train(*args)][1])
-    run('memory="cache"')
+    run(known + "```\n" + step)
     assert len(fits) == 2 * 5 + 1  # two in each of five folds, and the best one on all rows
 
 
-def test_nets_of_one_s_own_start_at_theta0():
-    left = run("init.to_module")
-    kept = load_theta0("theta0.safetensors").arrays["0.weight"]
-    for net in (left["net"].set_params(max_epochs=0), left["clf"].set_params(max_iter=0)):
-        started = net.fit(IMAGES, Y[:60] % 2).module_[0].weight.detach().numpy()
-        np.testing.assert_array_equal(started, kept)
-
-
-def test_neighbours_are_looked_for_elsewhere():
-    rows = KNOWN["X_unlabelled"]
-    found = run("embedding=OrientedGradients()")["init"].embedding_.transform(rows)
-    np.testing.assert_array_equal(found, OrientedGradients().fit_transform(rows))
-    assert run("embedding=first")["init"].embedding_.transform(rows).shape == (300, 392)
+# Links
 
 
 def anchors(document):
@@ -130,14 +138,84 @@ def anchors(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize(
-    "name", ["README", "benchmarks/results/README", "benchmarks/results/REPORT"]
-)
+def target_of(document, path):
+    """The file that a link means, or what the build of the site writes that file from."""
+    on_the_site = os.path.relpath(document.parent / path, ROOT / "docs")
+    if on_the_site in FROM:
+        return ROOT / FROM[on_the_site]
+    if on_the_site.startswith("generated/examples/plot_"):
+        return ROOT / "docs/examples" / f"{Path(path).stem}.py"
+    return document.parent / path if path else document
+
+
+FROM = {f"{page}.md": source for source, page in links.PAGES.items()}
+FROM |= {"generated/examples/index": "docs/examples/GALLERY_HEADER.rst", "api": "docs/api.rst"}
+DOCUMENTS = ["README", "CONTRIBUTING", "RELEASING", "CHANGELOG"]
+DOCUMENTS += ["benchmarks/results/README", "benchmarks/results/REPORT"]
+DOCUMENTS += [f"docs/{name}" for name, text in PAGES.items() if "](" in text]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_to_files_of_the_project_are_not_broken(name):
     document = ROOT / f"{name}.md"
-    links = re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8"))
-    assert links
-    for path, _, anchor in (link.partition("#") for link in links):
-        target = document.parent / path if path else document
-        assert target.exists()
-        assert not anchor or anchor in anchors(target)
+    found = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+    assert found
+    own = [link for link in found if not link.startswith("https:")]
+    for path, _, anchor in (link.partition("#") for link in own):
+        target = target_of(document, path)
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_no_link_of_the_description_leads_nowhere(monkeypatch):
+    """On a package index a relative link has nothing that it is relative to."""
+    links_in = re.compile(r"\]\(([^)\s]+)\)")
+    assert any("://" not in link for link in links_in.findall(README))
+    for address in (None, "https://example.org/x"):
+        monkeypatch.setattr(links, "repository", lambda address=address: address)
+        text = links.description()
+        found = links_in.findall(text)
+        assert found
+        assert all(link.startswith("https://") for link in found)
+        assert (f"]({address}/raw/HEAD/benchmarks/results/in-words.png)" in text) == bool(address)
+        assert (f"]({address}/blob/HEAD/CONTRIBUTING.md)" in text) == bool(address)
+        assert "Contributing" in text
+        assert BLOCK.findall(text) == BLOCK.findall(README)
+
+
+def test_the_address_is_read_from_setup_cfg(tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "ROOT", tmp_path)
+    for lines, address in (
+        ("name = x", None),
+        ("project_urls =\n    Home = https://h\n    Source = https://s/x/", "https://s/x"),
+    ):
+        (tmp_path / "setup.cfg").write_text(f"[metadata]\n{lines}\n")
+        assert links.repository() == address
+
+
+def test_metadata_and_citation_say_the_same():
+    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    pythons = re.findall(r"Python :: 3\.(\d+)", setup)
+    assert f"python_requires = >=3.{min(map(int, pythons))}\n" in setup
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {sklearn_mmdinit.__version__}\n" in citation
+    (licence,) = re.findall(r"^license: (.*)$", citation, re.MULTILINE)
+    assert f"\nlicense_expression = {licence}\n" in setup
+
+
+# Those of which another name's example shows what they are.
+WITHOUT_EXAMPLE = {"load_theta0", "losses.coherence", "losses.coherence_kernel"}
+WITHOUT_EXAMPLE |= {"diagnostics.NeighborAgreement", "theory.JacobianRowNormMoments"}
+
+
+def test_every_public_name_has_a_page_and_an_example():
+    api = (ROOT / "docs/api.rst").read_text(encoding="utf-8")
+    listed, module = set(), ""
+    for line in api.splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif re.fullmatch(r"   \w+", line):
+            listed.add(f"{module}.{line.strip()}".removeprefix("sklearn_mmdinit."))
+    assert listed == {*OBJECTS}
+    without = {name for name, thing in OBJECTS.items() if ">>> " not in thing.__doc__}
+    assert without == WITHOUT_EXAMPLE

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 import runs
+from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
 from reporting.paper import compares_with_paper, figures_that_agree, tasks_compare_with_paper
 from reporting.results import Library, Results, made_with
@@ -146,5 +147,10 @@ def report(library: Library) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-DIGESTS = {"agreement": agreement_table, "ranking": ranking_table, "commands": commands}
+DIGESTS = {
+    "agreement": agreement_table,
+    "headline": headline_table,
+    "ranking": ranking_table,
+    "commands": commands,
+}
 """From all results to a table of several of them, by kind."""

@@ -25,8 +25,10 @@ MOST_CURVES = 9
 MARKERS = "osD"
 
 
-def _draw(path: Path, size: tuple[float, float], paint: Callable[[Any], None]) -> str:
-    """Let ``paint`` fill a figure of so many inches, and write it."""
+def draw(
+    path: Path, size: tuple[float, float], paint: Callable[[Any], None], *, note: str = ""
+) -> str:
+    """Let ``paint`` fill a figure of so many inches, and write it, with a note in the file."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -35,7 +37,8 @@ def _draw(path: Path, size: tuple[float, float], paint: Callable[[Any], None]) -
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     paint(figure)
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150))
+    told = {"Description": note} if note else None
+    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=told))
     return f"{path} written"
 
 
@@ -75,7 +78,7 @@ def draw_accuracy(results: Results, path: Path) -> str:
             axes.legend(loc="lower right", fontsize="small")
             axes.label_outer()
 
-    return _draw(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
+    return draw(path, (max(7.0, 4.5 * len(panels)), 5.0), paint)
 
 
 def _panels(names: list[str]) -> list[list[str]]:
@@ -118,7 +121,7 @@ def draw_coherence(results: Results, path: Path) -> str:
         tasks = f"means over {results['plan']['tasks']} binary tasks a run"
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
-    return _draw(path, (4.8 * len(sizes), 4.8), paint)
+    return draw(path, (4.8 * len(sizes), 4.8), paint)
 
 
 # Sets of several kinds
@@ -149,7 +152,7 @@ def draw_ranks(results: Results, path: Path) -> str:
             axes.set_title(f"N = {n}, {len(own)} sets", loc="left", fontsize="medium")
 
     height = 0.9 + 0.2 * (n_methods / 2)
-    return _draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
+    return draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
 
 
 def _column(figure: Any, n: int) -> Any:
@@ -219,4 +222,4 @@ def draw_scatter(results: Results, path: Path) -> str:
         figure.legend(*handles, loc="outside lower center", ncols=len(handles[1]))
         figure.suptitle(f"A point a set, mean over draws; above the line {LINE} is better")
 
-    return _draw(path, (4.6 * len(sizes), 9.4), paint)
+    return draw(path, (4.6 * len(sizes), 9.4), paint)

@@ -1,12 +1,14 @@
 """The report: documents of results made up, in part and absent; and the committed ones."""
 
+import re
+
 import numpy as np
 import pytest
 
 import report
 from protocol.methods import NAMES
 from protocol.rivals import ALL_RIVALS
-from reporting import pages
+from reporting import headline, pages
 from reporting.results import Library
 from reporting.tables import build_table
 from reporting.task_tables import differences_table, ranking_table
@@ -191,6 +193,68 @@ def test_a_damaged_file_is_named(empty, capsys, content, message):
     (empty.folder / "theorems.json").write_text(content)
     assert report.main(["--results", str(empty.folder)]) == 2
     assert message in capsys.readouterr().err
+
+
+# The README's table and picture
+
+
+def headline_files(lift=0.0):
+    """All that the README's rows are made of."""
+    ours = AUGMENTED | {"xavier/fcn/ours+coherence": 98.0 + lift}
+    paper = {"xavier/fcn/ours": 80.0, "rival/rbf-svm": 85.0, "rival/label-spreading": 93.0}
+    return {
+        "mnist-rivals.json": task_results(flat(paper)),
+        "mnist-coherence.json": task_results(flat(COHERENT)),
+        "mnist-gradients.json": task_results(flat(ours)),
+    }
+
+
+def test_rows_of_the_readme_carry_words_and_numbers_of_labels(tmp_path, empty):
+    assert headline.headline_table(empty).rows == []
+    table = headline.headline_table(write_all(tmp_path, headline_files()))
+    assert table.head[:2] == ["start or method", "60 labels"]
+    assert [row[0] for row in table.rows] == [*headline.IN_WORDS.values()]
+    assert not re.search(r"xavier|fcn|rival|ours", str(table.rows))
+    first = {row[0]: float(row[1]) for row in table.rows}
+    assert first["fresh random weights"] < first["this package, with coherence"]
+
+
+def test_the_readme_s_picture_is_drawn_again_for_other_figures_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(report, "DOCUMENTS", ())
+    library = write_all(tmp_path, headline_files())
+    arguments, path = ["--results", str(library.folder)], library.folder / headline.PICTURE
+    assert report.main([*arguments, "--check"]) == 1
+    assert not path.exists()
+    assert report.main(arguments) == 0
+    drawn = path.read_bytes()
+    assert report.main([*arguments, "--check"]) == report.main(arguments) == 0
+    assert path.read_bytes() == drawn
+    write_all(tmp_path, headline_files(lift=1.0))
+    assert report.main(arguments) == 0
+    assert path.read_bytes() != drawn
+    path.unlink()
+    capsys.readouterr()
+    assert report.main([*arguments, "--check"]) == 1
+    assert "shows other figures" in capsys.readouterr().err
+
+
+def test_words_beside_the_lines_do_not_overlap(tmp_path, monkeypatch):
+    figures = []
+
+    def seen(path, size, paint, *, note):
+        from matplotlib.figure import Figure
+
+        figures.append(Figure(figsize=size))
+        paint(figures[0])
+        return note
+
+    monkeypatch.setattr(headline, "draw", seen)
+    library = write_all(tmp_path, headline_files())
+    assert headline.draw_headline(library, tmp_path / "x.png") == headline.headline_digest(library)
+    texts = figures[0].axes[0].texts
+    assert {text.get_text() for text in texts} == {*headline.IN_WORDS.values()}
+    heights = sorted(text.get_position()[1] for text in texts)
+    assert min(np.diff(heights)) >= headline.APART - 1e-9
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):

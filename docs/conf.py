@@ -1,0 +1,151 @@
+"""Sphinx builds the site by ``sphinx-build -W docs docs/_build/html``; nothing is fetched.
+
+What it makes on the way stands in ``docs/generated``: the gallery, a page for each public name, and
+the pages that are files of the repository (``PAGES`` of ``links.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+# Before PyTorch is loaded: threads that wait for each other on a busy machine cost more than they
+# bring to examples as small as these.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from links import PAGES, ROOT, absolute, repository, with_links  # noqa: E402
+
+import sklearn_mmdinit  # noqa: E402
+
+project = "sklearn_mmdinit"
+author = "The sklearn_mmdinit developers"
+project_copyright = "2026, " + author
+version = release = sklearn_mmdinit.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+templates_path = ["_templates"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "examples",
+    "generated/examples/**/*.md5",
+    "generated/**/*.ipynb",
+]
+root_doc = "index"
+
+
+def write_pages() -> None:
+    """Write each of ``PAGES``, with links that lead to pages, pictures, or the repository."""
+    address = repository()
+    for source, page in PAGES.items():
+        folder = posixpath.dirname(source)
+
+        def target_of(
+            image: bool, target: str, folder: str = folder, page: str = page
+        ) -> str | None:
+            path, hash_, anchor = target.partition("#")
+            whole = posixpath.normpath(posixpath.join(folder, path))
+            here = posixpath.dirname(f"docs/{page}")
+            if image:
+                return posixpath.relpath(whole, here)
+            if whole in PAGES:
+                return posixpath.relpath(f"docs/{PAGES[whole]}.md", here) + hash_ + anchor
+            if whole.startswith("docs/") and whole.endswith(".md"):
+                return posixpath.relpath(whole, here) + hash_ + anchor
+            return absolute(address, folder, image, target)
+
+        text = with_links((ROOT / source).read_text(encoding="utf-8"), target_of)
+        path = HERE / f"{page}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # An unchanged page keeps its time, so that a second build has nothing to do.
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+write_pages()
+
+# Markdown
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+# API
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say them, in words
+numpydoc_show_class_members = False  # the templates list them, with what they say
+toc_object_entries_show_parents = "hide"
+numpydoc_class_members_toctree = False
+numpydoc_xref_param_type = False
+
+# Gallery
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "generated/examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "matplotlib_animations": False,
+    "plot_gallery": True,
+    "abort_on_example_error": True,
+    "write_computation_times": False,
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("sklearn_mmdinit",),
+    "inspect_global_variables": False,
+    "reset_modules": ("matplotlib",),
+    "image_scrapers": ("matplotlib",),
+    "show_memory": False,
+}
+
+
+# The pages
+html_theme = "pydata_sphinx_theme"
+html_title = "sklearn_mmdinit"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options: dict[str, Any] = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "navbar_persistent": ["search-button"],
+    "back_to_top_button": True,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+if repository():
+    html_theme_options["icon_links"] = [
+        {"name": "Source", "url": repository(), "icon": "fa-solid fa-code"}
+    ]
+
+REFERENCE = re.compile(r":(?:ref|term):`(?P<words>[^<`]+?)\s*(?:<[^>]*>)?`")
+
+
+def plain_references(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Leave the words of references to scikit-learn's own guide, which is not part of this site."""
+    lines[:] = [REFERENCE.sub(r"\g<words>", line) for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls it."""
+    app.connect("autodoc-process-docstring", plain_references)
