@@ -1,7 +1,8 @@
 """Sphinx builds the site by ``sphinx-build -W docs docs/_build/html``; nothing is fetched.
 
 What it makes on the way stands in ``docs/generated``: the gallery, a page for each public name, and
-the pages that are files of the repository (``PAGES`` of ``links.py``).
+the pages that are files of the repository (``PAGES`` of ``links.py``). Links of a page lead from
+file to file, so that they work where the repository is read, too.
 """
 
 from __future__ import annotations
@@ -47,35 +48,13 @@ exclude_patterns = [
 root_doc = "index"
 
 
-def write_pages() -> None:
-    """Write each of ``PAGES``, with links that lead to pages, pictures, or the repository."""
-    address = repository()
-    for source, page in PAGES.items():
-        folder = posixpath.dirname(source)
-
-        def target_of(
-            image: bool, target: str, folder: str = folder, page: str = page
-        ) -> str | None:
-            path, hash_, anchor = target.partition("#")
-            whole = posixpath.normpath(posixpath.join(folder, path))
-            here = posixpath.dirname(f"docs/{page}")
-            if image:
-                return posixpath.relpath(whole, here)
-            if whole in PAGES:
-                return posixpath.relpath(f"docs/{PAGES[whole]}.md", here) + hash_ + anchor
-            if whole.startswith("docs/") and whole.endswith(".md"):
-                return posixpath.relpath(whole, here) + hash_ + anchor
-            return absolute(address, folder, image, target)
-
-        text = with_links((ROOT / source).read_text(encoding="utf-8"), target_of)
-        path = HERE / f"{page}.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # An unchanged page keeps its time, so that a second build has nothing to do.
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-
-
-write_pages()
+FROM = {page: source for source, page in PAGES.items()}
+for page, source in FROM.items():
+    path, text = HERE / f"{page}.md", (ROOT / source).read_text(encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # An unchanged page keeps its time, so that a second build has nothing to do.
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 # Markdown
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
@@ -139,6 +118,26 @@ if repository():
 REFERENCE = re.compile(r":(?:ref|term):`(?P<words>[^<`]+?)\s*(?:<[^>]*>)?`")
 
 
+def links_to_pages(app: Any, docname: str, source: list[str]) -> None:
+    """Point links of a Markdown page, which are between files, at the pages that these become."""
+    if not str(app.env.doc2path(docname)).endswith(".md"):
+        return
+    folder = posixpath.dirname(FROM.get(docname, f"docs/{docname}"))
+    here = posixpath.dirname(f"docs/{docname}")
+
+    def target_of(image: bool, target: str) -> str | None:
+        path, hash_, anchor = target.partition("#")
+        whole = posixpath.normpath(posixpath.join(folder, path))
+        whole = f"docs/{PAGES[whole]}.md" if whole in PAGES else whole
+        whole = re.sub(r"^docs/examples$", "docs/generated/examples/index.rst", whole)
+        whole = re.sub(r"^docs/examples/(\w+)\.py$", r"docs/generated/examples/\1.rst", whole)
+        if image or whole.startswith("docs/"):
+            return posixpath.relpath(whole, here) + hash_ + anchor
+        return absolute(repository(), folder, image, target)
+
+    source[0] = with_links(source[0], target_of)
+
+
 def plain_references(
     app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
@@ -148,4 +147,5 @@ def plain_references(
 
 def setup(app: Any) -> None:
     """Sphinx calls it."""
+    app.connect("source-read", links_to_pages)
     app.connect("autodoc-process-docstring", plain_references)

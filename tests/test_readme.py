@@ -1,6 +1,5 @@
 """Code of README and guide runs as it stands, and no document links to what is not there."""
 
-import os
 import re
 from pathlib import Path
 
@@ -138,18 +137,6 @@ def anchors(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def target_of(document, path):
-    """The file that a link means, or what the build of the site writes that file from."""
-    on_the_site = os.path.relpath(document.parent / path, ROOT / "docs")
-    if on_the_site in FROM:
-        return ROOT / FROM[on_the_site]
-    if on_the_site.startswith("generated/examples/plot_"):
-        return ROOT / "docs/examples" / f"{Path(path).stem}.py"
-    return document.parent / path if path else document
-
-
-FROM = {f"{page}.md": source for source, page in links.PAGES.items()}
-FROM |= {"generated/examples/index": "docs/examples/GALLERY_HEADER.rst", "api": "docs/api.rst"}
 DOCUMENTS = ["README", "CONTRIBUTING", "RELEASING", "CHANGELOG"]
 DOCUMENTS += ["benchmarks/results/README", "benchmarks/results/REPORT"]
 DOCUMENTS += [f"docs/{name}" for name, text in PAGES.items() if "](" in text]
@@ -162,7 +149,7 @@ def test_links_to_files_of_the_project_are_not_broken(name):
     assert found
     own = [link for link in found if not link.startswith("https:")]
     for path, _, anchor in (link.partition("#") for link in own):
-        target = target_of(document, path)
+        target = document.parent / path if path else document
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
