@@ -99,7 +99,7 @@ TEN_WAY_DRAWS = 10
 FEWEST_FOR_CV = 5
 
 # MNIST's passes have 1,875 steps, those of the 1,297 digits 40: so many passes stand for one.
-PASSES_FOR_ONE = {"mnist": 1, "fashion-mnist": 1, "digits": 20}
+PASSES_FOR_ONE = {"digits": 20}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -146,7 +146,7 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     preset = dict(PRESETS[options.preset][options.network])
     for name in ("epochs", "coherent_passes"):
         if name in preset:
-            preset[name] *= PASSES_FOR_ONE[options.dataset]
+            preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"

@@ -116,8 +116,8 @@ def select_names(
 
 # What the command line decides
 
-# Chosen on run 4, which is not reported. Of digits: better than shifts alone, which are better than
-# nothing. Of clothes: a shoe may point either way, but they lie straight and fill the picture.
+# Of digits chosen by choose.py. Of clothes, where it was not: a shoe may point either way, but they
+# lie straight and fill the picture.
 AUGMENTATIONS = {
     "none": None,
     "digits": RandomAffine(),
@@ -315,10 +315,10 @@ def network_contender(
     return Contender(name, X, make, identity)
 
 
-def _features_contender(name: str, X: np.ndarray, theta0: Pretrained) -> Contender:
+def features_contender(name: str, X: np.ndarray, theta0: Pretrained, C: float = 100.0) -> Contender:
     """A classifier on the features of a theta0; it needs no validation rows, and trains on all."""
     features = copy.copy(theta0.initializer).set_params(output="hidden", device="cpu", verbose=0)
-    classifier = LogisticRegression(C=100.0, max_iter=1000)
+    classifier = LogisticRegression(C=C, max_iter=1000)
     if name == FEATURES_CV:
         # A strong penalty is best where each digit is a class, a weak one where several are.
         # Not stratified: a class may have fewer labels than there are folds. From N = 5 on no fold
@@ -343,7 +343,7 @@ def contender_of(
         start = None if theta0 is None else theta0.initializer.theta0_
         return network_contender(name, settings, X, start)
     assert theta0 is not None  # theta0 with coherence is learned
-    return _features_contender(name, X, theta0)
+    return features_contender(name, X, theta0)
 
 
 def variant(

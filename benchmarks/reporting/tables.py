@@ -9,13 +9,20 @@ from reporting.data_tables import DATA_TABLES
 from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import TITLES, against_table, gain_table, task_table
+from reporting.task_tables import (
+    TITLES,
+    against_table,
+    choices_table,
+    gain_table,
+    task_table,
+)
 from reporting.time_tables import SPEED_KINDS, TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
     "gain": gain_table,
     "against": against_table,
+    "choices": choices_table,
     **STUDY_TABLES,
     **TIME_TABLES,
     **DATA_TABLES,
