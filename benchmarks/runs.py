@@ -223,6 +223,8 @@ RUNS = (
     Run("coherence.json", "By objective",
         "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
         TIME, ("coherence_time",), how=PUT_TOGETHER),
+    Run("choices.json", "What coherence is set to was chosen by", "choose.py",
+        "70 minutes on 2 cores", TIME, ("choices",)),
     Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
         "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import backends
+import choose
 import coherence
 import degeneracies
 import detachment_nearby
@@ -25,6 +26,8 @@ from protocol.methods import PAPER_FINE_TUNING, TUNED, FineTuning
 from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
+from reporting.tables import build_table
+from reporting.task_tables import chosen_answers
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import (
     degenerate_softmax_ratio,
@@ -47,6 +50,7 @@ TINY = {
         ),
         "digits_coherence",
     ),
+    choose: ((*TASKS, "--questions", "gain", "features, C"), "digits_choices"),
     degeneracies: ((*APPENDIX, K4, "--rows=64"), "digits_degeneracies"),
     detachment_nearby: ((*APPENDIX, "--rows=96"), "digits_detachment_nearby"),
     scale_and_weight: (
@@ -135,6 +139,7 @@ def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys
 
 
 CUTS = {
+    choose: (evaluation, "_score", 6),
     coherence: (theta0s, "_timed_fit", 3),
     degeneracies: (theta0s, "_timed_fit", 3),
     detachment_nearby: (MMDInitializer, "score", 40),
@@ -160,7 +165,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         patch.setattr(place, name, interrupted)
         assert run(command, tmp_path) == 130
     assert "goes on from here" in capsys.readouterr().err
-    if command is not coherence:  # those of the appendix show what there is
+    if command not in (choose, coherence):  # those of the appendix show what there is
         cut = found_in(results_of(command, tmp_path))[1]
         assert 0 < len(cut) < len(found_in(results_of(command, finished(command)))[1])
     assert run(command, tmp_path) == 0
@@ -173,6 +178,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
     ("command", "more", "message"),
     [
         (coherence, ("--n-labels", "500"), "N = 500 takes 6000 labelled rows"),
+        (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
         (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
         (degeneracies, ("--rows", "31"), "--rows must be from 32 to 1297, which there are, got 31"),
@@ -283,6 +289,50 @@ def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished
     kept = [json.loads(line) for line in (output / "scores.jsonl").read_text().splitlines()]
     tasks = {(record["task"], tuple(record["values"])) for record in kept}
     assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
+
+
+# choose.py
+
+
+def test_an_answer_is_learned_with_its_base_and_is_its_base_but_for_what_it_names(
+    finished, tmp_path
+):
+    results = results_of(choose, finished(choose))
+    assert [r["answer"] for r in results["theta0"]] == [
+        *("default", "gain=1", "features", "features, C=1", "features, C=10", "features, C=1000")
+    ]
+    digests = [r["digest"] for r in results["theta0"]]
+    assert len({*digests[:1], *digests[2:]}) == 1 != len({*digests[:2]})  # of one theta0
+    by_name = {answer.name: answer for answer in choose.ANSWERS}
+    for answer in choose.ANSWERS:
+        base = by_name[answer.base]
+        assert choose.ANSWERS.index(base) <= choose.ANSWERS.index(answer)
+        own, other = (a.initializer((4,), tmp_path).get_params() for a in (answer, base))
+        changed = {k for k in own if "__" not in k and k != "coherence" and own[k] != other[k]}
+        assert changed <= {answer.question}
+        assert (answer == base) == (answer.name == "default")
+
+
+def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
+    def rows(name, base, gain):
+        noise = np.random.default_rng(len(name)).normal(0, 0.01, 20)
+        return {"question": "q", "answer": name, "base": base, "run": 4}, {
+            "method": name,
+            "run": 4,
+            "n_labels": 5,
+            "tasks": [*range(20)],
+            "accuracies": [*(0.5 + gain + noise)],
+        }
+
+    default = rows("default", "default", 0.0)
+    for gains, best in (((0.1, 0.2), "bb"), ((0.002, -0.1), "default"), ((0.1, 0.0), "a")):
+        own = [rows(name, "default", gain) for name, gain in zip(("a", "bb"), gains, strict=True)]
+        learned, scores = zip(default, *own, strict=True)
+        learned[0]["question"] = "default"
+        results = {"theta0": [*learned], "scores": [*scores]}
+        assert chosen_answers(results) == {"default": "default", "q": best}
+        told = {row[0]: row[-1] for row in build_table("choices", results).rows}
+        assert "q" in told[best]
 
 
 # The appendix

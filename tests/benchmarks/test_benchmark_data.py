@@ -228,6 +228,17 @@ def test_a_package_that_is_not_as_expected_is_refused(options, message, monkeypa
 # Digits, and scaling
 
 
+def test_images_held_out_are_training_images_and_nothing_else(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = (rng.integers(0, 9, (12_000, 4)), rng.integers(0, 9, 12_000))
+    whole = datasets.Dataset(X, y, X[:5] + 9, y[:5], "mnist", "here")
+    monkeypatch.setattr(datasets, "_load", lambda *args: whole)
+    held = datasets.DATASETS["mnist-held-out"]()
+    assert (held.name, held.source, len(held.X_train)) == ("mnist-held-out", "here", 2_000)
+    np.testing.assert_array_equal(np.concatenate([held.X_train, held.X_test]), X)
+    np.testing.assert_array_equal(np.concatenate([held.y_train, held.y_test]), y)
+
+
 def test_the_split_of_the_digits_is_fixed_and_complete():
     digits = load_digits_dataset()
     X, y = load_digits(return_X_y=True)
