@@ -325,7 +325,7 @@ def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
         }
 
     default = rows("default", "default", 0.0)
-    for gains, best in (((0.1, 0.2), "bb"), ((0.002, -0.1), "default"), ((0.1, 0.0), "a")):
+    for gains, best in (((0.1, 0.2), "bb"), ((-0.002, -0.1), "default"), ((0.1, 0.0), "a")):
         own = [rows(name, "default", gain) for name, gain in zip(("a", "bb"), gains, strict=True)]
         learned, scores = zip(default, *own, strict=True)
         learned[0]["question"] = "default"
