@@ -242,6 +242,8 @@ RUNS = (
     Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
         "--methods convnet/ours convnet/scratch", "ten minutes on 2 cores"),
+    Run("edges.json", "Edges that join two classes", "edges.py", "six minutes on 2 cores",
+        COHERENCE, ("edges",)),
     Run("neighbors.json", "The search of neighbours, exact and approximate",
         "neighbors.py", "8 minutes on 2 cores"),
     Run("speed.json", "Speed and memory", "speed.py", "ten minutes on 2 cores"),

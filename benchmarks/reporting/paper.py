@@ -23,11 +23,11 @@ import pandas as pd
 
 from reporting.layout import in_brackets, mean_and_std, texts
 from reporting.results import Results
-from reporting.statistics import Estimates, within_batches, within_runs
+from reporting.statistics import Estimates, width_over_batches, width_over_runs
 
 HIDDEN_LAYER_SIZES = [392, 392, 392]
 
-Same = Callable[[Estimates, Estimates], np.ndarray]
+Width = Callable[[Estimates, Estimates], np.ndarray]
 
 
 def loss_name(weight: float, detachment: float) -> str:
@@ -73,39 +73,45 @@ def tasks_compare_with_paper(results: Results) -> bool:
 # Ours beside them
 
 
-def _same(name: str) -> Same:
-    """By what figures of a table are judged to be the same."""
-    return within_runs if (paper_table(name).n > 1).all(axis=None) else within_batches
+def _width(name: str) -> Width:
+    """How far apart figures of a table may be and still agree."""
+    return width_over_runs if (paper_table(name).n > 1).all(axis=None) else width_over_batches
 
 
 def said_of(name: str) -> str:
     """What brackets and stars beside a table's figures say, to end a title."""
     differ = (
         "different from it at 95 % (Welch)"
-        if _same(name) is within_runs
+        if _width(name) is width_over_runs
         else "not within two of its standard deviations over mini-batches"
     )
     return f" (the paper's figure in brackets, * {differ})"
 
 
 def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of each figure of the paper's table whether ours is there, and whether it agrees."""
+    """Of each figure of the paper's table how far ours is from it, and how far it may be.
+
+    Missing where ours is.
+    """
     paper = paper_table(name)
     ours = Estimates(*(part.reindex_like(paper.mean) for part in own))
-    return ours.mean.notna(), ours.mean.notna() & _same(name)(ours, paper)
+    distance = (ours.mean - paper.mean).abs()
+    return distance, distance * 0.0 + _width(name)(ours, paper)
 
 
 def beside_paper(own: Estimates, *names: str) -> pd.DataFrame:
     """Our figures, the paper's of the named tables in brackets, a star where they do not agree."""
     cells = texts(mean_and_std, own.mean, own.std)
     for name in names:
-        there, agrees = _agreement(own, name)
-        stars = (there & ~agrees).reindex_like(cells).fillna(False).astype(bool)
+        distance, width = _agreement(own, name)
+        stars = (distance > width).reindex_like(cells).fillna(False).astype(bool)
         cells = in_brackets(cells, paper_texts(name)) + np.where(stars, " *", "")
     return cells
 
 
-def figures_that_agree(own: Estimates, name: str) -> str:
-    """How many figures of ours agree with the paper's table, "17 of 20"."""
-    there, agrees = _agreement(own, name)
-    return f"{agrees.to_numpy().sum()} of {there.to_numpy().sum()}"
+def figures_that_agree(own: Estimates, name: str) -> tuple[str, str]:
+    """How many figures of ours agree with the paper's table, and how far apart they may be."""
+    distance, width = (part.to_numpy().ravel() for part in _agreement(own, name))
+    there = ~np.isnan(distance)
+    agree, median = (distance <= width)[there].sum(), np.median(width[there])
+    return f"{agree} of {there.sum()}", f"{median:.1f}"

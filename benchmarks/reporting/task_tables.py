@@ -1,9 +1,10 @@
 """Tables of scores: the paper's, ours against scratch and rivals, and one way against another.
 
 On each (run, task) the accuracy of a method minus that of another on the same labelled images; a
-cell has the mean over all pairs and its 95% t interval. The best rival is the one with the highest
-mean at that N on these very tasks, among those that the same scores hold: another file may have
-better ones. It is chosen after the fact, to its own advantage.
+cell has the mean over all pairs and its 95% t interval; where there are several runs, that of their
+means too, since a theta0 is a draw as a task is. The best rival is the one with the highest mean at
+that N on these very tasks, among those that the same scores hold: another file may have better
+ones. It is chosen after the fact, to its own advantage.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from reporting.statistics import (
     gains,
     gains_over_n,
     mean_by,
-    std_over_runs,
     task_std_over_runs,
 )
 
@@ -55,8 +55,6 @@ TITLES = {
     "accuracy": "Test accuracy (%): mean over tasks, ± std over runs",
     "task_std": "Std over tasks (%): mean over runs, ± std over runs",
 }
-NUMBERS = {"accuracy": "Table 1. ", "task_std": "Table 2. "}
-"""The paper's numbers of its tables, for ours that are of the same."""
 
 
 def wide_of(results: Results | None) -> pd.DataFrame:
@@ -74,32 +72,31 @@ def task_table(kind: str, results: Results) -> Table:
     own, title = task_estimates(kind, wide_of(results)), TITLES[kind]
     if not tasks_compare_with_paper(results):
         return named_rows(title, texts(mean_and_std, own.mean, own.std), "method")
-    title = f"{NUMBERS[kind]}{title}{said_of(kind)}"
-    return named_rows(title, beside_paper(own, kind), "method")
+    return named_rows(title + said_of(kind), beside_paper(own, kind), "method")
 
 
 # Differences
 
 
-def _gain_texts(found: dict[Any, pd.Series], *, spread: bool = False) -> pd.DataFrame:
-    """Means and intervals of differences, with their std over runs if wanted: names by N."""
+INTERVALS = "mean, its 95% interval over tasks, and over runs where there are several"
+
+
+def _gain_texts(found: dict[Any, pd.Series]) -> pd.DataFrame:
+    """Means of differences with their intervals: names by N."""
     differences = pd.DataFrame(found).dropna(axis=1, how="all")
     if differences.empty:
         return pd.DataFrame()
-    points = gains(differences)
-    cells = texts(gain_text, points.mean, points.low, points.high)
-    if spread:
-        stds = std_over_runs(differences)
-        cells += texts(lambda std: "" if pd.isna(std) else f" ± {std:.2f}", stds)
+    cells = texts(gain_text, *gains(differences)[:3])
+    runs = gains(mean_by(differences, "n_labels", "run"))
+    cells += texts(
+        lambda low, high: "" if pd.isna(low) else f", runs [{low:+.2f}, {high:+.2f}]", *runs[1:3]
+    )
     return cells.rename(columns="N = {}".format)
 
 
 def gain_table(results: Results) -> Table:
     """Each network minus itself from fresh weights, the paper's beside where it has the tasks."""
-    title = (
-        "Gain over the same network from scratch (points): mean of the paired differences and "
-        "its 95% interval"
-    )
+    title = f"Gain over the same network from scratch on the same tasks (points): {INTERVALS}"
     wide = wide_of(results)
     bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}
     own = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
@@ -123,10 +120,7 @@ def best_rival(wide: pd.DataFrame, own: str) -> dict[int, str]:
 
 def against_table(results: Results) -> Table:
     """Rows with coherence minus scratch and rivals; the best rival is named at each N."""
-    title = (
-        "Difference on the same tasks and labelled images (points): mean, its 95% interval, "
-        "± std over runs where there are several"
-    )
+    title = f"Difference on the same tasks and labelled images (points): {INTERVALS}"
     wide = wide_of(results)
     found, named = {}, {}
     for row in [name for name in wide if name in COHERENT]:
@@ -139,7 +133,7 @@ def against_table(results: Results) -> Table:
             named[row, MEASURED_THERE] = {
                 f"N = {n}": f" ({name.removeprefix('rival/')})" for n, name in best.items()
             }
-    cells = _gain_texts(found, spread=True)
+    cells = _gain_texts(found)
     cells += pd.DataFrame(named).T.reindex_like(cells).astype(object).fillna("")
     return named_rows(title, cells, "method", "against")
 
@@ -160,7 +154,7 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
         # From fresh weights both files have the same.
         and (difference := wide[row] - others[other].reindex(wide.index)).any()
     }
-    title = f"{words}, on the same tasks and labelled images (points): mean and its 95% interval"
+    title = f"{words}, on the same tasks and labelled images (points): {INTERVALS}"
     return named_rows(title, _gain_texts(found), "method")
 
 
@@ -234,7 +228,10 @@ def ranking_table(library: Library, *, every: bool = False) -> Table:
     At the fewest labels, or at every N. The difference is paired, so that rows of unequal numbers
     of runs can be compared.
     """
-    title = "Test accuracy (%), mean over 20 tasks a run, and the paired difference from scratch"
+    title = (
+        "Test accuracy (%), mean over 20 tasks a run, and the paired difference from scratch with "
+        "its 95% intervals over tasks and over runs"
+    )
     wide = rows_of_all_files(library)
     means = mean_by(wide, "n_labels").T.dropna()
     ranked = means.loc[means.mean(axis=1).sort_values(ascending=False, kind="stable").index]

@@ -33,6 +33,7 @@ NO_COMMANDS = {"runs.py"}
 
 # File -> why it may use private names of the package.
 USES_PRIVATE_NAMES = {
+    "edges.py": "the graph is not public",
     "neighbors.py": "the search of a graph is not public",
 }
 

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.neighbors import NearestNeighbors
 
 import backends
 import choose
 import coherence
 import degeneracies
 import detachment_nearby
+import edges
 import mnist_tasks
 import scale_and_weight
 import theorems
@@ -53,6 +55,7 @@ TINY = {
     choose: ((*TASKS, "--questions", "gain", "features, C"), "digits_choices"),
     degeneracies: ((*APPENDIX, K4, "--rows=64"), "digits_degeneracies"),
     detachment_nearby: ((*APPENDIX, "--rows=96"), "digits_detachment_nearby"),
+    edges: (("--quiet", "--datasets", "digits"), "edges"),
     scale_and_weight: (
         (
             *(*APPENDIX, K4, "--rows=320", "--epochs=10", "--runs=2"),
@@ -333,6 +336,20 @@ def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
         assert chosen_answers(results) == {"default": "default", "q": best}
         told = {row[0]: row[-1] for row in build_table("choices", results).rows}
         assert "q" in told[best]
+
+
+# edges.py
+
+
+def test_shares_of_edges_and_steps():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
+    near = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(return_distance=False)
+    found = edges.shares(X, y)
+    assert found["edges"] == pytest.approx(100 * (y[near] != y[:, None]).mean())
+    assert 0.0 < found["steps"] != found["edges"]
+    assert edges.shares(X, np.zeros(300)) == {"edges": 0.0, "steps": 0.0}
+    assert edges.shares(X, np.arange(300)) == {"edges": 100.0, "steps": pytest.approx(100.0)}
 
 
 # The appendix

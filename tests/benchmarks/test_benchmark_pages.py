@@ -31,7 +31,7 @@ COHERENT = {
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
 # Declared, and their files are to come.
-NOT_MEASURED = {"choices.json", "detachment-nearby-he.json"}
+NOT_MEASURED = {"choices.json", "edges.json", "detachment-nearby-he.json"}
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_paper_s_own_figures_agree_with_the_paper(tmp_path):
     tasks = task_results(like_the_paper())
     files = {"degeneracies.json": degeneracies(), "scale-and-weight.json": scales()}
     library = write_all(tmp_path, files | {"mnist-full.json": tasks})
-    assert [row[1:] for row in pages.agreement_table(library).rows] == [
+    assert [row[1:3] for row in pages.agreement_table(library).rows] == [
         *[["4", "20 of 20"]] * 4,
         ["1", "4 of 4"],
         ["1", "9 of 9"],
@@ -133,14 +133,14 @@ def test_another_way_and_another_network_are_paired_with_the_same_rows():
     plain = task_results(flat(COHERENT))
     table = differences_table("One minus the other", task_results(flat(AUGMENTED)), plain)
     assert {row[0]: row[1] for row in table.rows} == {
-        "xavier/fcn/ours+coherence": "+1.00 [+1.00, +1.00]",
-        "features+logistic": "+2.40 [+2.40, +2.40]",
+        "xavier/fcn/ours+coherence": "+1.00 [+1.00, +1.00], runs [+1.00, +1.00]",
+        "features+logistic": "+2.40 [+2.40, +2.40], runs [+2.40, +2.40]",
     }
     # On two of the four runs of the perceptron.
     convnet = flat({"convnet/ours+coherence": 98.0, "convnet/features+logistic": 97.5}, runs=2)
     assert {row[0]: row[1] for row in differences_table("", task_results(convnet), plain).rows} == {
-        "convnet/ours+coherence": "+1.00 [+1.00, +1.00]",
-        "convnet/features+logistic": "+1.50 [+1.50, +1.50]",
+        "convnet/ours+coherence": "+1.00 [+1.00, +1.00], runs [+1.00, +1.00]",
+        "convnet/features+logistic": "+1.50 [+1.50, +1.50], runs [+1.50, +1.50]",
     }
     assert differences_table("One minus itself", plain, plain).rows == []
 
