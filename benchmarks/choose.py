@@ -91,6 +91,8 @@ ANSWERS = (
                BOTH | {EMBEDDING: OrientedGradients(size)})
         for size in (5, 7)
     ),
+    *_values("max_iter", 5, images=True),
+    *_values("max_iter", 5, 8),
     Answer("rounds", "two rounds with augmentation", "augmentation: affine",
            {AUGMENTATION: RandomAffine()}, rounds=2),
     Answer(FEATURES, FEATURES, DEFAULT, {}),
