@@ -359,9 +359,9 @@ def neighbor_agreement(
     """Whether neighbours tell classes apart better than a linear model does, before any training.
 
     Held-out labels are told from the others by walks among all rows, of 40 edges in the mean on the
-    graph that ``coherence="auto"`` has, and by logistic regression. On the 24 development sets of
-    ``benchmarks/real_data.py`` which of them was better told whether a coherent start would gain
-    for 71 % at 5 labels a class and 75 % at 20; the largest gain, on splice, it missed at 20.
+    graph that ``coherence="auto"`` has, and by logistic regression. On 24 sets which of the two
+    tells more said of 75 %, at 5 labels a class and at 20, whether a coherent start would gain
+    (``benchmarks/agreement.py``).
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from reporting.results import Results, unpack_draws
 from reporting.statistics import N, gains, mean_by
 
 LINE, FRESH = "stacked", "scratch"
-OURS = (LINE, *NETWORKS_WITHIN, "features+logistic", "paper")
+OURS = (LINE, "stacked networks", *NETWORKS_WITHIN, "features+logistic", "paper")
 # The N of the tables that go set by set, and how many points less than scratch are a loss.
 SOME_N = (5, 20)
 LOSS = 1.0
@@ -203,6 +203,32 @@ def _seconds(results: Results) -> Table:
     needed = {name: METHODS[name].once for name in shown.index if name != FRESH}
     shown["once a set"] = [medians.get(needed.get(name, ""), "-") for name in shown.index]
     return named_rows(title, shown, "method")
+
+
+# agreement.py
+
+
+def agreement_table(results: Results) -> Table:
+    """How often the better teller of held-out labels said whether coherence would gain."""
+    frame = pd.DataFrame(results["records"])
+    by_neighbors, gained = frame["neighbors"] > frame["linear"], frame["gain"] > 0
+    frame["right"] = by_neighbors == gained
+    frame["said"] = by_neighbors.map({True: "gain if neighbours", False: "gain if the model"})
+    rows = []
+    for n, own in frame.groupby(N):
+        means = own.groupby("said")["gain"].agg(["mean", "size"])
+        row = {
+            "N": str(n),
+            "sets": str(len(own)),
+            "told right": f"{100 * own['right'].mean():.0f} %",
+        }
+        row |= {name: f"{mean:+.2f} ({size:.0f} sets)" for name, mean, size in means.itertuples()}
+        rows.append(row)
+    title = (
+        "Whether neighbours or a linear model tell more of the held-out labels, and what coherence "
+        "then gains over fresh weights (points, mean over sets)"
+    )
+    return Table(title, pd.DataFrame(rows).fillna("-"))
 
 
 DATA_TABLES: dict[str, Callable[[Results], Table]] = {

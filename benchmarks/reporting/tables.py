@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from reporting.data_tables import DATA_TABLES
+from reporting.data_tables import DATA_TABLES, agreement_table
 from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **STUDY_TABLES,
     **TIME_TABLES,
     **DATA_TABLES,
+    "agreement": agreement_table,
 }
 """From what a command writes to a table of it."""
 

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import agreement
 import real_data
 from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
 from reporting.results import unpack_draws
+from reporting.tables import build_table
 from rivals.starts import scarf_theta0
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
@@ -154,3 +156,24 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     again = records()
     assert measured == ["label-spreading"]
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), again.drop(columns="seconds"))
+
+
+def test_what_a_few_labels_told_stands_beside_what_coherence_gained(tmp_path, monkeypatch):
+    gained = {"coherence": [[92.0, None], *[[1.0, None]] * 3], "scratch": [[90.0, 80.0]] * 4}
+    scores = [{"set": "wine", "n_labels": 5, "methods": gained}]
+    (tmp_path / "real-data-development.json").write_text(json.dumps({"scores": scores}))
+    monkeypatch.setitem(agreement.SPLITS, "development", ["wine"])
+    folder = ["--output", str(tmp_path), "--results", str(tmp_path), "--quiet", "--jobs=1"]
+    assert agreement.main(folder) == 0
+    results = json.loads((tmp_path / "agreement.json").read_text())
+    [record] = results["records"]
+    # Of the draws at which both were measured.
+    assert (record["set"], record["n_labels"], record["gain"]) == ("wine", 5, 2.0)
+    assert 80 < record["linear"] <= 100
+    records = [
+        {"n_labels": 5, "set": str(i), "neighbors": n, "linear": 50.0, "gain": gain}
+        for i, (n, gain) in enumerate([(60.0, 3.0), (60.0, -1.0), (40.0, -2.0), (50.0, -4.0)])
+    ]
+    assert build_table("agreement", {"records": records}).rows == [
+        ["5", "4", "75 %", "+1.00 (2 sets)", "-3.00 (2 sets)"]
+    ]

@@ -1,0 +1,88 @@
+"""Claim: a few labels tell before any training whether a coherent start will help.
+
+``diagnostics.neighbor_agreement`` tells held-out labels by neighbours and by a linear model. On the
+sets of ``real_data.py``, for the labels drawn there: which of the two tells more, beside what the
+network with coherence gained over fresh weights. Gains are those that ``real_data.py`` has
+written, means over draws. Run it after that (ten minutes on one core)::
+
+    python benchmarks/agreement.py --results benchmarks/results
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data.tables import SPLITS, load
+from engines.engine import Call, Loky
+from protocol.command import Written, add_output_options, command_parser, results_head, run_command
+from protocol.evaluation import say
+from protocol.sets import Prepared, labelled_rows, prepared
+from reporting.results import Library, unpack_draws
+from reporting.tables import text_of
+from sklearn_mmdinit.diagnostics import neighbor_agreement
+
+FILES = {"development": "real-data-development.json", "report": "real-data.json"}
+
+
+def _told(n_labels: int, draws: int, data: Prepared) -> dict[str, Any]:
+    """What neighbours and a linear model tell (%), the mean over draws; runs in a worker."""
+    found = []
+    for draw in range(draws):
+        rows, y = labelled_rows(data, n_labels, draw), np.full(len(data.y), -1)
+        y[rows] = data.y[rows]
+        agreement = neighbor_agreement(data.X, y, random_state=data.seed)
+        found.append((agreement.neighbors, agreement.linear))
+    neighbors, linear = 100.0 * np.mean(found, axis=0)
+    return {"set": data.name, "n_labels": n_labels, "neighbors": neighbors, "linear": linear}
+
+
+def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series]:
+    file = FILES[options.split]
+    results = Library(options.results).results(file)
+    if results is None:
+        raise ValueError(f"--results {options.results} has no {file}")
+    of_draw = unpack_draws(results["scores"])
+    wide = of_draw.pivot(index=["set", "n_labels", "draw"], columns="method", values="accuracy")
+    gains = wide["coherence"] - wide["scratch"]
+    return options, gains.groupby(["set", "n_labels"]).mean().rename("gain")
+
+
+def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
+    options, gain = job
+    calls = []
+    for name in SPLITS[options.split]:
+        data = prepared(load(name, options.data_dir, partial(say, options)), options.seed)
+        cells = [n for of, n in gain.index if of == name and n in options.n_labels]
+        calls += [Call((n, options.draws), (data,)) for n in cells]
+    told = pd.DataFrame(list(Loky(None, options.jobs).results(_told, calls)))
+    records = told.join(gain, on=["set", "n_labels"]).sort_values(["n_labels", "set"])
+    settings = {name: getattr(options, name) for name in ("split", "draws", "seed", "n_labels")}
+    return options.output / "agreement.json", results_head(__doc__, None, settings) | {
+        "records": records.round(2).to_dict("records")
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 if the table was printed."""
+    parser = command_parser(__doc__)
+    add = parser.add_argument
+    add("--split", choices=SPLITS, default="development", help="default: development")
+    add("--results", type=Path, required=True, help="folder with what real_data.py has written")
+    add("--n-labels", nargs="+", type=int, default=(5, 20), metavar="N", help="default: 5 20")
+    add("--draws", type=int, default=2, help="default: 2")
+    add("--data-dir", type=Path, help="as of real_data.py")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    add_output_options(parser)
+    text = partial(text_of, kinds=("agreement",))
+    return run_command(parser, argv, _prepare, _measure, text)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
