@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 
 from protocol import command, methods
@@ -43,6 +45,24 @@ DEFAULT, IMAGES, FEATURES = "default", "images", "features"
 AUGMENTATION, EMBEDDING = "coherence__augmentation", "coherence__embedding"
 BOTH: dict[str, Any] = {AUGMENTATION: RandomAffine(), EMBEDDING: OrientedGradients()}
 SHIFTS = RandomAffine(degrees=0.0, scale=0.0, shear=0.0)
+ALONE: dict[str, Any] = {
+    f"{term}_weight": 0.0 for term in ("uniformity", "degeneracy", "detachment")
+}
+
+
+class Nowhere(BaseEstimator):
+    """A graph of one edge, since there has to be one: walks from all other rows stay there."""
+
+    def fit_transform(self, X: np.ndarray, y: Any = None) -> csr_array:
+        return csr_array(([1.0], ([0], [1])), shape=(len(X), len(X)))
+
+
+# Both ends of a walk are the same image then, each changed in its own way.
+CONTRASTIVE = ALONE | {
+    AUGMENTATION: RandomAffine(),
+    "coherence__graph": Nowhere(),
+    "coherence__shared_neighbor_power": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -96,6 +116,9 @@ ANSWERS = (
     Answer("rounds", "two rounds with augmentation", "augmentation: affine",
            {AUGMENTATION: RandomAffine()}, rounds=2),
     Answer(FEATURES, FEATURES, DEFAULT, {}),
+    Answer("features, terms", "features, coherence alone", FEATURES, ALONE),
+    Answer("features, terms", "features, contrastive by augmentation alone", FEATURES, CONTRASTIVE),
+    Answer("features, images", "features, images", FEATURES, BOTH),
     *(Answer("features, C", f"features, C={C:g}", FEATURES, {}, C=C) for C in (1.0, 10.0, 1000.0)),
 )  # fmt: skip
 """All of them; a base stands before what is compared with it."""
