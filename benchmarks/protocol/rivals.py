@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,7 +31,8 @@ from protocol.store import data_digest
 from protocol.tasks import shuffled_rows
 from protocol.theta0s import Pretrained
 from rivals import classifiers, starts
-from sklearn_mmdinit import Theta0
+from rivals.few_labels import umap_embedding
+from sklearn_mmdinit import Coherence, Theta0
 
 # Names, in the order of the tables
 
@@ -42,7 +44,9 @@ NETWORKS = (
     "rival/self-training",
     "rival/tuned-scratch",
 )
-RIVALS = (*CLASSIFIERS, *NETWORKS)
+# They take minutes once, or for each task.
+GRAPHS = ("rival/shared-label-spreading", "rival/poisson-learning", "rival/umap-logistic")
+RIVALS = (*CLASSIFIERS, *GRAPHS, *NETWORKS)
 """Every rival that knows the images as they are."""
 
 # What coherence gets of images, they get: oriented gradients (name -> the rival of the pixels),
@@ -89,6 +93,7 @@ N_COMPONENTS = 50
 N_CLUSTERS = 256
 N_NEIGHBORS = 10
 N_COPIES = 20  # of each labelled row
+SHARED_POWER = Coherence().shared_neighbor_power
 
 # A mini-batch large enough that the variance of a layer's outputs is that of all rows.
 LSUV_ROWS = 256
@@ -150,7 +155,7 @@ class Rivals:
         by_gradients = {"embedding": ["OrientedGradients", gradients.get_params()]}
         if name in GRADIENTS:
             return self._gradients.contender(name, GRADIENTS[name], by_gradients)
-        if name in CLASSIFIERS:
+        if name in (*CLASSIFIERS, *GRAPHS):
             return self._pixels.contender(name, name, {})
         change: Any = methods.AUGMENTATIONS[self.bench.network.augmentation]
         copies = {"n_copies": N_COPIES, "augmentation": repr(change)}
@@ -267,6 +272,11 @@ class _Features:
         """Principal components (n, n_components)."""
         return self.pca.transform(self.X).astype(np.float32)
 
+    @cached_property
+    def nearest(self) -> np.ndarray:
+        """The nearest training rows of each (n, N_NEIGHBORS)."""
+        return classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
+
     def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
         """A rival of CLASSIFIERS under a name."""
         X, estimator, own = self._classifier(of)
@@ -285,8 +295,18 @@ class _Features:
             distances = clusters.fit(self.X[: self.n_train]).transform(self.X).astype(np.float32)
             svm = make_pipeline(StandardScaler(), SVC(C=10.0))
             return distances, svm, {"C": 10.0, "n_clusters": n}
-        nearest = classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
-        graph = classifiers.normalized_graph(nearest[: self.n_train])
-        spreading = classifiers.GraphLabelSpreading(graph, nearest)
-        values = {"alpha": spreading.alpha, "n_iter": spreading.n_iter}
-        return np.arange(len(self.X))[:, None], spreading, {"n_neighbors": N_NEIGHBORS} | values
+        if of == "rival/umap-logistic":
+            parts = self.components[: self.n_train], self.components[self.n_train :]
+            found = umap_embedding(*parts, self.seed)
+            logistic = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
+            return found, logistic, {"C": 10.0, "n_coordinates": found.shape[1]}
+        shared = {"shared": SHARED_POWER} if of == "rival/shared-label-spreading" else {}
+        graph = classifiers.symmetric_graph(self.nearest[: self.n_train], **shared)
+        values: dict[str, Any] = {"n_neighbors": N_NEIGHBORS} | shared
+        if of == "rival/poisson-learning":
+            spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
+        else:
+            graph = classifiers.normalized_graph(graph)
+            spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
+            values |= {"alpha": spreading.alpha}
+        return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}

@@ -24,7 +24,7 @@ from engines.engine import threads
 from protocol.store import data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels
-from rivals.classifiers import nearest_rows, normalized_graph
+from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
 from rivals.starts import scarf_theta0
 from sklearn_mmdinit import (
     MLPClassifier,
@@ -323,7 +323,7 @@ def _self_training(cell: Cell) -> Proba:
 
 def _label_spreading(cell: Cell) -> Proba:
     neighbors, n = cell.made["neighbors"], len(cell.data.X)
-    spread = normalized_graph(neighbors[:n])
+    spread = normalized_graph(symmetric_graph(neighbors[:n]))
     classifier = few_labels.label_spreading(cell.rows, cell.y, spread, neighbors, cell.seed)
     return classifier, classifier.predict_proba(np.arange(n, len(neighbors))[:, None])
 

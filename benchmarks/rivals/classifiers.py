@@ -92,14 +92,49 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
 
 
-def normalized_graph(neighbors: np.ndarray) -> csr_array:
-    """S = D^-1/2 W D^-1/2 (n, n) of rows (n, k) of neighbours, W symmetric."""
+class PoissonLearning(GraphLabelSpreading):
+    """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020), made for very few labels.
+
+    L u = sum_j (y_j - mean of y) delta_j on the graph with weights W and L = D - W, by
+    u <- u + D^-1 (b - L u), ``n_iter`` times. ``graph`` is W over the training rows.
+    """
+
+    def __init__(self, graph: csr_array, neighbors: np.ndarray, n_iter: int = 300) -> None:
+        self.graph = graph
+        self.neighbors = neighbors
+        self.n_iter = n_iter
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> PoissonLearning:
+        """Solve for the labels y (n,) of the training rows numbered X (n, 1)."""
+        self.classes_, indices = np.unique(y, return_inverse=True)
+        labels = np.eye(len(self.classes_))[indices]
+        degrees = self.graph.sum(axis=1)[:, None]
+        sources = np.zeros((self.graph.shape[0], len(self.classes_)))
+        sources[X.ravel()] = labels - labels.mean(axis=0)
+        scores = sources = sources / degrees
+        for _ in range(self.n_iter):
+            scores = self.graph @ scores / degrees + sources
+        self.label_distributions_ = scores
+        return self
+
+
+def symmetric_graph(neighbors: np.ndarray, shared: float = 0.0) -> csr_array:
+    """W (n, n) of rows (n, k) of neighbours: 1 each way, times a power of the shared ones + 1."""
     n, k = neighbors.shape
     ends = np.arange(0, n * k + 1, k)
     directed = csr_array((np.ones(n * k), neighbors.ravel(), ends), shape=(n, n))
-    graph = (directed + directed.T).tocoo()
+    if shared:
+        common = directed.multiply(directed @ directed.T).tocsr() + directed
+        directed = csr_array((common.data**shared, common.indices, common.indptr), shape=(n, n))
+    return directed + directed.T
+
+
+def normalized_graph(graph: csr_array) -> csr_array:
+    """S = D^-1/2 W D^-1/2 (n, n) of the symmetric weights W of a graph."""
+    graph = graph.tocoo()
     # Every row has k neighbours at least, so no degree is 0.
     scale = 1.0 / np.sqrt(graph.sum(axis=1))
+    n = len(scale)
     rows, columns = graph.coords
     return csr_array((graph.data * scale[rows] * scale[columns], (rows, columns)), shape=(n, n))
 

@@ -6,6 +6,7 @@ Where no class has two labels there is nothing to validate on, and the defaults 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,9 @@ def label_spreading(
 
 def umap_embedding(X: np.ndarray, X_new: np.ndarray, seed: int) -> np.ndarray:
     """Ten coordinates, or as many as X has, of rows X and then of others."""
-    from umap import UMAP
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # of a part that needs TensorFlow
+        from umap import UMAP
 
     n_components = min(10, X.shape[1])
     # Points close together: what its authors recommend where an embedding is not for the eye.

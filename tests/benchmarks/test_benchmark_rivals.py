@@ -42,9 +42,11 @@ from protocol.tasks import random_tasks
 from rivals.classifiers import (
     AugmentedClassifier,
     GraphLabelSpreading,
+    PoissonLearning,
     SelfTrainedNetwork,
     nearest_rows,
     normalized_graph,
+    symmetric_graph,
 )
 from rivals.starts import (
     CORRUPTIONS,
@@ -311,7 +313,9 @@ def test_spreading_agrees_with_scikit_learn_on_the_same_graph(digits):
     neighbors = nearest_rows(digits[:400].astype(np.float64), n, k, 1)
     assert not np.any(neighbors[:n] == np.arange(n)[:, None])  # no row is its own neighbour
     labels = load_digits_dataset().y_train[:n]
-    ours = GraphLabelSpreading(normalized_graph(neighbors[:n]), neighbors, alpha=0.5, n_iter=200)
+    ours = GraphLabelSpreading(
+        normalized_graph(symmetric_graph(neighbors[:n])), neighbors, alpha=0.5, n_iter=200
+    )
     ours.fit(np.arange(60)[:, None], labels[:60])
     graph = np.zeros((n, n))
     np.add.at(graph, (np.repeat(np.arange(n), k), neighbors[:n].ravel()), 1.0)
@@ -322,6 +326,23 @@ def test_spreading_agrees_with_scikit_learn_on_the_same_graph(digits):
     np.testing.assert_allclose(
         ours.label_distributions_, theirs.label_distributions_, rtol=1e-6, atol=1e-9
     )
+
+
+def test_poisson_learning_solves_its_equation_and_shared_neighbours_weigh_edges(digits):
+    n, k = 300, 25  # so many that no part is without a way to the others
+    neighbors = nearest_rows(digits[:400].astype(np.float64), n, k, 1)
+    labels = load_digits_dataset().y_train[:400]
+    directed = np.zeros((n, n))
+    directed[np.repeat(np.arange(n), k), neighbors[:n].ravel()] = 1.0
+    weights = directed * (1.0 + directed @ directed.T) ** 1.5
+    graph = symmetric_graph(neighbors[:n], 1.5)
+    np.testing.assert_allclose(graph.toarray(), weights + weights.T)
+    own = PoissonLearning(graph, neighbors, n_iter=20_000).fit(np.arange(60)[:, None], labels[:60])
+    sources = np.zeros((n, 10))
+    sources[:60] = np.eye(10)[labels[:60]] - np.eye(10)[labels[:60]].mean(axis=0)
+    laplacian = np.diag(graph.sum(axis=1)) - graph.toarray()
+    np.testing.assert_allclose(laplacian @ own.label_distributions_, sources, atol=1e-6)
+    assert np.mean(own.predict(np.arange(n, 400)[:, None]) == labels[n:]) > 0.6
 
 
 # Contenders
