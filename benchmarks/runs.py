@@ -253,9 +253,7 @@ RUNS = (
         COHERENCE, ("edges",)),
     Run("neighbors.json", "The search of neighbours, exact and approximate",
         "neighbors.py", "8 minutes on 2 cores"),
-    Run("speed.json", "Speed and memory", "speed.py", "ten minutes on 2 cores"),
-    Run("speed-modules.json", "Speed and memory of any module",
-        "speed.py --sections modules", "ten minutes on 2 cores"),
+    Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
     Run("backends.json", "Seconds of each engine",
         "backends.py --dataset digits --tasks 5 --rounds 4", "five minutes on 2 cores"),
 )  # fmt: skip

@@ -7,10 +7,11 @@ Then it measures, all in one run on one machine and what is compared in turns:
   network; the same by ``torch.func.vmap``), by ``MMDInitializer``, and the floor, which is the
   step's dense matrix products at the rate of this machine's own sgemm; and the memory of each;
 - ``fine-tuning``: ``MLPClassifier.fit`` beside scikit-learn's and a plain PyTorch loop;
+- ``fits``: whole fits with coherence, the search of neighbours included, and their memory;
 - ``modules``: the same perceptron as an ``nn.Sequential`` in ``module=``, ConvNets' steps beside
   their dense products, and the memory against K.
 
-Run it (about ten minutes on two cores, or about one with ``--quick``, whose figures are rough and
+Run it (about twenty minutes on two cores, or one with ``--quick``, whose figures are rough and
 whose steps have a quarter of the paper's perturbed networks)::
 
     python benchmarks/speed.py
@@ -40,10 +41,11 @@ from reporting.results import machine_line
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
+from timing.fits import SIZES, measure_coherent_fits
 from timing.probe import compare, in_own_process
 from timing.steps import Step, measure_modules, measure_steps
 
-SECTIONS = ("step", "fine-tuning", "modules")
+SECTIONS = ("step", "fine-tuning", "fits", "modules")
 PAPER = Step()
 # The first ConvNet is that of ``mnist_tasks.py --network convnet``, the last that of PyTorch's
 # example of MNIST.
@@ -74,6 +76,8 @@ def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
     if section == "fine-tuning":
         rows, threads = ((60, 240), (1,)) if quick else ((60, 120, 240, 480), (1, 2))
         return {"fine_tuning": measure_fits(rows, threads, rounds=3 if quick else 7)}
+    if section == "fits":
+        return {"coherent_fits": measure_coherent_fits(SIZES[:1] if quick else SIZES)}
     if section == "step":
         step = replace(PAPER, n_perturbations=most)
         memory = [{"form": f} | in_own_process(step, f) for f in ("library", "direct", "vmap")]

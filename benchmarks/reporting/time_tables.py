@@ -136,12 +136,9 @@ def _written(kind: str, results: Results) -> Table:
 
 SPEED_KINDS = (
     "step",
-    "breakdown",
     "memory",
-    "scaling",
-    "rows",
     "fine_tuning",
-    "cross_validation",
+    "coherent_fits",
     "modules",
     "module_memory",
 )

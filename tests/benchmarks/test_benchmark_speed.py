@@ -12,9 +12,11 @@ import torch
 import neighbors
 import speed
 from engines.engine import threads
+from reporting.tables import build_table
 from timing import fine_tuning, probe, steps
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
+from timing.fits import measure_coherent_fits
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
@@ -214,6 +216,13 @@ def test_fits_are_timed_beside_the_others(monkeypatch):
     assert (record["rows"], record["threads"]) == (60, 1)
     assert record["ours / scikit-learn"]["median"] > 0
     assert set(record["seconds"]) == {"ours", "scikit-learn", "pytorch"}
+
+
+def test_a_whole_fit_is_measured_in_a_process_of_its_own():
+    [record] = measure_coherent_fits(((300, 4),))
+    assert (record["rows"], record["columns"]) == (300, 4)
+    assert record["seconds"] > 0.0
+    assert build_table("coherent_fits", {"coherent_fits": [record]}).rows[0][:2] == ["300", "4"]
 
 
 def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):

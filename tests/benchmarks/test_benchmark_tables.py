@@ -217,16 +217,6 @@ def test_a_table_that_is_none_or_without_its_figures_is_an_error():
         build_table("sped", {})
 
 
-def test_what_was_not_measured_of_rows_on_disk_is_a_dash():
-    row = {"rows": 1000000, "bytes": 3136000000, "seconds": 2.5, "peak": 9 << 20}
-    assert build_table(
-        "rows", {"rows": [row, row | {"anonymous": 2048, "seconds": 0.02}]}
-    ).rows == [
-        ["1,000,000", "2991 MiB", "2.5 s", "-", "9 MiB"],
-        ["1,000,000", "2991 MiB", "20 ms", "2 KiB", "9 MiB"],
-    ]
-
-
 # Sets with few labels
 
 
