@@ -144,7 +144,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         - "auto": from the theta0 that X carries when the step before this one in a Pipeline
           is an initializer; else from fresh weights. An X that has lost its theta0 is an error,
           and so is an initializer further up in the Pipeline; None says that it is meant.
-        - "pipeline": as "auto", but an X without theta0 is an error.
+        - "pipeline": as "auto", but an X without theta0 is an error, also in a process that an
+          ensemble has begun, where nothing else tells of a Pipeline.
         - None: from fresh weights.
         - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
           so inside each fold of a cross-validation. Its parameters can be searched as

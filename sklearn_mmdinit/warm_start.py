@@ -196,7 +196,8 @@ def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
 
 def _is_below_initializer() -> bool:
     """Whether a Pipeline is being fitted, an earlier step of which hands theta0 on."""
-    # scikit-learn tells a step nothing of the others: only the calls under way show them.
+    # scikit-learn tells a step nothing of the others, and hands it an array that shows nothing of
+    # where it comes from: only the calls under way do, those of this process.
     for frame, _ in traceback.walk_stack(None):
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline):

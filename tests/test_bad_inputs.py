@@ -199,7 +199,9 @@ each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
 each(labelled, "n_classes", (HUGE,), part="GiB")
 for call in (initialized, labelled, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
-row(of_module, Wide(3, 40_000), part="detachment term of 40000 classes")
+# Of logits that no linear layer returns.
+soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
+row(of_module, soft, part="detachment term of 100000 classes")
 row(theory.jacobian_row_norm_moments, HUGE, part="GiB")
 row(Density.from_predictions, P, bins=HUGE, part="GiB")
 for name in ("degenerate_softmax_ratio", "prediction_samples"):

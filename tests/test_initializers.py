@@ -587,6 +587,15 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
         assert init.set_params(n_classes=5).fit(X, y).config_.n_classes == 5
 
 
+def test_ten_thousand_classes_take_two_steps_of_seconds():
+    X = np.random.default_rng(0).normal(size=(2 * BATCH, 6))
+    init = MMDInitializer(
+        (8,), n_classes=10_000, n_perturbations=8, batch_size=BATCH, max_iter=1, random_state=0
+    ).fit(X)
+    assert init._state.step == 2
+    assert np.isfinite(init.loss_curve_).all()
+
+
 def test_few_rows_that_all_have_a_label_are_told():
     X, y = np.random.default_rng(0).normal(size=(120, 4)), np.arange(120) % 3
     init, few = MMDInitializer((3,), max_iter=0), slice(50)

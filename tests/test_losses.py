@@ -66,6 +66,19 @@ def test_mmd_is_its_definition(n_classes):
     np.testing.assert_allclose(mmd(P, U, gamma), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("spread", [1e-5, 1e-2, 1.0])
+def test_mmd_of_many_classes_is_that_of_exact_differences(spread, monkeypatch):
+    # Predictions of float32 about one point, of which products alone would lose the distances.
+    P, U = uniform_simplex(2, 30, 500).float(), uniform_simplex(40, 500, seed=1).float()
+    P = torch.lerp(torch.eye(500)[:2, None], P, spread)
+    gamma = median_bandwidth(P, U)
+    values = mmd(P, U, gamma)
+    monkeypatch.setitem(mmd.__globals__, "_MANY_CLASSES", math.inf)
+    exact = P.double(), U.double()
+    torch.testing.assert_close(gamma, median_bandwidth(*exact).float())
+    torch.testing.assert_close(values, mmd(*exact, gamma.double()).float(), atol=2e-6, rtol=2e-6)
+
+
 def test_mmd_of_a_point_mass_is_known():
     # All predictions at p = 1/2: E k(p, u) and E k(u, u') are integrals over the interval.
     gamma = 0.3
@@ -227,7 +240,7 @@ def test_gradient_of_degeneracy_by_finite_differences():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("widths", [(5, 3), (5, 6, 4, 2)])
+@pytest.mark.parametrize("widths", [(5, 3), (5, 7), (5, 6, 4, 2), (5, 6, 4, 9)])
 def test_norms_of_a_perceptron_against_autograd(widths, activation):
     network, X = double_network(mlp(*widths, activation=activation), rows(3, widths[0]))
     norms, module = network.jacobian_norms(X), network.module
@@ -260,13 +273,15 @@ OF_IMAGES = {"group norm": in_groups} | {
 }
 
 
+# With more classes than inputs of the last layer, Jacobians are those of its inputs.
+@pytest.mark.parametrize("n_classes", [3, 40])
 @pytest.mark.parametrize("name", ["mlp", *OF_IMAGES])
-def test_norms_with_respect_to_the_input_against_autograd(name):
+def test_norms_with_respect_to_the_input_against_autograd(name, n_classes):
     """Statistics of a mini-batch are constants."""
     if name == "mlp":
-        module, X = mlp(6, 7, 5, 3, batch_norm=True), rows(5)
+        module, X = mlp(6, 7, 5, n_classes, batch_norm=True), rows(5)
     else:
-        module, X = seeded(lambda: OF_IMAGES[name](3)), images(5)
+        module, X = seeded(lambda: OF_IMAGES[name](n_classes)), images(5)
     network, batch = double_network(module, X)
     norms = network.jacobian_norms(batch)
     still, seen = copy.deepcopy(network.module).eval(), {}
@@ -331,9 +346,11 @@ def test_running_statistics_are_updated_once():
 DIFFERENTIATED = {
     "mlp": (lambda: mlp(6, 5, 3, 2, activation="gelu"), rows(3)),
     "relu": (lambda: mlp(6, 5, 3, 2), rows(3)),
+    "many classes": (lambda: mlp(6, 5, 3, 7, activation="gelu"), rows(3)),
     "convolutions": (Convs, rows(3, 12)),
     "twice": (Twice, rows(3)),
     "one layer": (lambda: nn.Sequential(nn.Linear(6, 3)), rows(3)),
+    "one layer of many classes": (lambda: nn.Sequential(nn.Linear(6, 9)), rows(3)),
 }
 
 

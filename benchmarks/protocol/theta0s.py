@@ -1,8 +1,9 @@
 """Learned theta0 kept on disk: learned once, reused by every later run, resumed if cut short.
 
 An initializer's ``fit`` equals ``max_iter`` times ``partial_fit``, exactly, so passes are made one
-by one and written down between them. What is read back was written by these
-commands into their own output folder; like any pickle, do not put another's file there.
+by one and written down between them. Its own checkpoint would lose less than a pass, but knows no
+seconds, which are a result here. What is read back was written by these commands into their own
+output folder; like any pickle, do not put another's file there.
 """
 
 from __future__ import annotations

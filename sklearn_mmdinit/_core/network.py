@@ -21,7 +21,7 @@ from .trace import Trace
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 256
 # The same of the Jacobians, where each goes through once a class, and forth and back twice.
-ROWS_OF_JACOBIANS = 16
+_ROWS_OF_JACOBIANS = 16
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
@@ -113,9 +113,10 @@ class Network:
         With respect to the input and to the output of each known layer before the last one, which
         is a pre-activation (after a normalisation, where one follows at once).
         """
-        n_classes = self.architecture.n_classes
+        head = self._narrow_head
+        n_outputs = self.architecture.n_classes if head is None else head.in_features
         statistics = self._batch_statistics(X)
-        parts = X.split(ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
+        parts = X.split(_ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
         drawn: Any = None
 
         @contextmanager
@@ -127,17 +128,17 @@ class Network:
         def part(number: int) -> torch.Tensor:
             rows, differentiable = parts[number], torch.is_grad_enabled()
             with torch.enable_grad():
-                # Rows do not depend on each other: each once a class gives all slopes at once.
-                logits, taps = drawn(rows.repeat(n_classes, *[1] * (X.ndim - 1)))
-                of_class = torch.eye(n_classes).to(logits).repeat_interleave(len(rows), dim=0)
-                outputs = [tap for tap, _ in taps]
-                slopes = outputs and torch.autograd.grad(
-                    logits, outputs, of_class, create_graph=differentiable, allow_unused=True
+                # Rows do not depend on each other: each once an output gives all slopes at once.
+                outputs, taps = drawn(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
+                of_output = torch.eye(n_outputs).to(outputs).repeat_interleave(len(rows), dim=0)
+                tapped = [tap for tap, _ in taps if outputs.requires_grad]
+                slopes = tapped and torch.autograd.grad(
+                    outputs, tapped, of_output, create_graph=differentiable, allow_unused=True
                 )
                 norms = [
-                    # (d B, ...), or more rows than one for each example.
-                    own.movedim(axis, 0).reshape(n_classes, len(rows), -1).square().sum(-1)
-                    for own, (_, axis) in zip(slopes, taps, strict=True)
+                    # (n_outputs B, ...), or more rows than one for each example.
+                    _squared_norms(own.movedim(axis, 0).reshape(n_outputs, len(rows), -1), head)
+                    for own, (_, axis) in zip(slopes, taps, strict=False)
                     if own is not None
                 ]
             if not norms:
@@ -152,6 +153,24 @@ class Network:
         # 1 where a class is on no way from an output, and others are: a head of another class.
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
+
+    def jacobian_numbers(self, n_rows: int) -> int:
+        """Numbers that Jacobians of so many rows hold at a time, about."""
+        d, head = self.architecture.n_classes, self._narrow_head
+        if head is None:  # arrays of classes by classes for each of the rows of a part
+            return 7 * min(n_rows, _ROWS_OF_JACOBIANS) * d**2
+        # For each layer arrays of classes by inputs of the head, whose graphs are kept.
+        return 2 * len(self.trace.calls) * n_rows * d * head.in_features
+
+    @property
+    def _narrow_head(self) -> nn.Linear | None:
+        """The linear layer that returns the logits, where these are more than its inputs."""
+        if self.trace.last < 0 or self.trace.calls[self.trace.last].n_positions != 1:
+            return None
+        name = self.trace.calls[self.trace.last].layer
+        head: Any = self.module.get_submodule(name)
+        plain = type(head) is nn.Linear and name not in self.trace.reused
+        return head if plain and head.in_features < head.out_features else None
 
     def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
         """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
@@ -172,10 +191,16 @@ class Network:
     def _tapping(self, statistics: dict[nn.Module, list[hooks.Statistics]]) -> Iterator[Any]:
         """Tap the outputs of the layers before the last one for a while, in any number of threads.
 
-        Gives a function that takes rows and returns their logits, and what was tapped, each with
-        its axis of examples beside it.
+        Gives a function that takes rows and returns their logits, or the inputs of a head that is
+        narrow, and what was tapped, each with its axis of examples beside it.
         """
         here = threading.local()  # what a thread's own pass has seen
+        head = self._narrow_head
+
+        def before_head(layer: nn.Linear, H: torch.Tensor) -> torch.Tensor:
+            here.features = H.reshape(-1, layer.in_features)
+            here.taps.append(H)  # in the place of its output, which no one asks for
+            return H.new_zeros(()).expand(*H.shape[:-1], layer.out_features)
 
         def hand_on(output: torch.Tensor) -> torch.Tensor:
             if not output.requires_grad:  # of a layer that is not learned, before any that is
@@ -213,7 +238,7 @@ class Network:
             for number, (call, output) in enumerate(zip(self.trace.calls, here.taps, strict=False)):
                 if number != last and call.axis >= 0:
                     found.append((output, call.axis))
-            return logits, found
+            return (logits if head is None else here.features), found
 
         forwards: dict[nn.Module, Any] = {
             layer: tap if is_perturbed(layer) else normalise
@@ -221,6 +246,8 @@ class Network:
             if layer_type_of(layer) is not None
         }
         forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
+        if head is not None:
+            forwards[head] = before_head
         with hooks.unfused(), hooks.untracked(self.module), hooks.replaced(forwards):
             yield tapped
 
@@ -228,3 +255,13 @@ class Network:
         """Whether rows go through the module a part of them at a time, on threads of their own."""
         # Batch normalisation needs all of them at once.
         return self.in_threads and X.device.type == "cpu" and not hooks.batch_norms(self.module)
+
+
+def _squared_norms(slopes: torch.Tensor, head: nn.Linear | None) -> torch.Tensor:
+    """Squared norms (d, B) of slopes (d, B, n) of logits, or of those of the inputs of a head."""
+    if head is None:
+        return slopes.square().sum(-1)
+    # A row of the logits' Jacobian is w J of a row w of the weights: |w J|^2 = w (J J') w'.
+    slopes = slopes.transpose(0, 1)
+    products = head.weight @ (slopes @ slopes.mT)  # (B, d, inputs)
+    return (products * head.weight).sum(-1).T.clamp(min=0.0)

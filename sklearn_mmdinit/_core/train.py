@@ -16,7 +16,7 @@ from ..theta0 import Theta0
 from .batches import Batches, RowBatches
 from .config import Config
 from .estimators import check_room
-from .network import ROWS_OF_JACOBIANS, Network
+from .network import Network
 from .numbers import learned_is_finite, with_gradients
 from .objective import loss_terms
 from .profile import Profile
@@ -64,15 +64,14 @@ class State:
         return self.current if self.best is None or config.keep_last else self.best
 
 
-def check_rows(config: Config) -> None:
+def check_rows(config: Config, network: Network) -> None:
     """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
     check_room(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
     if config.has_paper_terms:
-        # Seven arrays of classes by classes for each row of those that are looked at together.
-        n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
-        check_room(7 * n_rows * d**2, f"the detachment term of {d} classes")
+        n_numbers = network.jacobian_numbers(config.batch_size)
+        check_room(n_numbers, f"the detachment term of {d} classes")
 
 
 @with_gradients()
@@ -93,8 +92,8 @@ def train(
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
-    check_rows(config)
     network = profile.network(state.current, device)
+    check_rows(config, network)
     optimizer = _adam(network, config, state)
     random = StepRandom(state.seed, device)
     steps_a_pass = batches.steps_a_pass

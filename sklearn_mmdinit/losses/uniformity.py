@@ -35,6 +35,8 @@ _PAIRS_AT_ONCE = 1 << 17
 
 # Of torch.cdist: exact at small distances too.
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
+# Classes from which on differences take many times as long as a product in float64.
+_MANY_CLASSES = 64
 
 
 def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -> torch.Tensor:
@@ -131,6 +133,17 @@ def _with_references(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor
     return torch.cat([predictions, U.expand(len(predictions), *U.shape)], dim=1)
 
 
+def _squared_distances(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Squared distances (..., n, m) of points (..., n, d) and (..., m, d) of the simplex."""
+    if one.shape[-1] < _MANY_CLASSES:
+        return torch.cdist(one, other, compute_mode=_BY_DIFFERENCES).square()
+    # |a|^2 + |b|^2 - 2 ab of numbers below 1: what cancels in float64 is 1e-16, that is, nothing
+    # to distances of the smallest bandwidth.
+    a, b = one.double(), other.double()
+    norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
+    return (norms - 2.0 * a @ b.mT).clamp_(min=0.0).to(one.dtype)
+
+
 def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     """Median (B,) of all pairwise distances of predictions (B, K, d) and references (M, d)."""
     n = P.shape[1] + U.shape[0]
@@ -140,9 +153,8 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
         gammas = []
         for group in _groups(start, stop, n):
             points = _with_references(P[group], U)
-            # Differences and not the Gram matrix: its cancellation is felt at small ones.
-            distances = torch.cdist(points, points, compute_mode=_BY_DIFFERENCES)
-            gammas.append(distances[:, rows, columns].median(dim=1).values)
+            squared = _squared_distances(points, points)
+            gammas.append(squared[:, rows, columns].median(dim=1).values.sqrt())
         return gammas
 
     gammas = list(chain(*share(len(P), stretch)))
@@ -175,7 +187,7 @@ def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     """MMD (B,) of predictions (B, K, d) and references (M, d) with bandwidths gamma (B,)."""
 
     def pairs_of(P: torch.Tensor, start: int, stop: int) -> list[_Pair]:
-        squared_uu = torch.cdist(U, U, compute_mode=_BY_DIFFERENCES).square()
+        squared_uu = _squared_distances(U, U)
         # Kernel matrices of few inputs at a time.
         return [
             _values_and_gradients(P[group], U, gamma[group], squared_uu)
@@ -191,7 +203,7 @@ def _values_and_gradients(
     """The MMD (b,) of some inputs and its gradient (b, K, d) with respect to predictions."""
     n_p, n_u = predictions.shape[1], len(U)
     points = _with_references(predictions, U)
-    squared = torch.cdist(predictions, points, compute_mode=_BY_DIFFERENCES).square()
+    squared = _squared_distances(predictions, points)
     widths = widths[:, None, None]
     kernel, slope = kernel_and_slope(squared, widths)
     kernel_uu, _ = kernel_and_slope(squared_uu, widths)
