@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -121,6 +122,29 @@ def require_versions(used: dict[str, str]) -> None:
         raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
 
 
+@cache
+def code_digest(package: Path = Path(sklearn_mmdinit.__file__).parent) -> str:
+    """What stands for the code that learns a theta0, whatever its comments and docstrings say."""
+    files = [*package.glob("_core/**/*.py"), *package.glob("losses/*.py")]
+    files += [package / f"{name}.py" for name in ("coherence", "initializers", "transforms")]
+    parts = []
+    for path in sorted(files):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+                node
+            ):
+                del node.body[0]
+        parts.append(ast.dump(tree))
+    return digest_of(parts)
+
+
+@cache
+def commit() -> str | None:
+    """The commit that this file is of; None in a copy without its history."""
+    return _git("rev-parse", "HEAD")
+
+
 def hardware() -> dict[str, Any]:
     """The processor, the cores this process may use, and the GPU if torch sees one."""
     cpu = platform.processor() or platform.machine()
@@ -150,6 +174,6 @@ def provenance() -> dict[str, Any]:
     return {
         "versions": versions(),
         "hardware": hardware(),
-        "git_commit": _git("rev-parse", "HEAD"),
+        "git_commit": commit(),
         "git_changed": None if changed is None else bool(changed),
     }

@@ -22,6 +22,8 @@ from sklearn.frozen import FrozenEstimator
 
 from engines.engine import Call, Engine
 from protocol.store import (
+    code_digest,
+    commit,
     data_digest,
     deciding_versions,
     digest_of,
@@ -111,8 +113,9 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
 
 # One theta0
 
-# What was spent on a theta0, in its file beside it.
+# What was spent on a theta0, and by which commit, in its file beside it.
 SPENT = ("seconds", "cpu_seconds")
+BESIDE = (*SPENT, "commit")
 
 # Passes over small data are short, and a file of some megabytes after each would take longer.
 SECONDS_BETWEEN_WRITES = 30.0
@@ -123,13 +126,15 @@ class Pretrained:
     """A fitted initializer, what stands for its theta0, and what it took.
 
     ``seconds`` are of its passes, those of earlier runs included; ``cpu_seconds`` of all threads
-    together, which other programs lengthen less; ``reused``: whether nothing was left to learn.
+    together, which other programs lengthen less; ``commit`` is that of its last pass; ``reused``:
+    whether nothing was left to learn.
     """
 
     initializer: Any
     digest: str
     seconds: float
     cpu_seconds: float
+    commit: str | None
     path: Path
     reused: bool
 
@@ -144,6 +149,7 @@ class Pretrained:
             "cpu_seconds": round(self.cpu_seconds, 2),
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
+            "commit": self.commit,
             "auto": _decided(self.initializer),
             "gain": [float(factor) for factor in getattr(self.initializer, "gain_", ())],
         }
@@ -162,16 +168,18 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 
 def _path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
-    """Its key stands for the parameters, the data and the versions; the name is for people."""
-    return folder / f"{name.replace('/', '-')}-{fit_key(initializer, X_digest)}.joblib"
+    """Its key is of the parameters, the data, the versions and the code; the name is for people."""
+    key = digest_of([fit_key(initializer, X_digest), code_digest()])
+    return folder / f"{name.replace('/', '-')}-{key}.joblib"
 
 
-def _read(initializer: BaseEstimator, path: Path) -> tuple[Any, dict[str, float]]:
-    """What an initializer has become so far, and the seconds spent on it."""
+def _read(initializer: BaseEstimator, path: Path) -> tuple[Any, dict[str, Any]]:
+    """What an initializer has become so far, and what is kept beside it."""
     kept = read_kept(path) if path.exists() else {"initializer": clone(initializer)}
     # How loud a file's first run was must not decide how loud this one is.
     fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
-    return fitted, {name: kept.get(name, 0.0) for name in SPENT}
+    fresh = dict.fromkeys(SPENT, 0.0) | {"commit": None}
+    return fitted, {name: kept.get(name, fresh[name]) for name in BESIDE}
 
 
 def _is_done(initializer: BaseEstimator, fitted: Any) -> bool:
@@ -189,21 +197,22 @@ def learn(
 
 
 def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
-    fitted, spent = _read(initializer, path)
+    fitted, beside = _read(initializer, path)
     written, unwritten = time.perf_counter(), False
     reused = _is_done(initializer, fitted)
     try:
         while not _is_done(initializer, fitted):
             for name, seconds in _timed_fit(fitted, X).items():
-                spent[name] += seconds
+                beside[name] += seconds
+            beside["commit"] = commit()
             ended, unwritten = time.perf_counter(), True
             if ended - written >= SECONDS_BETWEEN_WRITES:
-                _write(path, {"initializer": fitted, **spent})
+                _write(path, {"initializer": fitted, **beside})
                 written, unwritten = ended, False
     finally:  # also of an interrupted pass, which leaves the passes before it as they were
         if unwritten:
-            _write(path, {"initializer": fitted, **spent})
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), **spent, path=path, reused=reused)
+            _write(path, {"initializer": fitted, **beside})
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), **beside, path=path, reused=reused)
 
 
 def _timed_fit(initializer: Any, rows: np.ndarray) -> dict[str, float]:
@@ -274,8 +283,8 @@ def learn_all(
 
     for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
-            spent = {name: getattr(theta0, name) for name in SPENT}
-            _write(paths[key], {"initializer": theta0.initializer, **spent})
+            beside = {name: getattr(theta0, name) for name in BESIDE}
+            _write(paths[key], {"initializer": theta0.initializer, **beside})
         found[key] = replace(theta0, path=paths[key])
         say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}

@@ -131,8 +131,9 @@ def _runs(results: Results) -> str:
 
 
 def _commit(results: Results) -> str:
-    # Where cells were measured in portions, the last call has only put them together.
-    commits = results.get("measured_at_commits") or [results.get("git_commit")]
+    # Where parts were learned or measured earlier, the last call has only put them together.
+    learned = dict.fromkeys(own["commit"] for own in results.get("theta0", []) if "commit" in own)
+    commits = results.get("measured_at_commits") or [*learned] or [results.get("git_commit")]
     if commits[0] is None:
         return "-"
     changed = " with changes" if results.get("git_changed") else ""

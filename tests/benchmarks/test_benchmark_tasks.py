@@ -320,7 +320,7 @@ SMALL = NetworkSettings((6,), epochs=1, n_perturbations=4, coherent_epochs=1)
 
 def _pretrained(name, X):
     fitted = initializer_of(name, SMALL, n_pixels=64).fit(X[:64])
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), 0.0, 0.0, None, False)
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), 0.0, 0.0, None, None, False)
 
 
 @pytest.mark.parametrize("name", ["xavier/fcn/ours", FEATURES_THETA0, "convnet/ours"])

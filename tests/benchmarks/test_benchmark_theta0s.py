@@ -1,14 +1,17 @@
 """What is kept on disk: logs and theta0; and going on after an interruption."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+import sklearn_mmdinit
 from data.datasets import load_digits_dataset, standardize
-from protocol import theta0s
+from protocol import store, theta0s
 from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
 from protocol.store import Log, data_digest, digest_of, write_atomically, write_json
 from protocol.theta0s import fit_key, learn
@@ -158,6 +161,28 @@ def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
     assert fit_key(_tiny(), "x") == keys["paper"]
     monkeypatch.setattr(theta0s, "FORM", theta0s.FORM + 1)
     assert fit_key(_tiny(), "x") != keys["paper"]
+
+
+def test_a_theta0_is_known_by_the_code_that_learned_it_and_says_its_commit(tmp_path, monkeypatch):
+    package = Path(sklearn_mmdinit.__file__).parent
+    own = tmp_path / "package"
+    shutil.copytree(package, own, ignore=shutil.ignore_patterns("__pycache__"))
+    assert store.code_digest(own) == store.code_digest(package)
+    path = own / "losses" / "detachment.py"
+    text = path.read_text()
+    path.write_text(text.replace('"""', '"""Otherwise said. ', 1) + "\n# and a comment\n")
+    store.code_digest.cache_clear()
+    assert store.code_digest(own) == store.code_digest(package)
+    path.write_text(text + "\nFACTOR = 2.0\n")
+    store.code_digest.cache_clear()
+    assert store.code_digest(own) != store.code_digest(package)
+    monkeypatch.setattr(theta0s, "commit", lambda: "first")
+    learned = _learn(_tiny(epochs=1), tmp_path)
+    monkeypatch.setattr(theta0s, "commit", lambda: "later")
+    assert _learn(_tiny(epochs=1), tmp_path).record()["commit"] == "first"
+    monkeypatch.setattr(theta0s, "code_digest", lambda: "other code")
+    assert not _learn(_tiny(epochs=1), tmp_path).reused
+    assert learned.record()["commit"] == "first"
 
 
 def test_a_damaged_file_is_named(tmp_path):
