@@ -1,14 +1,20 @@
 """A table of bad inputs: each call ends in a ValueError or TypeError that names the bad value."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from scipy.sparse import csr_array
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GroupKFold
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from skorch import NeuralNetClassifier
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -147,6 +153,10 @@ each(initialized, "gain", (True, 0, -1, NAN, INF, "x", (1, 2), None))
 each(initialized, "activation init sampler output coherence device batch_norm", (3, "x", [1]))
 each(initialized, "checkpoint", (3,))
 each(initialized, "gain", ((1.0, 2.0, 3.0), ["2", "3"], 1e300))
+row(initialized, batch_norm=True, batch_size=1, part="batch_size of at least 2")
+row(initialized, random_state="seed", part="seed")
+row(initialized, gain=2.0, activation="tanh", part="would change the function")
+row(initialized, coherence="auto", hidden_layer_sizes=(), part="coherence needs a hidden layer")
 each(labelled, "verbose", ("loud", None), part="int")
 each(labelled, "batch_size window max_iter", (*NO_NUMBERS, 1.5, -1, "auto"))
 each(labelled, "n_classes", (*NO_NUMBERS, 1.5, -1, 1, "x"))
@@ -155,6 +165,35 @@ each(labelled, "activation init output device batch_norm hidden_layer_sizes", ("
 each(coherent, "batch_size n_neighbors", (*NO_NUMBERS, 1.5, -1, 0, "x"))
 each(coherent, "weight separation walk_length", (*NO_NUMBERS, *NOT_FINITE, "x"))
 each(coherent, "shared_neighbor_power", (*NO_NUMBERS, *NOT_FINITE, "x"))
+each(coherent, "walk_length", (0.5, 1e9))
+row(coherent, memory=Path("cache"), part="memory")
+row(coherent, augmentation=mm.RandomAffine, part="RandomAffine")
+row(coherent, embedding=PCA, part="embedding")
+row(coherent, embedding=mm.MMDInitializer(coherence="auto"), part="use output='hidden'")
+row(coherent, embedding=make_pipeline(PCA(2), mm.MMDInitializer()), part="output='passthrough'")
+row(coherent, embedding=PCA(3), graph=csr_array(np.eye(24, k=1)), part="use one of the two")
+CHANGES = {
+    "got shape (": lambda rows, rng: rows[:-1],
+    ", bool": lambda rows, rng: rows > 0,
+    "got shape (), object": lambda rows, rng: None,
+    "returned NaN or infinity": lambda rows, rng: rows * np.nan,
+    "too large for float32": lambda rows, rng: np.full(rows.shape, 1e300),
+}
+for part, change in CHANGES.items():
+    row(coherent, augmentation=change, part=part)
+GRAPHS = {
+    "shape (24, 24), |got (24, 3)": csr_array(np.ones((24, 3))),
+    "graph has no edge": csr_array(np.eye(24)),
+    "could not convert": np.full((24, 24), "a", dtype=object),
+    "Negative values": -np.eye(24, k=3),
+    "NaN": np.eye(24, k=-3) * np.nan,
+    "KNeighborsTransformer(): got 'knn'": "knn",
+    "got <class ": KNeighborsTransformer,
+    "masked array: give graph.filled": np.ma.masked_equal(np.eye(24, k=1), 0),
+    "must give a sparse matrix: got ": StandardScaler(),
+}
+for part, graph in GRAPHS.items():
+    row(coherent, graph=graph, part=part)
 each(classified, "batch_size max_iter", (*NO_NUMBERS, 1.5, -1, "x"))
 each(classified, "learning_rate_init", (*NO_NUMBERS, *NOT_FINITE, 0, "x"))
 each(classified, "optimizer device activation batch_norm class_weight callbacks", ("x", 3))
@@ -184,8 +223,27 @@ row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean
 row(classified, class_weight={0: True}, part="True")
 row(classified, optimizer=torch.optim.SparseAdam, part="SparseAdam")
 row(classified, criterion__weight=torch.ones(3), part="shape: [3]")
+row(classified, class_weight=[1, 2, 3])
+row(classified, class_weight={"zero": 2.0}, part="['zero']")
+row(classified, class_weight={0: 0, 1: 0}, part="class_weight above 0")
+VALIDATION = {
+    "labels that y does not": (X, y + 77),
+    "3 features": (X[:, 1:], y),
+    "3 items": (X, y, y),
+    "contains NaN": (X * NAN, y),
+    "groups": GroupKFold(3),
+}
+for part, split in VALIDATION.items():
+    row(classified, validation_split=split, part=part)
 each(stacked, "cv threshold", (*NO_NUMBERS, -1, "x"))
 each(stacked, "starts estimator", (3, "x"))
+row(stacked, starts=[], part='starts must be "auto" or a list of at least one, got []')
+row(stacked, starts=[None, "auto"], part="'auto' among them")
+row(stacked, starts=[None, 3], part="warm_start_from must be ")
+each(stacked, "estimator", (StandardScaler(), mm.MLPClassifier), part="estimator must be")
+row(stacked, others="forest", part='others must be "auto" or a list of classifiers, got ')
+row(stacked, others=[StandardScaler()], part="with predict_proba, got StandardScaler()")
+row(stacked, others=[DecisionTreeClassifier], part="with predict_proba, got <class")
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (True, NAN, -1, "x"))
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (1e7,))
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "mirror", ("no", 1))
@@ -235,6 +293,12 @@ for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"w
     row(with_rule, stds, part="stds of register_layer for Scale")
 row(with_rule, lambda layer, s: {"weight": 0.0}, part="must perturb a parameter, or return {}")
 row(mm.mmd_init_, Wide, X, part="Module")
+row(of_module, None, hidden_layer="fc", part="names a layer")
+row(of_module, Wide, activation="tanh", part="activation='tanh' describes a perceptron")
+row(of_module, Wide, module__n_classes=1, part="it returned torch.float32 of shape")
+row(of_module, lambda: Wide(), part="got <function")
+for call in (of_module, trained):
+    row(call, Wide(), module__width=3, part="module__width|instance of Wide")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
 
@@ -256,6 +320,7 @@ for part, rows in ODD_ROWS.items():
     if "dim" not in part:
         row(lambda rows: mm.mmd_init_(Wide(), rows, **OF_MODULE), rows, part=part)
         row(lambda rows: diagnostics.dead_neuron_ratio(FITTED, rows), rows, part=part)
+row(FITTED.score, np.full_like(X, 1e38), part="the loss of X is not finite")
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
     "equal size": dataset(lambda i: torch.zeros(4 + i % 2)),
@@ -306,6 +371,15 @@ for bad in (3, None, True, b"x.safetensors"):
     row(mm.save_theta0, bad, FITTED, part=f"ends in '.safetensors', got {bad!r}")
 row(mm.Architecture.from_json, NESTED, part="not the description")
 
+for name, array, part in (
+    ("linears.0.bias", [1e300, 0, 0], "'linears.0.bias' holds NaN or infinity"),
+    ("linears.0.bias", ["a", "b", "c"], "'linears.0.bias' must hold numbers"),
+    ("linears.0.bias", [1j, 0, 0], "complex128"),
+    ("linears.0.bias", [0.0], "names and shapes"),
+    ("linears.2.bias", [0.0], "names and shapes"),
+):
+    row(mm.Theta0, THETA0.architecture, THETA0.arrays | {name: np.array(array)}, part=part)
+
 # Theory and displays.
 row(theory.perturbation_std, 3)
 row(theory.perturbation_std, described(), part="perceptron")
@@ -328,6 +402,21 @@ for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(Density({"a": bad}, ["p"]).plot, part="a")
 for bad in (*NO_NUMBERS, 1, 2.5, "x"):
     row(theory.class_probability_lower_bound, 0.1, bad)
+TAIL, SHARES = theory.perturbation_norm_tail_bound, theory.mean_vertex_distances
+row(TAIL, [1.0, 2.0], [0.1], form="paper", part="['sub_exponential', 'theorem'], got 'paper'")
+row(TAIL, 1.0, [], part="shape (0,)")
+row(TAIL, 1.0, [-0.5, 1.0], part="from -0.5 to 1.0")
+row(TAIL, 1.0, [0.0, 0.0], part="not all zero")
+row(TAIL, [9.0, 1.9], [0.0, 2.0], form="sub_exponential", part="radius=1.9 is too small")
+row(SHARES, [0.5, 0.5], part="got (2,)")
+row(SHARES, np.empty((0, 2)), part="got (0, 2)")
+row(SHARES, [[1.5, -0.5]], part="-0.5")
+row(SHARES, [[0.5, 0.6]], part="1.1")
+row(theory.class_probability_lower_bound, -0.1, 2, part="-0.1")
+row(theory.class_probability_lower_bound, 1.5, 3, part="[0, sqrt(2)]")
+row(theory.jacobian_row_norm_moments, 3, 0.0, part="weight_std must ")
+ROW_NORMS = theory.relu_jacobian_row_norms
+row(ROW_NORMS, np.ones((2, 3)), np.ones((5, 4)), part="(2, 3) and (5, 4)")
 row(Losses([1, 2], {}).plot, part="number of terms")
 row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
 row(Losses.from_estimator, FITTED, terms=3)
@@ -350,6 +439,17 @@ each(Kernel(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
 for name in ("bins", "max_panels", "class_index"):
     for bad in (*NO_NUMBERS, -1, 2.5):
         row(Density.from_predictions, P, **{name: bad})
+row(Density.from_predictions, P, over="classes", part="['inputs', 'perturbations'], got 'classes'")
+row(Density.from_predictions, P, class_index=2, part="class_index=2")
+row(Density.from_predictions, P, np.ones((3, 2, 4)) / 4, part="same classes")
+row(Density.from_predictions, P, np.full((3, 2, 2), 1.5), part="1.5")
+row(Tasks.from_scores, [5, 10], {}, part="number of methods")
+row(Tasks.from_scores, [5, 10], {"a": [[0.5], [0.5]]}, part="(2, 1)")
+row(Kernel(np.ones((2, 3))).plot, part="kernel must have shape")
+row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
+row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")
+for bad in ([5], [True]):
+    row(Kernel(EYE, PIXELS, anchors=bad).plot, part=f"{bad}")
 for names in (["p", "q"], [], 3):
     row(Density(PANEL, names).plot, part="panel")
 for bad in (1, "x", True):

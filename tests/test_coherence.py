@@ -2,11 +2,9 @@
 
 import pickle
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -19,9 +17,8 @@ from torch import nn
 
 from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
-from sklearn_mmdinit._core.batches import augmented
 from sklearn_mmdinit._core.graph import neighbor_graph, search
-from sklearn_mmdinit.coherence import Walks, check_coherence, fit_embedding
+from sklearn_mmdinit.coherence import Walks, fit_embedding
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +55,6 @@ def ends(walk):
 
 
 # Parameters
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"walk_length": 0.5}, "walk_length"),
-        ({"walk_length": 1e9}, "walk_length"),
-        ({"memory": Path("cache")}, "memory"),
-        ({"graph": "knn"}, "graph"),
-        ({"augmentation": RandomAffine}, "augmentation .*RandomAffine"),
-        ({"embedding": PCA}, "embedding"),
-        ({"embedding": MMDInitializer(coherence="auto")}, "use output='hidden'"),
-        ({"embedding": make_pipeline(PCA(2), MMDInitializer())}, r"\(output='passthrough'\)"),
-        ({"embedding": PCA(3), "graph": csr_array(np.eye(400, k=1))}, "use one of the two"),
-    ],
-)
-def test_bad_values_are_named(params, match):
-    with pytest.raises((ValueError, TypeError), match=match):
-        check_coherence(Coherence(**params))
 
 
 def test_parameters_are_set_by_name_and_refused_by_it():
@@ -304,21 +282,6 @@ def test_another_embedding_between_passes_is_an_error(after, X):
 
 def noisy(rows, rng, scale=1.0):
     return rows + scale * rng.normal(size=rows.shape)
-
-
-@pytest.mark.parametrize(
-    ("augmentation", "match"),
-    [
-        (lambda rows, rng: rows[:-1], r"of shape \(10, 4\) .* got shape \(9, 4\)"),
-        (lambda rows, rng: rows > 0, "type float32; got shape .* bool"),
-        (lambda rows, rng: None, r"got shape \(\), object"),
-        (lambda rows, rng: rows * np.nan, "returned NaN or infinity"),
-        (lambda rows, rng: np.full(rows.shape, 1e300), "or a value too large for float32"),
-    ],
-)
-def test_what_an_augmentation_must_return(augmentation, match):
-    with pytest.raises(ValueError, match=match):
-        augmented(augmentation, np.ones((10, 4), dtype=np.float32), np.random.default_rng(0))
 
 
 def test_an_augmentation_that_changes_nothing_is_none(X):

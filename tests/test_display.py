@@ -146,21 +146,6 @@ def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
     np.testing.assert_allclose(line.get_ydata(), expected)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"over": "classes"}, r"\['inputs', 'perturbations'\], got 'classes'"),
-        ({"class_index": 2}, "class_index=2"),
-        ({"before": np.ones((3, 2))}, r"got \(3, 2\)"),
-        ({"after": np.ones((3, 2, 4)) / 4}, "same classes"),
-        ({"after": np.full((3, 2, 2), 1.5)}, "1.5"),
-    ],
-)
-def test_densities_name_what_does_not_fit(predictions, change, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        PredictionDensityDisplay.from_predictions(**{"before": predictions, **change})
-
-
 # TaskAccuracyDisplay
 
 
@@ -176,10 +161,6 @@ def test_accuracy_draws_means_and_student_intervals():
     np.testing.assert_allclose(line.get_ydata(), [0.8, 0.9])
     np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], expected)
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
-
-
-def scores_of(confidence=0.95, **scores):
-    return TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
 
 
 # CoherenceDisplay
@@ -238,23 +219,6 @@ def test_from_estimator(image_shape, digits, plt):
     assert len(ax.images) == (1 if image_shape is None else 3 * 9)
     same = CoherenceDisplay.from_estimator(init, X, image_shape=image_shape, random_state=0)
     assert list(same.anchors)[:3] == list(display.anchors)
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: scores_of(), "number of methods"),
-        (lambda: scores_of(ours=[[0.5], [0.5]]), r"'ours' .*\(2, 1\)"),
-        (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
-        (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[5]), r"anchors.*\[5\]"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[True]), "anchors.*True"),
-    ],
-)
-def test_what_does_not_fit_is_named(make, match):
-    with pytest.raises(ValueError, match=match):
-        make().plot()
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8, 1), (8, 8)])

@@ -435,25 +435,6 @@ def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
         neighbor_graph(ROWS, memory=memory, n_neighbors=9)
 
 
-@pytest.mark.parametrize(
-    ("graph", "error", "message"),
-    [
-        (csr_array(np.ones((60, 3))), ValueError, r"shape \(60, 60\), .* got \(60, 3\)"),
-        (csr_array(np.eye(60)), ValueError, "graph has no edge"),
-        (np.full((60, 60), "a", dtype=object), ValueError, "graph must hold .*: could not convert"),
-        (-np.eye(60, k=3), ValueError, "graph must hold .*: Negative values"),
-        (np.eye(60, k=-3) * np.nan, ValueError, "graph must hold .*NaN"),
-        ("knn", TypeError, r"KNeighborsTransformer\(\): got 'knn'"),
-        (KNeighborsTransformer, TypeError, "got <class .*KNeighborsTransformer"),
-        (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
-        (StandardScaler(), TypeError, "must give a sparse matrix: got .*ndarray"),
-    ],
-)
-def test_a_graph_that_is_none_is_refused(graph, error, message):
-    with pytest.raises(error, match=message):
-        neighbor_graph(ROWS, graph=graph)
-
-
 # Weights by shared neighbours
 
 

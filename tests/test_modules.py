@@ -290,20 +290,6 @@ def test_what_is_compiled_is_taken_out():
         np.testing.assert_array_equal(net.state_dict()[name].numpy(), array)
 
 
-REFUSED = {
-    "function": ({"module": flat_perceptron}, TypeError, "got <function"),
-    "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),
-    "one logit": ({"module__n_classes": 1}, ValueError, "it returned torch.float32 of shape"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_makes_no_sense_is_refused(name, X):
-    params, kind, words = REFUSED[name]
-    with pytest.raises(kind, match=words):
-        MMDInitializer(**{"module": ConvNet, "max_iter": 1, **params}).fit(X)
-
-
 def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
     assert small(n_classes=5, max_iter=0).fit(X).theta0_.architecture.n_classes == 5
     for init, found in ((small(module__n_classes=3), 3), (small(ConvNet()), 2)):

@@ -273,23 +273,3 @@ def test_figures_are_those_of_the_seed_in_any_number_of_processes(digits, cohere
         np.testing.assert_allclose(again.temperatures_, clf.temperatures_, rtol=1e-4)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict_proba(X), expected)
     assert (clone(clf).set_params(random_state=1).fit(X, y).predict_proba(X) != expected).any()
-
-
-@pytest.mark.parametrize(
-    ("params", "match"),
-    [
-        ({"starts": []}, r'starts must be "auto" or a list of at least one, got \[\]'),
-        ({"starts": [None, "auto"]}, "'auto' among them"),
-        ({"starts": [None, 3]}, "warm_start_from must be .* got 3"),
-        ({"estimator": StandardScaler()}, r"estimator must be .* got StandardScaler\(\)"),
-        ({"estimator": MLPClassifier}, "estimator must be"),
-        ({"others": "forest"}, 'others must be "auto" or a list of classifiers, got .forest'),
-        ({"others": [StandardScaler()]}, r"with predict_proba, got StandardScaler\(\)"),
-        ({"others": [DecisionTreeClassifier]}, "with predict_proba, got <class"),
-    ],
-)
-def test_what_is_not_valid_is_named(params, match, digits):
-    clf = stacked(None).set_params(**params)
-    with pytest.raises((TypeError, ValueError), match=match):
-        clf.fit(digits[0][:30], digits[1][:30])
-    assert not hasattr(clf, "classes_")

@@ -71,22 +71,6 @@ def test_all_of_the_state_of_a_module_is_there(of_module):
         theta0.to_module()
 
 
-@pytest.mark.parametrize(
-    ("arrays", "match"),
-    [
-        ({"linears.0.bias": [1e300, 0]}, "'linears.0.bias' holds NaN or infinity"),
-        ({"linears.0.bias": ["a", "b"]}, "'linears.0.bias' must hold numbers"),
-        ({"linears.0.bias": [1j, 0]}, "complex128"),
-        ({"linears.0.bias": [0.0]}, "names and shapes"),
-        ({"linears.1.bias": [0.0]}, "names and shapes"),
-    ],
-)
-def test_what_does_not_fit_is_no_theta0(arrays, match):
-    own = {"linears.0.weight": np.eye(2), "linears.0.bias": np.zeros(2)}
-    with pytest.raises(ValueError, match=match):
-        Theta0(Architecture.of_perceptron(2, (), 2), own | arrays)
-
-
 # gain
 
 

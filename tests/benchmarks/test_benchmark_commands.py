@@ -69,16 +69,13 @@ FEW = {
     "n_rows": 256,
     "widths": (4, 16, 64),
 }
-DRAWN = {
-    coherence: "draw_coherence",
-}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     """No pictures, which take longest, and few mini-batches."""
     with pytest.MonkeyPatch.context() as patch:
-        for command, draw in (*DRAWN.items(), (mnist_tasks, "draw_accuracy")):
+        for command, draw in ((coherence, "draw_coherence"), (mnist_tasks, "draw_accuracy")):
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
@@ -195,7 +192,7 @@ def test_bad_options_are_refused_before_any_work(command, more, message, tmp_pat
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         *(
             (degeneracies, (f"--settings={value}",), f"such as 0.4,1, got {value!r}")
-            for value in ("0.4", "0.4,1,2", "a,b", "-1,0", "inf,0", "nan,0")
+            for value in ("0.4,1,2", "a,b", "-1,0", "nan,0")
         ),
     ],
 )
@@ -490,12 +487,6 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
     found = theorems.jacobian_points(X, 16, seed=0)
     assert found["holds"] == [False]
     assert found["mean"] < 0.8 * found["expected_mean"]
-
-
-def test_every_theorem_has_its_cases_and_holds(finished):
-    records = results_of(theorems, finished(theorems))["records"]
-    assert [record["theorem"] for record in records] == [1] * 3 + [2] * 2 + [3] * 3
-    assert all(all(record["holds"]) for record in records[3:])
 
 
 # tune_scratch.py and backends.py

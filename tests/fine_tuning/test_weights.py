@@ -147,19 +147,3 @@ def test_criteria_without_a_loss_a_row(params, message, data):
     small(**params).fit(*data)
     with pytest.raises(ValueError, match=message):
         small(**params, class_weight="balanced").fit(*data)
-
-
-# bad values
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ([1, 2, 3], r"got \[1, 2, 3\]"),
-        ({"zero": 2.0}, r"\['zero'\].*\[0, 1, 2\]"),
-        ({0: 0, 1: 0, 2: 0}, "class_weight above 0"),
-    ],
-)
-def test_bad_class_weights(bad, message, data):
-    with pytest.raises(ValueError, match=message):
-        small(class_weight=bad).fit(*data)
