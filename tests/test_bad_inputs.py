@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
@@ -97,6 +98,15 @@ def of_module(module, **params):
 
 def trained(module, **params):
     return mm.NetClassifier(module, max_iter=1, **params).fit(X, y)
+
+
+def gradients(X, **params):
+    return mm.OrientedGradients(**params).fit(X)
+
+
+def further(rows):
+    clf = mm.MLPClassifier(warm_start_from=mm.MMDInitializer(**SMALL), max_iter=1)
+    return clf.fit(X, y, X_unlabelled=rows)
 
 
 def with_rule(stds, noise=None):
@@ -199,6 +209,9 @@ each(classified, "learning_rate_init", (*NO_NUMBERS, *NOT_FINITE, 0, "x"))
 each(classified, "optimizer device activation batch_norm class_weight callbacks", ("x", 3))
 each(classified, "validation_split", (True, 0, 1, 2.0, NAN, "x"))
 each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
+row(classified, warm_start_from=PCA(2), part="got PCA(n_components=2)")
+row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
+row(classified, warm_start_from=FrozenEstimator(mm.MMDInitializer()), part="frozen")
 each(classified, "criterion iterator_train", ("x",), part="x")
 each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
@@ -250,7 +263,21 @@ each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "mirror", ("no", 1))
 each(lambda **k: mm.RandomCorruption(**k)(X, RNG(0)), "p", (True, NAN, -1, "x", 1.1))
 for change in (mm.RandomAffine(), mm.RandomCorruption()):
     row(change, X, 3)
-each(lambda **k: mm.OrientedGradients(**k).fit(X), "cell_size n_orientations floor", (True, -1))
+each(lambda **k: gradients(X, **k), "cell_size n_orientations floor", (True, -1))
+IMAGES = np.zeros((3, 64))
+for change in (lambda X, **k: mm.RandomAffine(**k)(X, RNG(0)), gradients):
+    for shape in ((4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)):
+        row(change, IMAGES, image_shape=shape, part="does not fit rows of shape (64,)")
+    row(change, np.zeros((3, 2, 1, 4, 8)), part="does not fit rows of shape")
+    row(change, IMAGES[:, :63], part="does not fit rows of shape")
+row(mm.RandomAffine(), IMAGES.astype(np.uint8), RNG(0), part="uint8")
+row(mm.RandomAffine(), IMAGES, np.random.RandomState(0), part="rng")
+
+for call in (diagnostics.degenerate_softmax_ratio, diagnostics.prediction_samples):
+    for source in (None, "theta0", mm.MMDInitializer(), np.zeros(3)):
+        row(call, source, X, part="expected a Theta0 or a fitted estimator")
+    row(call, FITTED, X[:, :2], part="2 features|shape (2,)")
+    row(call, FITTED, X[0], part="Expected 2D array")
 
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
@@ -301,6 +328,9 @@ for call in (of_module, trained):
     row(call, Wide(), module__width=3, part="module__width|instance of Wide")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
+row(with_rule, lambda layer, s: {"wieght": 1.0}, part="['weight'], got 'wieght'")
+for args in ((Scale(), float), (Scale, {"weight": 1.0}), (Scale, float, 3)):
+    row(mm.register_layer, *args, part="got")
 
 # Rows.
 ODD_ROWS = {
@@ -320,7 +350,17 @@ for part, rows in ODD_ROWS.items():
     if "dim" not in part:
         row(lambda rows: mm.mmd_init_(Wide(), rows, **OF_MODULE), rows, part=part)
         row(lambda rows: diagnostics.dead_neuron_ratio(FITTED, rows), rows, part=part)
-row(FITTED.score, np.full_like(X, 1e38), part="the loss of X is not finite")
+row(FITTED.score, np.where(X > 0, 3e38, -3e38), part="the loss of X is not finite")
+FURTHER = {
+    "X_unlabelled: X has 3 features": X[:, 1:],
+    "X holds 1": X * 0 + 1e300,
+    "0 sample": X[:0],
+    "X_unlabelled: Expected 2D array": tuple(X),
+    "X_unlabelled: X has examples of shape (24, 4)": [X],
+    "X or X_unlabelled is sparse": csr_array(X),
+}
+for part, rows in FURTHER.items():
+    row(further, rows, part=part)
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
     "equal size": dataset(lambda i: torch.zeros(4 + i % 2)),
@@ -369,6 +409,9 @@ for metadata in ({"module": NESTED}, {"gain": NESTED}, {"module": DEEP}, {"gain"
 for bad in (3, None, True, b"x.safetensors"):
     row(mm.load_theta0, bad, part=f"ends in '.safetensors', got {bad!r}")
     row(mm.save_theta0, bad, FITTED, part=f"ends in '.safetensors', got {bad!r}")
+OURS = THETA0.architecture.to_json()
+for text in (OURS.replace('"(3,)"', '"print(3)"'), OURS.replace("(3,)", "(5,)"), "x"):
+    row(loaded, module=text, part="not the description of a module")
 row(mm.Architecture.from_json, NESTED, part="not the description")
 
 for name, array, part in (

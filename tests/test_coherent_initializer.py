@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from joblib.externals.loky import get_reusable_executor
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -84,14 +83,6 @@ def test_fit_is_max_iter_times_partial_fit(params, X):
     with pytest.raises(ValueError, match=r"'coherence'.*begin anew with fit"):
         passes.set_params(coherence=None).partial_fit(X)
     assert "coherence" not in passes.fit(X).history_[0]
-
-
-def test_a_fit_in_another_process_is_the_same(X):
-    init = small()
-    with get_reusable_executor(max_workers=1) as executor:
-        found = executor.submit(init.fit, X).result()
-    assert_same_fit(init.fit(X), found)
-    assert (small(random_state=1).fit(X).coefs_[0] != init.coefs_[0]).any()
 
 
 # walks and the learning rate

@@ -187,19 +187,6 @@ def test_batch_normalisation_looks_at_the_mini_batch(function, X):
         dead_neuron_ratio(init, X, batch_size=1)
 
 
-@each
-def test_what_is_not_valid_is_refused(function, X, random_network):
-    for source in (None, "theta0", MMDInitializer(), np.zeros(3)):
-        with pytest.raises(ValueError, match="expected a Theta0 or a fitted estimator"):
-            function(source, X)
-    for bad, message in [
-        (X[:, :2], r"X has examples of shape \(2,\), theta0 expects \(3,\)"),
-        (X[0], "Expected 2D array"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            function(random_network, bad)
-
-
 def test_rows_are_checked_as_the_initializer_s_are(X, random_network):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     init = fitted(frame)

@@ -439,14 +439,6 @@ def test_auto_takes_the_cheaper_sampler_of_each_layer():
     assert auto(wide, rows(width=12), 4) == {"1": "direct", "3": "gram", "5": "gram"}
 
 
-def test_layers_whose_perturbation_acts_in_several_places_or_not_at_all():
-    for name in ("twice", "tied"):
-        chosen = chosen_samplers(of_zoo(name)[0], "gram", 4)
-        assert chosen.pop("head") == "gram"
-        assert set(chosen.values()) == {"direct"}
-    assert set(chosen_samplers(of_zoo("frozen layers")[0], "gram", 4)) == {"3", "5"}
-
-
 # Parts, memory and threads
 
 
@@ -565,15 +557,6 @@ def test_each_copy_normalises_by_its_own_rows_and_leaves_no_trace(name, sampler)
     alone = network.module(batch)
     torch.testing.assert_close(none, alone.expand(3, -1, -1), rtol=1e-9, atol=1e-9)
     assert not torch.allclose(many[0], many[1])
-
-
-@pytest.mark.parametrize("sampler", ["direct", "functional"])
-def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
-    network, batch = of_zoo("frozen norm")
-    assert network.module.norm2.training
-    network.module.norm2.eval()  # so that no row has to do with another
-    whole, part = (draw(network, X, 3, sampler) for X in (batch, batch[:2]))
-    torch.testing.assert_close(whole[:, :2], part)
 
 
 @pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
@@ -753,20 +736,6 @@ def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
     assert there.to_module()(torch.from_numpy(X)).shape == (16, 3), "theta0 itself is of use"
     register_layer(Diagonal, stds_of)
     assert pickle.loads(kept).score(X) == score
-
-
-def test_what_makes_no_sense_is_refused(registry):
-    for arguments in ((Diagonal(2), stds_of), (Diagonal, {"weight": 1.0}), (Diagonal, stds_of, 3)):
-        with pytest.raises(TypeError, match="got"):
-            register_layer(*arguments)
-    assert Diagonal not in LAYER_TYPES
-    for stds, words in (
-        ({"weight"}, "'1'.*got {'weight'}"),
-        ({"wieght": 1.0}, r"\['shift', 'weight'\], got 'wieght'"),
-    ):
-        register_layer(Diagonal, lambda layer, scale, stds=stds: stds)
-        with pytest.raises((TypeError, ValueError), match=words):
-            profile_of(seeded(diagonal_network), rows())
 
 
 def test_layers_that_are_not_known():

@@ -105,7 +105,13 @@ def test_dead_neurons_of_a_cell_are_those_of_the_worst_layer_of_each_run():
     assert "with K = 128 (the paper's" in build_table("scale_and_weight", results).title
 
 
-# Time
+def test_points_where_a_theorem_fails_are_counted():
+    forms = {"theorem": {"holds": [True, False]}, "sub_exponential": {"holds": [True] * 2}}
+    records = [{"theorem": 1, "case": "m = 1", "forms": forms}]
+    assert build_table("theorems", {"records": records}).rows == [
+        ["1", "m = 1, as stated", "2", "not at 1"],
+        ["1", "m = 1, of its proof", "2", "yes"],
+    ]
 
 
 def test_a_table_that_is_none_or_without_its_figures_is_an_error():

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import VotingClassifier
@@ -164,7 +163,7 @@ def test_labels_may_miss_a_class_that_is_named(stacked, data):
     X, y, _, _ = data
     some, clf = y != 1, small(validation_split=None)
     if stacked:
-        clf = StackedStartsClassifier(clf, [None, tiny()], cv=2, random_state=0)
+        clf = StackedStartsClassifier(clf, [None, tiny()], others=[], cv=2, random_state=0)
     clf.fit(X[some], y[some], classes=[2, 1, 0])
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.predict_proba(X).shape == (90, 3)
@@ -194,23 +193,6 @@ def test_rows_that_nobody_learns_from_are_reported(start, data):
     with pytest.warns(UserWarning, match="X_unlabelled is not used: no initializer is fitted"):
         with_them = clf.fit(X, y, X_unlabelled=further).coefs_[0]
     np.testing.assert_array_equal(clf.fit(X, y).coefs_[0], with_them)
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (lambda further: further[:, 1:], "X_unlabelled: X has 63 features"),
-        (lambda further: further * 1e300, "X holds 1e"),
-        (lambda further: further[:0], "X_unlabelled: .*0 sample"),
-        (lambda further: tuple(further), "X_unlabelled: Expected 2D array"),
-        (lambda further: [further], r"X_unlabelled: X has examples of shape \(60, 64\)"),
-        (lambda further: csr_array(further), "X or X_unlabelled is sparse"),
-    ],
-)
-def test_bad_further_rows(bad, message, data):
-    X, y, _, further = data
-    with pytest.raises(ValueError, match=message):
-        small(warm_start_from=tiny()).fit(X, y, X_unlabelled=bad(further))
 
 
 def requested(**params):

@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -364,21 +362,6 @@ def test_the_number_of_classes_is_taken_from_the_labels(data):
 
 
 # what cannot be a start
-
-
-@pytest.mark.parametrize(
-    ("bad", "error", "words"),
-    [
-        (LogisticRegression(), TypeError, r"got LogisticRegression\(\)"),
-        (Counting, TypeError, "pass an instance"),
-        ("pipelin", ValueError, "got 'pipelin'"),
-        (FrozenEstimator(Counting()), NotFittedError, "frozen"),
-        ("missing.safetensors", FileNotFoundError, "missing.safetensors"),
-    ],
-)
-def test_what_is_no_start_is_named(bad, error, words, data):
-    with pytest.raises(error, match=words):
-        start_of(data, bad)
 
 
 def test_bad_parameters_are_noticed_before_the_long_part(data):
