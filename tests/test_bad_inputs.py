@@ -124,7 +124,7 @@ def described(**fields):
 
 def loaded(tmp_path, **metadata):
     own = {"module": THETA0.architecture.to_json()} | metadata
-    texts = {f"sklearn_mmdinit.{name}": text for name, text in own.items()}
+    texts = {f"sklearn_mmdinit.{name}": text for name, text in own.items() if text}
     save_file(THETA0.arrays, path := tmp_path / "a.safetensors", texts)
     return mm.load_theta0(path)
 
@@ -412,6 +412,7 @@ for bad in (3, None, True, b"x.safetensors"):
 OURS = THETA0.architecture.to_json()
 for text in (OURS.replace('"(3,)"', '"print(3)"'), OURS.replace("(3,)", "(5,)"), "x"):
     row(loaded, module=text, part="not the description of a module")
+row(loaded, module="", part="the metadata has no 'sklearn_mmdinit.module'")
 row(mm.Architecture.from_json, NESTED, part="not the description")
 
 for name, array, part in (

@@ -439,6 +439,14 @@ def test_auto_takes_the_cheaper_sampler_of_each_layer():
     assert auto(wide, rows(width=12), 4) == {"1": "direct", "3": "gram", "5": "gram"}
 
 
+def test_layers_whose_perturbation_acts_in_several_places_or_not_at_all():
+    for name in ("twice", "tied"):
+        chosen = chosen_samplers(of_zoo(name)[0], "gram", 4)
+        assert chosen.pop("head") == "gram"
+        assert set(chosen.values()) == {"direct"}
+    assert set(chosen_samplers(of_zoo("frozen layers")[0], "gram", 4)) == {"3", "5"}
+
+
 # Parts, memory and threads
 
 
@@ -557,6 +565,15 @@ def test_each_copy_normalises_by_its_own_rows_and_leaves_no_trace(name, sampler)
     alone = network.module(batch)
     torch.testing.assert_close(none, alone.expand(3, -1, -1), rtol=1e-9, atol=1e-9)
     assert not torch.allclose(many[0], many[1])
+
+
+@pytest.mark.parametrize("sampler", ["direct", "functional"])
+def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
+    network, batch = of_zoo("frozen norm")
+    assert network.module.norm2.training
+    network.module.norm2.eval()  # so that no row has to do with another
+    whole, part = (draw(network, X, 3, sampler) for X in (batch, batch[:2]))
+    torch.testing.assert_close(whole[:, :2], part)
 
 
 @pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
