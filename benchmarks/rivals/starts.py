@@ -128,6 +128,15 @@ def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequen
     return nn.Sequential(*(layers[:-1] if linear_output else layers))
 
 
+def with_encoder(fresh: Theta0, encoder: Any) -> Theta0:
+    """Fresh weights, of which a chain of all hidden layers takes the place."""
+    arrays = dict(fresh.arrays)
+    for number, layer in enumerate(encoder[::2]):
+        arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
+        arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
+    return Theta0(fresh.architecture, arrays)
+
+
 class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
@@ -179,12 +188,7 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.loss_curve_: list[float] = [*(self.loss_curve_ if passes else []), loss]
         self.best_loss_ = min(self.loss_curve_)
         self.n_iter_ = passes + 1
-        arrays = dict(self._fresh.arrays)
-        encoder: Any = state[0][0]
-        for number, layer in enumerate(encoder[::2]):
-            arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
-            arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
-        self.theta0_ = Theta0(self._fresh.architecture, arrays)
+        self.theta0_ = with_encoder(self._fresh, state[0][0])
         if self.verbose:
             print(f"pass {self.n_iter_}/{self.max_iter}: loss {loss:.4f}", flush=True)
         return self
@@ -271,9 +275,4 @@ def scarf_theta0(
         )
         torch.autograd.backward(loss)
         optimizer.step()
-    arrays = dict(fresh.arrays)
-    layers: Any = encoder
-    for number, layer in enumerate(layers[::2]):
-        arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
-        arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
-    return Theta0(fresh.architecture, arrays)
+    return with_encoder(fresh, encoder)

@@ -180,7 +180,7 @@ def test_the_readme_s_picture_is_drawn_again_for_other_figures_alone(tmp_path, c
     path.unlink()
     capsys.readouterr()
     assert report.main([*arguments, "--check"]) == 1
-    assert "shows other figures" in capsys.readouterr().err
+    assert "in-words.png differs from" in capsys.readouterr().err
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):

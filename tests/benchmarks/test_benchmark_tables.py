@@ -7,8 +7,8 @@ import pytest
 import report
 from protocol.store import write_json
 from reporting.pages import DIGESTS
-from reporting.ranks import alike, critical_difference
 from reporting.results import Library, unpack_draws
+from reporting.statistics import alike, critical_difference
 from reporting.tables import SPEED_KINDS, TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from results_stand_in import (
