@@ -494,6 +494,10 @@ row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
 row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")
 for bad in ([5], [True]):
     row(Kernel(EYE, PIXELS, anchors=bad).plot, part=f"{bad}")
+for shape in ((1, 8, 8), (-8, -8), (4, 4)):
+    row(Kernel.from_estimator, FITTED, X, image_shape=shape, part=f"image_shape={shape}")
+row(Kernel.from_estimator, FITTED, csr_array(X), part="Sparse data")
+row(Kernel.from_estimator, FITTED, X[:2], image_shape=(2, 2), part="give three or more")
 for names in (["p", "q"], [], 3):
     row(Density(PANEL, names).plot, part="panel")
 for bad in (1, "x", True):

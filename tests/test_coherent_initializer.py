@@ -1,7 +1,5 @@
 """MMDInitializer with coherence: what it learns, and the same life as without."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -67,22 +65,6 @@ def test_history_and_its_loss_know_the_term(X):
     none = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0}
     with pytest.raises(ValueError, match="must be above 0 where there is no coherence"):
         small(coherence=None, **none).fit(X)
-
-
-# one life, in passes, processes and threads
-
-
-@pytest.mark.parametrize("params", [{}, {"batch_norm": True, "n_classes": 3}])
-def test_fit_is_max_iter_times_partial_fit(params, X):
-    whole, passes = small(**params).fit(X), small(**params)
-    for _ in range(whole.max_iter):
-        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_same_fit(passes, whole)
-    assert passes.gain_ == whole.gain_
-    assert passes.score(X) == whole.score(X) == whole.score(X)
-    with pytest.raises(ValueError, match=r"'coherence'.*begin anew with fit"):
-        passes.set_params(coherence=None).partial_fit(X)
-    assert "coherence" not in passes.fit(X).history_[0]
 
 
 # walks and the learning rate

@@ -6,7 +6,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -230,18 +229,3 @@ def test_images_of_a_network_that_takes_images(shape, digits):
     np.testing.assert_array_equal(display.images, digits[0].reshape(-1, 8, 8))
     with pytest.raises(ValueError, match=r"image_shape=\(4, 16\) does not fit"):
         CoherenceDisplay.from_estimator(init, X, image_shape=(4, 16))
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "match"),
-    [
-        ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\)"),
-        ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\)"),
-        ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),
-        ({"X": np.eye(64)[:2]}, ValueError, "give three or more"),
-    ],
-)
-def test_what_is_not_valid_is_named(params, error, match, digits):
-    X, init = digits
-    with pytest.raises(error, match=match):
-        CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)

@@ -1,7 +1,6 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import copy
-import pickle
 
 import joblib
 import numpy as np
@@ -298,20 +297,6 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
 
 
 # Passes
-
-
-@pytest.mark.parametrize(
-    ("name", "coherence"), [("convnet+bn", WALKS), ("transformer+multihead", None)]
-)
-def test_fit_is_max_iter_times_partial_fit_in_other_processes(name, coherence, X):
-    whole = small(network(name), window=4, coherence=coherence).fit(X)
-    passes = small(network(name), window=4, coherence=coherence)
-    for _ in range(whole.max_iter):
-        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_same_fit(passes, whole)
-    assert_same_fit(passes.partial_fit(X), whole.partial_fit(X))
-    assert passes.score(X) == whole.score(X) == whole.score(X)
-    assert_same_fit(whole.fit(X), clone(whole).fit(X))
 
 
 @pytest.mark.parametrize("coherence", [None, WALKS])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.methods import CONVNET_NAMES, NAMES
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -97,6 +99,7 @@ def test_a_command_runs_as_a_script_from_any_folder(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [*NAMES, *CONVNET_NAMES]
 
 
 def test_benchmarks_use_the_public_names_only():

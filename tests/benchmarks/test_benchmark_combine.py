@@ -7,7 +7,6 @@ import random
 import pytest
 
 import combine
-from reporting.results import made_with
 from results_stand_in import (
     CELLS,
     detachment,
@@ -79,15 +78,6 @@ def test_parts_are_the_whole_in_any_order_and_parts_of_parts_are_flat(name):
     for key, value in expected[asked].items():
         # Lists may be in the order of the parts.
         assert sorted(str(found[asked][key])) == sorted(str(value))
-
-
-def test_what_each_part_was_made_with_is_kept(tmp_path):
-    xavier, he = halves()
-    he |= {"git_commit": "f" * 40, "hardware": {"cpu": "Other", "cores": 64, "gpu": None}}
-    library = write_all(tmp_path, {"x.json": combine.combined(named([xavier, he]))})
-    frame = made_with(library, ["x.json"])
-    assert frame["file"].tolist() == ["x.json, part 1", "x.json, part 2"]
-    assert frame["machine"].tolist() == ["abacus, 1 core", "Other, 64 cores"]
 
 
 def test_an_entry_that_two_parts_have_must_be_the_same():

@@ -146,19 +146,6 @@ def test_ranks_and_intervals_over_sets_worked_out_by_hand():
     ]
 
 
-def test_intervals_of_a_set_are_over_draws_and_a_loss_is_counted():
-    results = few_labels(ON_SETS)
-    # -1 and -3; t(1) at 97.5 % is 12.7062.
-    lost = "-2.00 [-14.71, +10.71]"
-    assert rows_of("few_labels_sets", results)["c"] == [
-        *("5", "1,200", "7", "3", "52.0", "50.0", lost, "56.0 (svm)")
-    ]
-    assert build_table("few_labels_worst", results).rows == [["5", "3", "1", "c", lost]]
-    assert rows_of("few_labels_seconds", results)["stacked"] == ["2", "9"]
-    # Neither fresh weights nor a rival need what is made once.
-    assert rows_of("few_labels_seconds", results)["scratch"] == ["2", "-"]
-
-
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
     [entry] = few_labels({"a": {"stacked": [12.345678, 50], "svm": [50]}})["scores"]
     assert entry["methods"]["stacked"][0] == [12.35, 50.0]

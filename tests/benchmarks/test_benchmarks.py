@@ -6,7 +6,7 @@ import pytest
 
 import mnist_tasks
 from protocol import evaluation, theta0s
-from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, NAMES, PAPER_METHODS
+from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS
 from protocol.rivals import CLASSIFIERS
 from protocol.store import Log
 
@@ -186,12 +186,6 @@ def test_the_presets():
     assert (convnet.epochs, convnet.n_perturbations, convnet.methods) == (1, 32, CONVNET_NAMES)
     with pytest.raises(ValueError, match="unknown method 'xavier/fcn/ours'; valid names are conv"):
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
-
-
-def test_list_methods_lists_those_of_both_networks(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        mnist_tasks.main(["--list-methods"])
-    assert capsys.readouterr().out.split() == [*NAMES, *CONVNET_NAMES]
 
 
 @pytest.mark.parametrize(
