@@ -50,10 +50,6 @@ class Tokens(nn.Module):
         return self.head(self.table(ids).tanh().mean(1))
 
 
-def token_rows(n, seed=0):
-    return np.random.default_rng(seed).integers(7, size=(n, 5))
-
-
 def digits(n, n_classes=10):
     """Rows (n, 64) of float32, and labels."""
     X, y = load_digits(return_X_y=True)

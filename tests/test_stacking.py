@@ -16,7 +16,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
@@ -109,24 +108,6 @@ def test_every_class_is_in_every_training_part(counts):
 
 
 # the classifier
-
-
-# Some of these checks bring values around 100.
-@pytest.mark.filterwarnings("ignore:X is not scaled")
-@parametrize_with_checks(
-    [
-        StackedStartsClassifier(
-            MLPClassifier((8,), max_iter=20, learning_rate_init=0.05),
-            others=[DecisionTreeClassifier()],
-            cv=2,
-            random_state=0,
-        )
-    ]
-)
-def test_scikit_learns_contract(estimator, check, monkeypatch):
-    short = partial(MMDInitializer, batch_size=16, **TINY)
-    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from helpers import seeded
+from module_zoo import tokens
 from nets import (
     Conv,
     Pooled,
@@ -15,7 +16,6 @@ from nets import (
     assert_same_weights,
     digit_images,
     digits,
-    token_rows,
 )
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 
@@ -76,7 +76,7 @@ def test_a_class_is_handed_the_number_of_classes(data):
 
 
 def test_tokens_are_handed_on_as_whole_numbers():
-    X = token_rows(90)
+    X = tokens(90)
     y = np.array(["a", "b", "c"])[X[:, 0] % 3]
     clf = NetClassifier(Tokens, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.5
@@ -168,7 +168,7 @@ class Bag(nn.Module):
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
 def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
-    X, y = token_rows(40), np.arange(40) % 2
+    X, y = tokens(40), np.arange(40) % 2
     nets = [seeded(lambda own=sparse: Bag(own)) for sparse in (False, True)]
     dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
     assert_same_weights(dense, sparse)
