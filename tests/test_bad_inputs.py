@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from skorch import NeuralNetClassifier
 from torch import nn
@@ -55,6 +55,11 @@ class Does(nn.Module):
 
     def forward(self, x):
         return self.function(self.layer(x))
+
+
+class Unfaithful(FunctionTransformer):
+    def fit(self, X, y=None):
+        """Return nothing."""
 
 
 class Scale(nn.Module):
@@ -191,6 +196,17 @@ CHANGES = {
 }
 for part, change in CHANGES.items():
     row(coherent, augmentation=change, part=part)
+EMBEDDED = {
+    "got (5, 2)": lambda X: np.ones((5, 2)),
+    "got (24,)": lambda X: np.ones(24),
+    "contains NaN": lambda X: np.full((24, 2), NAN),
+    "1e+200": lambda X: np.geomspace(1, 1e200, 48).reshape(24, 2),
+    "All 24 rows are equal": lambda X: np.ones((24, 2)),
+    "writes into the rows": lambda X: X.__imul__(2.0),
+}
+for part, embedding in EMBEDDED.items():
+    row(coherent, embedding=FunctionTransformer(embedding), part=part)
+row(coherent, embedding=Unfaithful(), part="return itself from fit")
 GRAPHS = {
     "shape (24, 24), |got (24, 3)": csr_array(np.ones((24, 3))),
     "graph has no edge": csr_array(np.eye(24)),

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import MLPClassifier as Theirs
 
-from module_zoo import tokens
-from nets import Conv, Pooled, Tokens, digit_images
+from module_zoo import Words, tokens
+from nets import Conv, Pooled, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
 from sklearn_mmdinit.export import sklearn_mlp
 
@@ -168,7 +168,7 @@ def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["images", "tokens"])
 def test_an_onnx_file_of_a_module(kind, tmp_path):
     X, y = digit_images(60, 3) if kind == "images" else (tokens(60), np.arange(60) % 3)
-    clf = NetClassifier(Conv if kind == "images" else Tokens, max_iter=1, random_state=0).fit(X, y)
+    clf = NetClassifier(Conv if kind == "images" else Words, max_iter=1, random_state=0).fit(X, y)
     clf.to_onnx(tmp_path / "clf.onnx")
     (proba,) = session(tmp_path / "clf.onnx").run(None, {"X": X})
     np.testing.assert_allclose(proba, clf.predict_proba(X), atol=1e-5)

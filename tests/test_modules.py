@@ -197,19 +197,6 @@ def test_a_class_is_called_with_the_random_state(X):
     assert not np.array_equal(*weights)
 
 
-def test_parameters_of_the_class_are_the_estimators(X):
-    init = small(module__width=4)
-    copied = clone(init).set_params(module__width=6, module__n_classes=3, window=2)
-    assert (copied.module__width, copied.module__n_classes, copied.window) == (6, 3, 2)
-    assert init.get_params()["module__width"] == 4
-    assert "module__width=4" in repr(init)
-    assert copied.fit(X).theta0_.arrays["fc2.weight"].shape == (3, 24)
-    with pytest.raises(TypeError, match="unexpected parameter 'widht'"):
-        MMDInitializer(module=ConvNet, widht=3)
-    with pytest.raises(ValueError, match="widht"):
-        init.set_params(widht=3)
-
-
 class Head(nn.Module):
     """On a backbone that somebody else has made."""
 

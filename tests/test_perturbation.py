@@ -20,7 +20,7 @@ from module_zoo import (
     Convs,
     Halved,
     Narrow,
-    Routed,
+    Router,
     SequenceFirst,
     Tied,
     Twice,
@@ -663,7 +663,7 @@ def test_copies_one_after_the_other_are_those_at_once():
     torch.testing.assert_close(slowly, at_once)
 
 
-class Drawing(Routed):
+class Drawing(Router):
     def forward(self, x):
         return super().forward(x + torch.randn_like(x))
 

@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 from helpers import seeded
-from module_zoo import tokens
+from module_zoo import Words, tokens
 from nets import (
     Conv,
     Pooled,
-    Tokens,
     assert_same_weights,
     digit_images,
     digits,
@@ -78,7 +77,7 @@ def test_a_class_is_handed_the_number_of_classes(data):
 def test_tokens_are_handed_on_as_whole_numbers():
     X = tokens(90)
     y = np.array(["a", "b", "c"])[X[:, 0] % 3]
-    clf = NetClassifier(Tokens, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
+    clf = NetClassifier(Words, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.5
     expected = clf.predict_proba(X)
     for same in (X.astype(np.int32), X.astype(float), X.tolist()):

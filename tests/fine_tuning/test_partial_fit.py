@@ -5,20 +5,18 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader
 
-from nets import Conv, Counting, assert_same_arrays, assert_same_weights, digit_images, fits
+from nets import Conv, Counting, assert_same_arrays, assert_same_weights, digit_images, digits, fits
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return (X[:91] / 16).astype(np.float32), y[:91] % 3
+    return digits(91, 3)
 
 
 def small(**params):

@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from sklearn.model_selection import PredefinedSplit
 
-from nets import assert_same_weights
+from nets import assert_same_weights, digits
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._fine_tuning.labels import class_weights
 
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return (X[:120] / 16).astype(np.float32), y[:120] % 3
+    return digits(120, 3)
 
 
 @pytest.fixture(scope="module")
