@@ -232,7 +232,29 @@ each(classified, "criterion iterator_train", ("x",), part="x")
 each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
 each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
-each(classified, "unlabelled_label", ([1],))
+each(classified, "unlabelled_label", ([1], np.array([-1])), part="unlabelled_label")
+row(classified, unlabelled_label="-1", part="unlabelled_label='-1' cannot stand among")
+row(mm.MLPClassifier(unlabelled_label=-1).fit, X, y - y - 1, part="no labelled rows: all 24 have")
+row(mm.MLPClassifier(unlabelled_label=NAN).fit, X, y * NAN, part="all 24 are NaN or None")
+row(mm.MLPClassifier(unlabelled_label=0).fit, X, y, part="at least two classes")
+for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
+    row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
+for call in (mm.MLPClassifier, mm.NetClassifier().set_params):
+    row(call, lr=1, part="'lr'; 'learning_rate_init' says it here")
+    row(call, callbacks__best_epoch=1, part="'callbacks__best_epoch'; 'validation_split' says it")
+row(mm.MLPClassifier, alpha=1e-4, part="no parameter 'alpha'; 'optimizer__weight_decay' says it")
+row(mm.MLPClassifier, module__width=1, part="MLPClassifier has no parameter 'module__width'")
+row(mm.NetClassifier, width=1, part="NetClassifier has no parameter 'width'")
+row(mm.NetClassifier().set_params, width=1, part="Invalid parameter")
+for own, classes, part in (
+    ({}, None, "classes must be passed on the first call"),
+    ({}, [1, 1], "at least two, got [1]"),
+    ({}, [0, 2], "that classes does not: [1]"),
+    ({"unlabelled_label": 1}, [0, 1, 2], "unlabelled_label=1"),
+    ({"class_weight": "balanced"}, [0, 1], "class_weight='balanced'"),
+):
+    row(mm.MLPClassifier((3,), **own).partial_fit, X, y, classes, part=part)
+row(mm.MLPClassifier((3,)).partial_fit(X, y, [0, 1]).partial_fit, X, y, [0, 2], part="[0, 2]")
 each(classified, "callbacks", ("disable", [3], [None], [("a", 3)], [int]))
 each(classified, "predict_nonlinearity", (3, "x"))
 each(
@@ -295,6 +317,9 @@ for call in (diagnostics.degenerate_softmax_ratio, diagnostics.prediction_sample
     row(call, FITTED, X[:, :2], part="2 features|shape (2,)")
     row(call, FITTED, X[0], part="Expected 2D array")
 
+row(diagnostics.dead_neuron_ratio, initialized(activation="tanh"), X, part="in layers of nn.ReLU")
+row(gradients(IMAGES.reshape(3, 1, 8, 8)).transform, np.zeros((3, 1, 8, 9)), part="(1, 8, 9)")
+
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
 each(labelled, "n_classes", (HUGE,), part="GiB")
@@ -336,6 +361,13 @@ for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"w
     row(with_rule, stds, part="stds of register_layer for Scale")
 row(with_rule, lambda layer, s: {"weight": 0.0}, part="must perturb a parameter, or return {}")
 row(mm.mmd_init_, Wide, X, part="Module")
+row(trained, nn.Identity(), part="nothing to train: Identity has no parameters")
+row(trained, Wide().requires_grad_(False), part="nothing to train: no parameter of Wide")
+spectral = nn.utils.spectral_norm(nn.Linear(4, 2))
+spectral(torch.zeros(2, 4))
+for call in (of_module, trained):
+    row(call, spectral, part="Linear cannot be copied")
+    row(call, nn.LazyLinear(2), part="'weight' of the module LazyLinear has no shape yet")
 row(of_module, None, hidden_layer="fc", part="names a layer")
 row(of_module, Wide, activation="tanh", part="activation='tanh' describes a perceptron")
 row(of_module, Wide, module__n_classes=1, part="it returned torch.float32 of shape")
@@ -399,6 +431,17 @@ row(lost.fit, X, y, part="carries no theta0")
 # Theta0, its files and its architecture.
 for field in ("module", "parameters", "input_shape", "n_classes", "digest", "last_layer", "chain"):
     each(described, field, (3.5, None, [1]))
+row(FITTED.to_sklearn, [0, 1, 2], part="classes=[0, 1, 2] are 3")
+row(classified().to_sklearn, hidden_layer_sizes=(4,), part="hidden_layer_sizes=(4,)")
+row(classified().to_sklearn, nonsense=1, part="Invalid parameter 'nonsense'")
+row(classified(activation="gelu").to_sklearn, part="activation='gelu'")
+of_margins = classified(criterion=nn.MultiMarginLoss)
+row(of_margins.to_sklearn, part="MultiMarginLoss")
+for call in (mm.MLPClassifier().to_sklearn, mm.MMDInitializer().to_sklearn):
+    row(call, part="is not fitted yet")
+for bad in ("clf.pt", Path()):
+    row(classified().to_onnx, bad, part="'.onnx', got")
+row(mm.MLPClassifier().to_onnx, "clf.onnx", part="is not fitted yet")
 each(described, "input_shape", ((0,), (-3,), ("x",), (True,)), part="input_shape")
 each(described, "parameters chain", (((3, 4),), ((("a", 3),),)), part="")
 for call in (mm.MLP, mm.Architecture.of_perceptron):
@@ -480,6 +523,10 @@ row(ROW_NORMS, np.ones((2, 3)), np.ones((5, 4)), part="(2, 3) and (5, 4)")
 row(Losses([1, 2], {}).plot, part="number of terms")
 row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
 row(Losses.from_estimator, FITTED, terms=3)
+row(Losses.from_estimator, FITTED, terms=["loss", "accuracy"], part="accuracy")
+row(Losses.from_estimator, mm.MMDInitializer(), part="is not fitted yet")
+row(Losses.from_estimator, initialized(max_iter=0), part="empty")
+row(Losses.from_estimator, classified(), part="of a classifier its initializer_")
 for bad in (*NO_NUMBERS, NAN, 2):
     row(Tasks.from_scores, [1], {"a": [[1, 2]]}, confidence=bad)
 row(Tasks([0, 1], {"a": [1, 1]}, {"a": [[0, 1]] * 2}).plot, part="above 0")

@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.display import (
     CoherenceDisplay,
@@ -102,18 +101,6 @@ def test_loss_curves_are_the_terms_of_the_history():
     np.testing.assert_array_equal(display.lines_["uniformity"].get_ydata(), [0.5, 0.3, 0.2])
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert labels == list(display.lines_)
-
-
-def test_loss_curves_of_an_unfitted_or_unknown_thing():
-    with pytest.raises(NotFittedError):
-        LossCurveDisplay.from_estimator(Fitted(HISTORY))
-    with pytest.raises(ValueError, match="accuracy"):
-        LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms=["loss", "accuracy"])
-    with pytest.raises(ValueError, match="empty"):
-        LossCurveDisplay.from_estimator(Fitted([]).fit())
-    classifier = MLPClassifier((4,), max_iter=1).fit(np.eye(4), [0, 1, 0, 1])
-    with pytest.raises(TypeError, match="of a classifier its initializer_"):
-        LossCurveDisplay.from_estimator(classifier)
 
 
 # PredictionDensityDisplay

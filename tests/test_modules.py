@@ -233,23 +233,6 @@ def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     assert settings() == (True, True)
 
 
-def used_norm(norm):
-    module = norm(nn.Linear(6, 3))
-    module(torch.zeros(2, 6))
-    return module
-
-
-def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
-    for make, words in (
-        (lambda: nn.Sequential(nn.Linear(6, 3, device="meta")), r"'0.weight' of .* on the meta"),
-        (lambda: used_norm(nn.utils.spectral_norm), r"Linear cannot be copied.*parametrizations"),
-        (lambda: nn.LazyLinear(3), "'weight' of the module LazyLinear has no shape yet"),
-    ):
-        for learner in (MMDInitializer(module=make()), NetClassifier(make())):
-            with pytest.raises(ValueError, match=words):
-                learner.fit(rows(20), np.arange(20) % 3)
-
-
 def test_a_softmax_at_the_end_is_told(X):
     flat = X.reshape(len(X), -1)
     net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))

@@ -242,11 +242,3 @@ def test_a_cell_larger_than_the_image_is_as_large_as_it():
     found = [OrientedGradients(size).fit_transform(X) for size in (8, 20_000)]
     assert found[0].shape == (2, 8)
     np.testing.assert_array_equal(*found)
-
-
-def test_images_of_another_shape_are_named():
-    with pytest.raises(ValueError, match=r"\(3, 4, 8\) does not fit rows of shape \(3, 8, 4\)"):
-        OrientedGradients(image_shape=(3, 4, 8)).fit(images(2, 3, 8, 4))
-    gradients = OrientedGradients().fit(images(3, 1, 4, 4))
-    with pytest.raises(ValueError, match=r"\(1, 4, 5\).*\(1, 4, 4\)"):
-        gradients.transform(images(3, 1, 4, 5))

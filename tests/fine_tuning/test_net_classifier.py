@@ -142,18 +142,6 @@ def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator
     assert found[0] == found[1]
 
 
-def test_a_module_with_nothing_to_train_is_refused(flat):
-    X, y = flat
-    pooled = nn.Sequential(nn.Unflatten(1, (1, 64)), nn.AdaptiveAvgPool1d(10), nn.Flatten())
-    with pytest.raises(ValueError, match="nothing to train: Sequential has no parameters"):
-        small(pooled).fit(X, y)
-    frozen = Pooled(10).requires_grad_(False)
-    for weights in (None, np.ones(len(y))):
-        with pytest.raises(ValueError, match="nothing to train: no parameter of Pooled"):
-            small(frozen).fit(X, y, sample_weight=weights)
-    assert small(frozen, max_iter=0).fit(X, y).predict(X).shape == y.shape
-
-
 class Bag(nn.Module):
     """A sum of embeddings, the gradients of whose table may be sparse."""
 

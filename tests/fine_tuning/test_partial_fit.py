@@ -114,23 +114,6 @@ def test_of_a_module_with_dropout_and_batch_norm_too():
     assert_same(parts, whole)
 
 
-def test_bad_calls(data):
-    X, y = data
-    clf = small().partial_fit(X, y, classes=[0, 1, 2])
-    for own, classes, words in (
-        (small(), None, "classes must be passed on the first call"),
-        (small(), [1, 1], r"at least two, got \[1\]"),
-        (small(), [0, 1], r"that classes does not: \[2\]"),
-        (small(unlabelled_label=2), [0, 1, 2], "unlabelled_label=2"),
-        (small(class_weight="balanced"), [0, 1, 2], "class_weight='balanced'"),
-        (clf, [0, 1], r"\[0, 1\].*\[0, 1, 2\]"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            own.partial_fit(X, y, classes=classes)
-    with pytest.raises(ValueError, match="63 features"):
-        clf.partial_fit(X[:, 1:], y)
-
-
 @pytest.mark.parametrize("kind", ["batch norm", "momentum", "callback that draws"])
 def test_a_pass_that_fails_leaves_no_trace(kind, data):
     X, y = data

@@ -113,27 +113,6 @@ def test_folds(data, seen):
     assert 0.3 < scores.mean() <= 1, "chance is a third of the labelled rows"
 
 
-def test_bad_labels_of_the_unlabelled(data):
-    X, _, few, _ = data
-    with pytest.raises(ValueError, match="no labelled rows: all 90 have unlabelled_label=-1"):
-        small(unlabelled_label=-1).fit(X, np.full(90, -1))
-    with pytest.raises(ValueError, match=r"at least two classes.*\[0\]"):
-        small(unlabelled_label=-1).fit(X, np.where(few > 0, -1, few))
-    words = few.astype(str)
-    for own, y in (("-1", few), ("-1", few.astype(object)), (-1, words)):
-        with pytest.raises(ValueError, match=f"unlabelled_label={own!r} cannot stand among"):
-            small(unlabelled_label=own).fit(X, y)
-    for y in (np.where(few < 0, np.nan, few), np.where(few < 0, None, few.astype(object))):
-        for own in (None, -1):
-            with pytest.raises(ValueError, match=r"in 60 rows, and .*: float\('nan'\) there says"):
-                small(unlabelled_label=own).fit(X, y)
-    with pytest.raises(ValueError, match="no labelled rows: all 90 are NaN or None"):
-        small(unlabelled_label=float("nan")).fit(X, np.full(90, np.nan))
-    for bad in ([-1], np.array([-1])):
-        with pytest.raises(ValueError, match="unlabelled_label"):
-            small(unlabelled_label=bad).fit(X, few)
-
-
 def test_a_splitter_of_all_rows(data):
     X, _, few, _ = data
     split = PredefinedSplit(np.where(np.arange(90) < 30, 0, -1))
