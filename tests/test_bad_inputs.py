@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GroupKFold
+from sklearn.model_selection import GroupKFold, PredefinedSplit
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import sklearn_mmdinit as mm
-from sklearn_mmdinit import diagnostics, display, theory
+from sklearn_mmdinit import diagnostics, display, losses, theory
 from sklearn_mmdinit._core.layers import LAYER_TYPES
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**12
@@ -228,6 +228,10 @@ each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
 row(classified, warm_start_from=PCA(2), part="got PCA(n_components=2)")
 row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
 row(classified, warm_start_from=FrozenEstimator(mm.MMDInitializer()), part="frozen")
+row(mm.MLPClassifier().set_params, warm_start_from__scale=1, part="cannot be set")
+for start, part in ((mm.MMDInitializer(), "'nonsense'"), (FrozenEstimator(FITTED), "frozen")):
+    own = mm.MLPClassifier(warm_start_from=start)
+    row(own.set_params, warm_start_from__nonsense=1, part=part)
 each(classified, "criterion iterator_train", ("x",), part="x")
 each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
@@ -237,6 +241,8 @@ row(classified, unlabelled_label="-1", part="unlabelled_label='-1' cannot stand 
 row(mm.MLPClassifier(unlabelled_label=-1).fit, X, y - y - 1, part="no labelled rows: all 24 have")
 row(mm.MLPClassifier(unlabelled_label=NAN).fit, X, y * NAN, part="all 24 are NaN or None")
 row(mm.MLPClassifier(unlabelled_label=0).fit, X, y, part="at least two classes")
+own = mm.MLPClassifier(unlabelled_label=-1, validation_split=PredefinedSplit([0, -1] * 12))
+row(own.fit, X, y - 2 * (np.arange(24) > 9), part="names row 23, but only ")
 for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
     row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
 for call in (mm.MLPClassifier, mm.NetClassifier().set_params):
@@ -409,6 +415,18 @@ FURTHER = {
 }
 for part, rows in FURTHER.items():
     row(further, rows, part=part)
+SPARSE = {"contains NaN": csr_array(X * NAN), "X holds 1e+300": csr_array(X * 0 + 1e300)}
+for part, rows in SPARSE.items():
+    for call in (lambda rows: mm.MLPClassifier((3,)).fit(rows, y), classified().predict):
+        row(call, rows, part=part)
+lost = mm.MLPClassifier(warm_start_from=mm.MMDInitializer(**SMALL))
+row(lost.fit, csr_array(X), y, part="sparse, and MMDInitializer learns from dense rows only")
+row(
+    losses.uniformity, torch.ones(5, 2, 3) / 3, torch.ones(5, 3) / 3, closed_form=True, part="got 3"
+)
+row(coherent(n_neighbors=5).score, X[:4], part="n_neighbors=5")
+row(coherent, n_neighbors=5, shared_neighbor_power=999, part="shared_neighbor_power=999")
+row(coherent, n_neighbors=24, part="24 rows are too few for n_neighbors=24")
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
     "equal size": dataset(lambda i: torch.zeros(4 + i % 2)),
@@ -431,12 +449,18 @@ row(lost.fit, X, y, part="carries no theta0")
 # Theta0, its files and its architecture.
 for field in ("module", "parameters", "input_shape", "n_classes", "digest", "last_layer", "chain"):
     each(described, field, (3.5, None, [1]))
+for factors in ((2.0, 3.0), (1e39,)):
+    row(THETA0.with_gain, factors, part=f"gain={factors}")
+for own in (initialized(activation="tanh"), initialized(batch_norm=True)):
+    row(own.theta0_.with_gain, (2.0,), part="must be 0 finite numbers")
 row(FITTED.to_sklearn, [0, 1, 2], part="classes=[0, 1, 2] are 3")
 row(classified().to_sklearn, hidden_layer_sizes=(4,), part="hidden_layer_sizes=(4,)")
 row(classified().to_sklearn, nonsense=1, part="Invalid parameter 'nonsense'")
 row(classified(activation="gelu").to_sklearn, part="activation='gelu'")
 of_margins = classified(criterion=nn.MultiMarginLoss)
 row(of_margins.to_sklearn, part="MultiMarginLoss")
+for name in ("module_", "history_", "loss_curve_", "coefs_"):
+    row(getattr, mm.MLPClassifier(), name, part="MLPClassifier instance is not fitted yet")
 for call in (mm.MLPClassifier().to_sklearn, mm.MMDInitializer().to_sklearn):
     row(call, part="is not fitted yet")
 for bad in ("clf.pt", Path()):
@@ -460,6 +484,8 @@ for name in THETA0.arrays:
     row(lambda arrays: warm(arrays), broken, part="must be a fitted initializer")
 for bad in (3, {}, "x"):
     row(warm, bad)
+for bad in (mm.MMDInitializer(module=Wide), "weights.pt"):
+    row(warm, bad, part="is not fitted yet|'.safetensors'")
 NESTED = "[" * 5000 + "]" * 5000
 DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
 DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)

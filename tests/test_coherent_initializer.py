@@ -219,13 +219,3 @@ def test_a_graph_of_ones_own(X):
     assert_same_fit(init, small(alike).fit(X))
     with pytest.raises(ValueError, match=r"240.*100|100.*240"):
         init.score(X[:100])
-
-
-# its parameters, searched and refused
-
-
-def test_score_of_fewer_rows_than_neighbours_names_both(X):
-    init = small(max_iter=1).fit(X[:60])
-    assert init.score(X[:50]) != init.score(X[:60])
-    with pytest.raises(ValueError, match=r"^4 rows .* n_neighbors=5"):
-        init.score(X[:4])

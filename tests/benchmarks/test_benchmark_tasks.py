@@ -139,10 +139,8 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
 @pytest.mark.parametrize(
     ("y", "n_labels", "law", "message"),
     [
-        (Y, 0, "uniform", "N = 0 takes.*between 1 and 83"),
         (Y, 84, "uniform", "N = 84 takes.*between 1 and 83"),
         (np.ones(100, dtype=int), 5, "uniform", "every row has the label 0"),
-        (Y, 0, "balanced", "N = 0 takes.*N must be 1 or more"),
         (Y, 84, "balanced", "N = 84 takes up to 101 .*rarest one has 100 rows"),
         (np.arange(1000) % 12, 5, "balanced", "N rows of each of 10 classes; the images have 12"),
     ],
@@ -157,7 +155,6 @@ def test_a_draw_that_cannot_be_had_is_refused(y, n_labels, law, message):
     [
         (84, 3, 2, "N = 84 takes"),
         (5, 1023, 2, "n_tasks = 1023.*between 1 and 1022"),
-        (5, 0, 2, "n_tasks = 0"),
         (101, 2, 10, "N = 101 labelled rows of each class: N must be between 1 and 100"),
         (5, 2, 3, "classes = 3: the images have 10, or 2 in binary tasks"),
     ],

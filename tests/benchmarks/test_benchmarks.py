@@ -205,9 +205,3 @@ def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
-
-
-@pytest.mark.parametrize("more", [("--tasks", "0"), ("--backend", "spark"), ("--precision", "x")])
-def test_what_no_plan_can_have_is_refused_by_the_parser(tmp_path, more):
-    with pytest.raises(SystemExit, match="2"):
-        _run(tmp_path, *more)

@@ -175,9 +175,3 @@ def test_settings_of_pytorch_make_no_difference(flat):
         assert_same_weights(small(module).fit(X, y), plain)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def test_what_is_not_there_before_fit_is_said():
-    for name in ("module_", "history_", "loss_curve_", "coefs_"):
-        with pytest.raises(AttributeError, match="MLPClassifier instance is not fitted yet"):
-            getattr(MLPClassifier(), name)

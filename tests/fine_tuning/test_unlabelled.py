@@ -8,7 +8,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import (
-    PredefinedSplit,
     ShuffleSplit,
     cross_val_score,
     cross_validate,
@@ -111,13 +110,6 @@ def test_folds(data, seen):
     scores = cross_val_score(clf, X, few, cv=3, error_score="raise")
     assert seen == [60, 60, 60]
     assert 0.3 < scores.mean() <= 1, "chance is a third of the labelled rows"
-
-
-def test_a_splitter_of_all_rows(data):
-    X, _, few, _ = data
-    split = PredefinedSplit(np.where(np.arange(90) < 30, 0, -1))
-    with pytest.raises(ValueError, match="names row 89, but only 30 rows have a label"):
-        small(unlabelled_label=-1, validation_split=split).fit(X, few)
 
 
 @pytest.mark.parametrize("kind", [float, object, str, "Int64"])
