@@ -97,9 +97,6 @@ def _measure(job: Job) -> Written:
     }
 
 
-_text = partial(text_of, kinds=("backends",))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed, 1 if figures differ."""
     parser = command_parser(__doc__)
@@ -108,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--rounds", type=positive, default=5, help="after the first one; default: 5")
     add_task_options(parser, n_labels=(5, 10, 20, 40), tasks=20, runs=1)
     try:
-        return run_command(parser, argv, _prepare, _measure, _text)
+        text = partial(text_of, kinds=("backends",))
+        return run_command(parser, argv, _prepare, _measure, text)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

@@ -86,13 +86,11 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
 
 
-_text = partial(text_of, kinds=("degeneracies", "densities"))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
     study = studies.Study
-    return run_command(_parser(), argv, _prepare, study.measure, _text, kept=study.kept)
+    text = partial(text_of, kinds=("degeneracies", "densities"))
+    return run_command(_parser(), argv, _prepare, study.measure, text, kept=study.kept)
 
 
 if __name__ == "__main__":

@@ -137,9 +137,6 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     return appendix.study(name, __doc__, cells, settings)
 
 
-_text = partial(text_of, kinds=("detachment",))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
@@ -147,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--init", choices=("xavier", "he"), default="xavier", help="fresh weights")
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
     study = studies.Study
-    return run_command(parser, argv, _prepare, study.measure, _text, kept=study.kept)
+    text = partial(text_of, kinds=("detachment",))
+    return run_command(parser, argv, _prepare, study.measure, text, kept=study.kept)
 
 
 if __name__ == "__main__":

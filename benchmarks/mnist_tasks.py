@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -165,11 +164,7 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-@dataclass(frozen=True)
-class Job:
-    bench: Bench
-    engine: Engine
-    started: float
+Job = tuple[Bench, Engine, float]
 
 
 def _prepare(options: argparse.Namespace) -> Job:
@@ -177,7 +172,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     engine = engine_of(plan.backend, plan.address, plan.jobs)
     bench = prepare_bench(plan, plan.draw)
     rows_for(plan.network, bench.X[:1])
-    return Job(bench, engine, started)
+    return bench, engine, started
 
 
 def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -237,8 +232,9 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
 
 
 def _measure(job: Job) -> Written:
-    bench, plan = job.bench, job.bench.options
-    with job.engine as engine:
+    bench, engine, started = job
+    plan = bench.options
+    with engine:
         where = engine.describe()
         learned, scores = _scores(bench, engine)
     settings = {name: getattr(plan, name) for name in PLAN}
@@ -248,18 +244,16 @@ def _measure(job: Job) -> Written:
     return plan.output / f"{_stem(bench.dataset.name, plan)}.json", {
         **results_head(__doc__, bench.dataset, settings),
         "backend": where,
-        "seconds_of_this_call": round(time.perf_counter() - job.started, 1),
+        "seconds_of_this_call": round(time.perf_counter() - started, 1),
         "theta0": learned,
         "scores": pack_scores(scores),
     }
 
 
-_text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the tables were printed."""
-    return run_command(_parser(), argv, _prepare, _measure, _text, draw_accuracy)
+    text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
+    return run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
 
 
 if __name__ == "__main__":

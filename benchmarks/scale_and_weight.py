@@ -92,13 +92,11 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     return appendix.study("scale_and_weight", __doc__, cells, settings)
 
 
-_text = partial(text_of, kinds=("scale_and_weight",))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     study = studies.Study
-    return run_command(_parser(), argv, _prepare, study.measure, _text, kept=study.kept)
+    text = partial(text_of, kinds=("scale_and_weight",))
+    return run_command(_parser(), argv, _prepare, study.measure, text, kept=study.kept)
 
 
 if __name__ == "__main__":

@@ -201,14 +201,12 @@ def _prepare(options: argparse.Namespace) -> Study:
     return Study("theorems", __doc__, cells, settings, options)
 
 
-_text = partial(text_of, kinds=("theorems",))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add_output_options(parser)
-    return run_command(parser, argv, _prepare, Study.measure, _text, kept=Study.kept)
+    text = partial(text_of, kinds=("theorems",))
+    return run_command(parser, argv, _prepare, Study.measure, text, kept=Study.kept)
 
 
 if __name__ == "__main__":

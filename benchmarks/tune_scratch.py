@@ -37,14 +37,12 @@ def _measure(bench: Bench) -> Written:
     return path, head | {"chosen": asdict(chosen), "tried": tried}
 
 
-_text = partial(text_of, kinds=("tuning",))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
-    return run_command(parser, argv, prepare_bench, _measure, _text)
+    text = partial(text_of, kinds=("tuning",))
+    return run_command(parser, argv, prepare_bench, _measure, text)
 
 
 if __name__ == "__main__":

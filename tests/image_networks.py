@@ -4,10 +4,6 @@ Each takes images of shape (n, 1, side, side), the side a multiple of 4 or of a 
 logits (n, n_classes).
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -17,7 +13,7 @@ from protocol.networks import ConvNet
 class ResidualNet(nn.Module):
     """Residual blocks of two convolutions with batch normalisation, and a mean over pixels."""
 
-    def __init__(self, n_classes: int = 2, width: int = 8, n_blocks: int = 2) -> None:
+    def __init__(self, n_classes=2, width=8, n_blocks=2):
         super().__init__()
         self.stem = nn.Conv2d(1, width, 3, stride=2, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(width)
@@ -33,41 +29,38 @@ class ResidualNet(nn.Module):
         )
         self.head = nn.Linear(width, n_classes)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = self.norm(self.stem(x)).relu_()
         for block in self.blocks:
             x = (x + block(x)).relu()
-        logits: torch.Tensor = self.head(x.mean((2, 3)))
-        return logits
+        return self.head(x.mean((2, 3)))
 
 
 class _Attention(nn.Module):
     """Self-attention from linear layers."""
 
-    def __init__(self, width: int, n_heads: int) -> None:
+    def __init__(self, width, n_heads):
         super().__init__()
         self.n_heads = n_heads
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         n, tokens, width = x.shape
         q, k, v = self.qkv(x).view(n, tokens, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        attended: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
-        return attended
+        return self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
 
 
 class _TorchAttention(nn.Module):
     """The same by PyTorch's own layer, which keeps its weights to itself."""
 
-    def __init__(self, width: int, n_heads: int) -> None:
+    def __init__(self, width, n_heads):
         super().__init__()
         self.attention = nn.MultiheadAttention(width, n_heads, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        attended: torch.Tensor = self.attention(x, x, x, need_weights=False)[0]
-        return attended
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
 
 
 class PatchTransformer(nn.Module):
@@ -78,14 +71,14 @@ class PatchTransformer(nn.Module):
 
     def __init__(
         self,
-        n_classes: int = 2,
-        width: int = 16,
-        n_layers: int = 2,
-        n_heads: int = 2,
-        patch: int = 4,
-        side: int = 8,
-        multihead: bool = False,
-    ) -> None:
+        n_classes=2,
+        width=16,
+        n_layers=2,
+        n_heads=2,
+        patch=4,
+        side=8,
+        multihead=False,
+    ):
         super().__init__()
         n_patches = (side // patch) ** 2
         attention = _TorchAttention if multihead else _Attention
@@ -106,23 +99,19 @@ class PatchTransformer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, n_classes)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         x = self.embed(x).flatten(2).mT
         places = torch.arange(x.shape[1], device=x.device)
         x = x + self.place(places.expand(x.shape[0], -1))
         for block in self.blocks:
-            parts: Any = block
-            x = x + parts["attention"](parts["norm1"](x))
-            x = x + parts["down"](nn.functional.gelu(parts["up"](parts["norm2"](x))))
-        logits: torch.Tensor = self.head(self.norm(x).mean(1))
-        return logits
+            x = x + block["attention"](block["norm1"](x))
+            x = x + block["down"](nn.functional.gelu(block["up"](block["norm2"](x))))
+        return self.head(self.norm(x).mean(1))
 
 
-def flat_perceptron(
-    n_classes: int = 2, width: int = 32, batch_norm: bool = False, side: int = 8
-) -> nn.Sequential:
+def flat_perceptron(n_classes=2, width=32, batch_norm=False, side=8):
     """A perceptron of two hidden layers on flattened images, as an ``nn.Sequential``."""
-    parts: list[nn.Module] = [nn.Flatten()]
+    parts = [nn.Flatten()]
     n_in = side * side
     for _ in range(2):
         parts += [nn.Linear(n_in, width)]
@@ -133,7 +122,7 @@ def flat_perceptron(
 
 
 # Name -> what makes the network for a number of classes.
-MODULES: dict[str, Any] = {
+MODULES = {
     "perceptron": flat_perceptron,
     "perceptron+bn": lambda n_classes: flat_perceptron(n_classes, batch_norm=True),
     "convnet": ConvNet,

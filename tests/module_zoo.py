@@ -151,15 +151,6 @@ class Router(nn.Module):
         return self.left(x) if (x * self.gate).sum().item() > 0 else -self.left(x)
 
 
-class Routed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.ModuleDict({"router": Router()})
-
-    def forward(self, x):
-        return self.body["router"](x)
-
-
 class Narrow(nn.Module):
     """Computes its layers in half precision."""
 

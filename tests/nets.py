@@ -39,21 +39,6 @@ class Pooled(nn.Module):
         return self.head(self.norm(self.hidden(self.pool(x[:, None])[:, 0])).relu())
 
 
-class Tokens(nn.Module):
-    """Whole numbers from 0 to 6."""
-
-    def __init__(self):
-        super().__init__()
-        self.table, self.head = nn.Embedding(7, 8), nn.Linear(8, 3)
-
-    def forward(self, ids):
-        return self.head(self.table(ids).tanh().mean(1))
-
-
-def token_rows(n, seed=0):
-    return np.random.default_rng(seed).integers(7, size=(n, 5))
-
-
 def digits(n, n_classes=10):
     """Rows (n, 64) of float32, and labels."""
     X, y = load_digits(return_X_y=True)

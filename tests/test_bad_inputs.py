@@ -1,20 +1,27 @@
 """A table of bad inputs: each call ends in a ValueError or TypeError that names the bad value."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from scipy.sparse import csr_array
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GroupKFold, PredefinedSplit
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from skorch import NeuralNetClassifier
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import sklearn_mmdinit as mm
-from sklearn_mmdinit import diagnostics, display, theory
+from sklearn_mmdinit import diagnostics, display, losses, theory
 from sklearn_mmdinit._core.layers import LAYER_TYPES
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**12
@@ -48,6 +55,11 @@ class Does(nn.Module):
 
     def forward(self, x):
         return self.function(self.layer(x))
+
+
+class Unfaithful(FunctionTransformer):
+    def fit(self, X, y=None):
+        """Return nothing."""
 
 
 class Scale(nn.Module):
@@ -93,6 +105,15 @@ def trained(module, **params):
     return mm.NetClassifier(module, max_iter=1, **params).fit(X, y)
 
 
+def gradients(X, **params):
+    return mm.OrientedGradients(**params).fit(X)
+
+
+def further(rows):
+    clf = mm.MLPClassifier(warm_start_from=mm.MMDInitializer(**SMALL), max_iter=1)
+    return clf.fit(X, y, X_unlabelled=rows)
+
+
 def with_rule(stds, noise=None):
     mm.register_layer(Scale, stds, noise)
     try:
@@ -108,7 +129,7 @@ def described(**fields):
 
 def loaded(tmp_path, **metadata):
     own = {"module": THETA0.architecture.to_json()} | metadata
-    texts = {f"sklearn_mmdinit.{name}": text for name, text in own.items()}
+    texts = {f"sklearn_mmdinit.{name}": text for name, text in own.items() if text}
     save_file(THETA0.arrays, path := tmp_path / "a.safetensors", texts)
     return mm.load_theta0(path)
 
@@ -147,6 +168,10 @@ each(initialized, "gain", (True, 0, -1, NAN, INF, "x", (1, 2), None))
 each(initialized, "activation init sampler output coherence device batch_norm", (3, "x", [1]))
 each(initialized, "checkpoint", (3,))
 each(initialized, "gain", ((1.0, 2.0, 3.0), ["2", "3"], 1e300))
+row(initialized, batch_norm=True, batch_size=1, part="batch_size of at least 2")
+row(initialized, random_state="seed", part="seed")
+row(initialized, gain=2.0, activation="tanh", part="would change the function")
+row(initialized, coherence="auto", hidden_layer_sizes=(), part="coherence needs a hidden layer")
 each(labelled, "verbose", ("loud", None), part="int")
 each(labelled, "batch_size window max_iter", (*NO_NUMBERS, 1.5, -1, "auto"))
 each(labelled, "n_classes", (*NO_NUMBERS, 1.5, -1, 1, "x"))
@@ -155,16 +180,87 @@ each(labelled, "activation init output device batch_norm hidden_layer_sizes", ("
 each(coherent, "batch_size n_neighbors", (*NO_NUMBERS, 1.5, -1, 0, "x"))
 each(coherent, "weight separation walk_length", (*NO_NUMBERS, *NOT_FINITE, "x"))
 each(coherent, "shared_neighbor_power", (*NO_NUMBERS, *NOT_FINITE, "x"))
+each(coherent, "walk_length", (0.5, 1e9))
+row(coherent, memory=Path("cache"), part="memory")
+row(coherent, augmentation=mm.RandomAffine, part="RandomAffine")
+row(coherent, embedding=PCA, part="embedding")
+row(coherent, embedding=mm.MMDInitializer(coherence="auto"), part="use output='hidden'")
+row(coherent, embedding=make_pipeline(PCA(2), mm.MMDInitializer()), part="output='passthrough'")
+row(coherent, embedding=PCA(3), graph=csr_array(np.eye(24, k=1)), part="use one of the two")
+CHANGES = {
+    "got shape (": lambda rows, rng: rows[:-1],
+    ", bool": lambda rows, rng: rows > 0,
+    "got shape (), object": lambda rows, rng: None,
+    "returned NaN or infinity": lambda rows, rng: rows * np.nan,
+    "too large for float32": lambda rows, rng: np.full(rows.shape, 1e300),
+}
+for part, change in CHANGES.items():
+    row(coherent, augmentation=change, part=part)
+EMBEDDED = {
+    "got (5, 2)": lambda X: np.ones((5, 2)),
+    "got (24,)": lambda X: np.ones(24),
+    "contains NaN": lambda X: np.full((24, 2), NAN),
+    "1e+200": lambda X: np.geomspace(1, 1e200, 48).reshape(24, 2),
+    "All 24 rows are equal": lambda X: np.ones((24, 2)),
+    "writes into the rows": lambda X: X.__imul__(2.0),
+}
+for part, embedding in EMBEDDED.items():
+    row(coherent, embedding=FunctionTransformer(embedding), part=part)
+row(coherent, embedding=Unfaithful(), part="return itself from fit")
+GRAPHS = {
+    "shape (24, 24), |got (24, 3)": csr_array(np.ones((24, 3))),
+    "graph has no edge": csr_array(np.eye(24)),
+    "could not convert": np.full((24, 24), "a", dtype=object),
+    "Negative values": -np.eye(24, k=3),
+    "NaN": np.eye(24, k=-3) * np.nan,
+    "KNeighborsTransformer(): got 'knn'": "knn",
+    "got <class ": KNeighborsTransformer,
+    "masked array: give graph.filled": np.ma.masked_equal(np.eye(24, k=1), 0),
+    "must give a sparse matrix: got ": StandardScaler(),
+}
+for part, graph in GRAPHS.items():
+    row(coherent, graph=graph, part=part)
 each(classified, "batch_size max_iter", (*NO_NUMBERS, 1.5, -1, "x"))
 each(classified, "learning_rate_init", (*NO_NUMBERS, *NOT_FINITE, 0, "x"))
 each(classified, "optimizer device activation batch_norm class_weight callbacks", ("x", 3))
 each(classified, "validation_split", (True, 0, 1, 2.0, NAN, "x"))
 each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
+row(classified, warm_start_from=PCA(2), part="got PCA(n_components=2)")
+row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
+row(classified, warm_start_from=FrozenEstimator(mm.MMDInitializer()), part="frozen")
+row(mm.MLPClassifier().set_params, warm_start_from__scale=1, part="cannot be set")
+for start, part in ((mm.MMDInitializer(), "'nonsense'"), (FrozenEstimator(FITTED), "frozen")):
+    own = mm.MLPClassifier(warm_start_from=start)
+    row(own.set_params, warm_start_from__nonsense=1, part=part)
 each(classified, "criterion iterator_train", ("x",), part="x")
 each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
 each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
-each(classified, "unlabelled_label", ([1],))
+each(classified, "unlabelled_label", ([1], np.array([-1])), part="unlabelled_label")
+row(classified, unlabelled_label="-1", part="unlabelled_label='-1' cannot stand among")
+row(mm.MLPClassifier(unlabelled_label=-1).fit, X, y - y - 1, part="no labelled rows: all 24 have")
+row(mm.MLPClassifier(unlabelled_label=NAN).fit, X, y * NAN, part="all 24 are NaN or None")
+row(mm.MLPClassifier(unlabelled_label=0).fit, X, y, part="at least two classes")
+own = mm.MLPClassifier(unlabelled_label=-1, validation_split=PredefinedSplit([0, -1] * 12))
+row(own.fit, X, y - 2 * (np.arange(24) > 9), part="names row 23, but only ")
+for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
+    row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
+for call in (mm.MLPClassifier, mm.NetClassifier().set_params):
+    row(call, lr=1, part="'lr'; 'learning_rate_init' says it here")
+    row(call, callbacks__best_epoch=1, part="'callbacks__best_epoch'; 'validation_split' says it")
+row(mm.MLPClassifier, alpha=1e-4, part="no parameter 'alpha'; 'optimizer__weight_decay' says it")
+row(mm.MLPClassifier, module__width=1, part="MLPClassifier has no parameter 'module__width'")
+row(mm.NetClassifier, width=1, part="NetClassifier has no parameter 'width'")
+row(mm.NetClassifier().set_params, width=1, part="Invalid parameter")
+for own, classes, part in (
+    ({}, None, "classes must be passed on the first call"),
+    ({}, [1, 1], "at least two, got [1]"),
+    ({}, [0, 2], "that classes does not: [1]"),
+    ({"unlabelled_label": 1}, [0, 1, 2], "unlabelled_label=1"),
+    ({"class_weight": "balanced"}, [0, 1], "class_weight='balanced'"),
+):
+    row(mm.MLPClassifier((3,), **own).partial_fit, X, y, classes, part=part)
+row(mm.MLPClassifier((3,)).partial_fit(X, y, [0, 1]).partial_fit, X, y, [0, 2], part="[0, 2]")
 each(classified, "callbacks", ("disable", [3], [None], [("a", 3)], [int]))
 each(classified, "predict_nonlinearity", (3, "x"))
 each(
@@ -184,15 +280,51 @@ row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean
 row(classified, class_weight={0: True}, part="True")
 row(classified, optimizer=torch.optim.SparseAdam, part="SparseAdam")
 row(classified, criterion__weight=torch.ones(3), part="shape: [3]")
+row(classified, class_weight=[1, 2, 3])
+row(classified, class_weight={"zero": 2.0}, part="['zero']")
+row(classified, class_weight={0: 0, 1: 0}, part="class_weight above 0")
+VALIDATION = {
+    "labels that y does not": (X, y + 77),
+    "3 features": (X[:, 1:], y),
+    "3 items": (X, y, y),
+    "contains NaN": (X * NAN, y),
+    "groups": GroupKFold(3),
+}
+for part, split in VALIDATION.items():
+    row(classified, validation_split=split, part=part)
 each(stacked, "cv threshold", (*NO_NUMBERS, -1, "x"))
 each(stacked, "starts estimator", (3, "x"))
+row(stacked, starts=[], part='starts must be "auto" or a list of at least one, got []')
+row(stacked, starts=[None, "auto"], part="'auto' among them")
+row(stacked, starts=[None, 3], part="warm_start_from must be ")
+each(stacked, "estimator", (StandardScaler(), mm.MLPClassifier), part="estimator must be")
+row(stacked, others="forest", part='others must be "auto" or a list of classifiers, got ')
+row(stacked, others=[StandardScaler()], part="with predict_proba, got StandardScaler()")
+row(stacked, others=[DecisionTreeClassifier], part="with predict_proba, got <class")
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (True, NAN, -1, "x"))
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (1e7,))
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "mirror", ("no", 1))
 each(lambda **k: mm.RandomCorruption(**k)(X, RNG(0)), "p", (True, NAN, -1, "x", 1.1))
 for change in (mm.RandomAffine(), mm.RandomCorruption()):
     row(change, X, 3)
-each(lambda **k: mm.OrientedGradients(**k).fit(X), "cell_size n_orientations floor", (True, -1))
+each(lambda **k: gradients(X, **k), "cell_size n_orientations floor", (True, -1))
+IMAGES = np.zeros((3, 64))
+for change in (lambda X, **k: mm.RandomAffine(**k)(X, RNG(0)), gradients):
+    for shape in ((4, 4), (8.0, 8.0), (-8, -8), (2, 2, 4, 4), 8, (64,)):
+        row(change, IMAGES, image_shape=shape, part="does not fit rows of shape (64,)")
+    row(change, np.zeros((3, 2, 1, 4, 8)), part="does not fit rows of shape")
+    row(change, IMAGES[:, :63], part="does not fit rows of shape")
+row(mm.RandomAffine(), IMAGES.astype(np.uint8), RNG(0), part="uint8")
+row(mm.RandomAffine(), IMAGES, np.random.RandomState(0), part="rng")
+
+for call in (diagnostics.degenerate_softmax_ratio, diagnostics.prediction_samples):
+    for source in (None, "theta0", mm.MMDInitializer(), np.zeros(3)):
+        row(call, source, X, part="expected a Theta0 or a fitted estimator")
+    row(call, FITTED, X[:, :2], part="2 features|shape (2,)")
+    row(call, FITTED, X[0], part="Expected 2D array")
+
+row(diagnostics.dead_neuron_ratio, initialized(activation="tanh"), X, part="in layers of nn.ReLU")
+row(gradients(IMAGES.reshape(3, 1, 8, 8)).transform, np.zeros((3, 1, 8, 9)), part="(1, 8, 9)")
 
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
@@ -237,8 +369,24 @@ for stds in (lambda layer, s: 1 / 0, lambda layer, s: None, lambda layer, s: {"w
     row(with_rule, stds, part="stds of register_layer for Scale")
 row(with_rule, lambda layer, s: {"weight": 0.0}, part="must perturb a parameter, or return {}")
 row(mm.mmd_init_, Wide, X, part="Module")
+row(trained, nn.Identity(), part="nothing to train: Identity has no parameters")
+row(trained, Wide().requires_grad_(False), part="nothing to train: no parameter of Wide")
+spectral = nn.utils.spectral_norm(nn.Linear(4, 2))
+spectral(torch.zeros(2, 4))
+for call in (of_module, trained):
+    row(call, spectral, part="Linear cannot be copied")
+    row(call, nn.LazyLinear(2), part="'weight' of the module LazyLinear has no shape yet")
+row(of_module, None, hidden_layer="fc", part="names a layer")
+row(of_module, Wide, activation="tanh", part="activation='tanh' describes a perceptron")
+row(of_module, Wide, module__n_classes=1, part="it returned torch.float32 of shape")
+row(of_module, lambda: Wide(), part="got <function")
+for call in (of_module, trained):
+    row(call, Wide(), module__width=3, part="module__width|instance of Wide")
 for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
     row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
+row(with_rule, lambda layer, s: {"wieght": 1.0}, part="['weight'], got 'wieght'")
+for args in ((Scale(), float), (Scale, {"weight": 1.0}), (Scale, float, 3)):
+    row(mm.register_layer, *args, part="got")
 
 # Rows.
 ODD_ROWS = {
@@ -258,6 +406,29 @@ for part, rows in ODD_ROWS.items():
     if "dim" not in part:
         row(lambda rows: mm.mmd_init_(Wide(), rows, **OF_MODULE), rows, part=part)
         row(lambda rows: diagnostics.dead_neuron_ratio(FITTED, rows), rows, part=part)
+row(FITTED.score, np.where(X > 0, 3e38, -3e38), part="the loss of X is not finite")
+FURTHER = {
+    "X_unlabelled: X has 3 features": X[:, 1:],
+    "X holds 1": X * 0 + 1e300,
+    "0 sample": X[:0],
+    "X_unlabelled: Expected 2D array": tuple(X),
+    "X_unlabelled: X has examples of shape (24, 4)": [X],
+    "X or X_unlabelled is sparse": csr_array(X),
+}
+for part, rows in FURTHER.items():
+    row(further, rows, part=part)
+SPARSE = {"contains NaN": csr_array(X * NAN), "X holds 1e+300": csr_array(X * 0 + 1e300)}
+for part, rows in SPARSE.items():
+    for call in (lambda rows: mm.MLPClassifier((3,)).fit(rows, y), classified().predict):
+        row(call, rows, part=part)
+lost = mm.MLPClassifier(warm_start_from=mm.MMDInitializer(**SMALL))
+row(lost.fit, csr_array(X), y, part="sparse, and MMDInitializer learns from dense rows only")
+row(
+    losses.uniformity, torch.ones(5, 2, 3) / 3, torch.ones(5, 3) / 3, closed_form=True, part="got 3"
+)
+row(coherent(n_neighbors=5).score, X[:4], part="n_neighbors=5")
+row(coherent, n_neighbors=5, shared_neighbor_power=999, part="shared_neighbor_power=999")
+row(coherent, n_neighbors=24, part="24 rows are too few for n_neighbors=24")
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
     "equal size": dataset(lambda i: torch.zeros(4 + i % 2)),
@@ -280,6 +451,23 @@ row(lost.fit, X, y, part="carries no theta0")
 # Theta0, its files and its architecture.
 for field in ("module", "parameters", "input_shape", "n_classes", "digest", "last_layer", "chain"):
     each(described, field, (3.5, None, [1]))
+for factors in ((2.0, 3.0), (1e39,)):
+    row(THETA0.with_gain, factors, part=f"gain={factors}")
+for own in (initialized(activation="tanh"), initialized(batch_norm=True)):
+    row(own.theta0_.with_gain, (2.0,), part="must be 0 finite numbers")
+row(FITTED.to_sklearn, [0, 1, 2], part="classes=[0, 1, 2] are 3")
+row(classified().to_sklearn, hidden_layer_sizes=(4,), part="hidden_layer_sizes=(4,)")
+row(classified().to_sklearn, nonsense=1, part="Invalid parameter 'nonsense'")
+row(classified(activation="gelu").to_sklearn, part="activation='gelu'")
+of_margins = classified(criterion=nn.MultiMarginLoss)
+row(of_margins.to_sklearn, part="MultiMarginLoss")
+for name in ("module_", "history_", "loss_curve_", "coefs_"):
+    row(getattr, mm.MLPClassifier(), name, part="MLPClassifier instance is not fitted yet")
+for call in (mm.MLPClassifier().to_sklearn, mm.MMDInitializer().to_sklearn):
+    row(call, part="is not fitted yet")
+for bad in ("clf.pt", Path()):
+    row(classified().to_onnx, bad, part="'.onnx', got")
+row(mm.MLPClassifier().to_onnx, "clf.onnx", part="is not fitted yet")
 each(described, "input_shape", ((0,), (-3,), ("x",), (True,)), part="input_shape")
 each(described, "parameters chain", (((3, 4),), ((("a", 3),),)), part="")
 for call in (mm.MLP, mm.Architecture.of_perceptron):
@@ -298,6 +486,8 @@ for name in THETA0.arrays:
     row(lambda arrays: warm(arrays), broken, part="must be a fitted initializer")
 for bad in (3, {}, "x"):
     row(warm, bad)
+for bad in (mm.MMDInitializer(module=Wide), "weights.pt"):
+    row(warm, bad, part="is not fitted yet|'.safetensors'")
 NESTED = "[" * 5000 + "]" * 5000
 DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
 DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)
@@ -306,7 +496,20 @@ for metadata in ({"module": NESTED}, {"gain": NESTED}, {"module": DEEP}, {"gain"
 for bad in (3, None, True, b"x.safetensors"):
     row(mm.load_theta0, bad, part=f"ends in '.safetensors', got {bad!r}")
     row(mm.save_theta0, bad, FITTED, part=f"ends in '.safetensors', got {bad!r}")
+OURS = THETA0.architecture.to_json()
+for text in (OURS.replace('"(3,)"', '"print(3)"'), OURS.replace("(3,)", "(5,)"), "x"):
+    row(loaded, module=text, part="not the description of a module")
+row(loaded, module="", part="the metadata has no 'sklearn_mmdinit.module'")
 row(mm.Architecture.from_json, NESTED, part="not the description")
+
+for name, array, part in (
+    ("linears.0.bias", [1e300, 0, 0], "'linears.0.bias' holds NaN or infinity"),
+    ("linears.0.bias", ["a", "b", "c"], "'linears.0.bias' must hold numbers"),
+    ("linears.0.bias", [1j, 0, 0], "complex128"),
+    ("linears.0.bias", [0.0], "names and shapes"),
+    ("linears.2.bias", [0.0], "names and shapes"),
+):
+    row(mm.Theta0, THETA0.architecture, THETA0.arrays | {name: np.array(array)}, part=part)
 
 # Theory and displays.
 row(theory.perturbation_std, 3)
@@ -330,9 +533,28 @@ for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(Density({"a": bad}, ["p"]).plot, part="a")
 for bad in (*NO_NUMBERS, 1, 2.5, "x"):
     row(theory.class_probability_lower_bound, 0.1, bad)
+TAIL, SHARES = theory.perturbation_norm_tail_bound, theory.mean_vertex_distances
+row(TAIL, [1.0, 2.0], [0.1], form="paper", part="['sub_exponential', 'theorem'], got 'paper'")
+row(TAIL, 1.0, [], part="shape (0,)")
+row(TAIL, 1.0, [-0.5, 1.0], part="from -0.5 to 1.0")
+row(TAIL, 1.0, [0.0, 0.0], part="not all zero")
+row(TAIL, [9.0, 1.9], [0.0, 2.0], form="sub_exponential", part="radius=1.9 is too small")
+row(SHARES, [0.5, 0.5], part="got (2,)")
+row(SHARES, np.empty((0, 2)), part="got (0, 2)")
+row(SHARES, [[1.5, -0.5]], part="-0.5")
+row(SHARES, [[0.5, 0.6]], part="1.1")
+row(theory.class_probability_lower_bound, -0.1, 2, part="-0.1")
+row(theory.class_probability_lower_bound, 1.5, 3, part="[0, sqrt(2)]")
+row(theory.jacobian_row_norm_moments, 3, 0.0, part="weight_std must ")
+ROW_NORMS = theory.relu_jacobian_row_norms
+row(ROW_NORMS, np.ones((2, 3)), np.ones((5, 4)), part="(2, 3) and (5, 4)")
 row(Losses([1, 2], {}).plot, part="number of terms")
 row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
 row(Losses.from_estimator, FITTED, terms=3)
+row(Losses.from_estimator, FITTED, terms=["loss", "accuracy"], part="accuracy")
+row(Losses.from_estimator, mm.MMDInitializer(), part="is not fitted yet")
+row(Losses.from_estimator, initialized(max_iter=0), part="empty")
+row(Losses.from_estimator, classified(), part="of a classifier its initializer_")
 for bad in (*NO_NUMBERS, NAN, 2):
     row(Tasks.from_scores, [1], {"a": [[1, 2]]}, confidence=bad)
 row(Tasks([0, 1], {"a": [1, 1]}, {"a": [[0, 1]] * 2}).plot, part="above 0")
@@ -352,6 +574,21 @@ each(Kernel(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
 for name in ("bins", "max_panels", "class_index"):
     for bad in (*NO_NUMBERS, -1, 2.5):
         row(Density.from_predictions, P, **{name: bad})
+row(Density.from_predictions, P, over="classes", part="['inputs', 'perturbations'], got 'classes'")
+row(Density.from_predictions, P, class_index=2, part="class_index=2")
+row(Density.from_predictions, P, np.ones((3, 2, 4)) / 4, part="same classes")
+row(Density.from_predictions, P, np.full((3, 2, 2), 1.5), part="1.5")
+row(Tasks.from_scores, [5, 10], {}, part="number of methods")
+row(Tasks.from_scores, [5, 10], {"a": [[0.5], [0.5]]}, part="(2, 1)")
+row(Kernel(np.ones((2, 3))).plot, part="kernel must have shape")
+row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
+row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")
+for bad in ([5], [True]):
+    row(Kernel(EYE, PIXELS, anchors=bad).plot, part=f"{bad}")
+for shape in ((1, 8, 8), (-8, -8), (4, 4)):
+    row(Kernel.from_estimator, FITTED, X, image_shape=shape, part=f"image_shape={shape}")
+row(Kernel.from_estimator, FITTED, csr_array(X), part="Sparse data")
+row(Kernel.from_estimator, FITTED, X[:2], image_shape=(2, 2), part="give three or more")
 for names in (["p", "q"], [], 3):
     row(Density(PANEL, names).plot, part="panel")
 for bad in (1, "x", True):

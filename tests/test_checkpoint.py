@@ -251,7 +251,7 @@ def learn(path, begun, limit=None):
         raise SystemExit(error.errno) from error
 
 
-@pytest.mark.parametrize("n_kills", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [2, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(n_kills, path):
     whole, rng, killed = tiny(**LONGER).fit(X), np.random.default_rng(n_kills), 0
     while killed < n_kills:

@@ -1,10 +1,7 @@
 """MMDInitializer with coherence: what it learns, and the same life as without."""
 
-import pickle
-
 import numpy as np
 import pytest
-from joblib.externals.loky import get_reusable_executor
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -68,30 +65,6 @@ def test_history_and_its_loss_know_the_term(X):
     none = {"uniformity_weight": 0, "degeneracy_weight": 0, "detachment_weight": 0}
     with pytest.raises(ValueError, match="must be above 0 where there is no coherence"):
         small(coherence=None, **none).fit(X)
-
-
-# one life, in passes, processes and threads
-
-
-@pytest.mark.parametrize("params", [{}, {"batch_norm": True, "n_classes": 3}])
-def test_fit_is_max_iter_times_partial_fit(params, X):
-    whole, passes = small(**params).fit(X), small(**params)
-    for _ in range(whole.max_iter):
-        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_same_fit(passes, whole)
-    assert passes.gain_ == whole.gain_
-    assert passes.score(X) == whole.score(X) == whole.score(X)
-    with pytest.raises(ValueError, match=r"'coherence'.*begin anew with fit"):
-        passes.set_params(coherence=None).partial_fit(X)
-    assert "coherence" not in passes.fit(X).history_[0]
-
-
-def test_a_fit_in_another_process_is_the_same(X):
-    init = small()
-    with get_reusable_executor(max_workers=1) as executor:
-        found = executor.submit(init.fit, X).result()
-    assert_same_fit(init.fit(X), found)
-    assert (small(random_state=1).fit(X).coefs_[0] != init.coefs_[0]).any()
 
 
 # walks and the learning rate
@@ -246,13 +219,3 @@ def test_a_graph_of_ones_own(X):
     assert_same_fit(init, small(alike).fit(X))
     with pytest.raises(ValueError, match=r"240.*100|100.*240"):
         init.score(X[:100])
-
-
-# its parameters, searched and refused
-
-
-def test_score_of_fewer_rows_than_neighbours_names_both(X):
-    init = small(max_iter=1).fit(X[:60])
-    assert init.score(X[:50]) != init.score(X[:60])
-    with pytest.raises(ValueError, match=r"^4 rows .* n_neighbors=5"):
-        init.score(X[:4])

@@ -6,13 +6,11 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.display import (
     CoherenceDisplay,
@@ -105,18 +103,6 @@ def test_loss_curves_are_the_terms_of_the_history():
     assert labels == list(display.lines_)
 
 
-def test_loss_curves_of_an_unfitted_or_unknown_thing():
-    with pytest.raises(NotFittedError):
-        LossCurveDisplay.from_estimator(Fitted(HISTORY))
-    with pytest.raises(ValueError, match="accuracy"):
-        LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), terms=["loss", "accuracy"])
-    with pytest.raises(ValueError, match="empty"):
-        LossCurveDisplay.from_estimator(Fitted([]).fit())
-    classifier = MLPClassifier((4,), max_iter=1).fit(np.eye(4), [0, 1, 0, 1])
-    with pytest.raises(TypeError, match="of a classifier its initializer_"):
-        LossCurveDisplay.from_estimator(classifier)
-
-
 # PredictionDensityDisplay
 
 
@@ -146,21 +132,6 @@ def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
     np.testing.assert_allclose(line.get_ydata(), expected)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"over": "classes"}, r"\['inputs', 'perturbations'\], got 'classes'"),
-        ({"class_index": 2}, "class_index=2"),
-        ({"before": np.ones((3, 2))}, r"got \(3, 2\)"),
-        ({"after": np.ones((3, 2, 4)) / 4}, "same classes"),
-        ({"after": np.full((3, 2, 2), 1.5)}, "1.5"),
-    ],
-)
-def test_densities_name_what_does_not_fit(predictions, change, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        PredictionDensityDisplay.from_predictions(**{"before": predictions, **change})
-
-
 # TaskAccuracyDisplay
 
 
@@ -176,10 +147,6 @@ def test_accuracy_draws_means_and_student_intervals():
     np.testing.assert_allclose(line.get_ydata(), [0.8, 0.9])
     np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], expected)
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
-
-
-def scores_of(confidence=0.95, **scores):
-    return TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=confidence)
 
 
 # CoherenceDisplay
@@ -240,23 +207,6 @@ def test_from_estimator(image_shape, digits, plt):
     assert list(same.anchors)[:3] == list(display.anchors)
 
 
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: scores_of(), "number of methods"),
-        (lambda: scores_of(ours=[[0.5], [0.5]]), r"'ours' .*\(2, 1\)"),
-        (lambda: CoherenceDisplay(np.ones((2, 3))), "kernel must have shape"),
-        (lambda: CoherenceDisplay([[1.0, 0.5], [0.1, 1.0]]), "symmetric"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((3, 2, 2))), "images must have shape"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[5]), r"anchors.*\[5\]"),
-        (lambda: CoherenceDisplay(np.eye(2), np.ones((2, 2, 2)), anchors=[True]), "anchors.*True"),
-    ],
-)
-def test_what_does_not_fit_is_named(make, match):
-    with pytest.raises(ValueError, match=match):
-        make().plot()
-
-
 @pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8, 1), (8, 8)])
 def test_images_of_a_network_that_takes_images(shape, digits):
     X = digits[0].reshape(-1, *shape)
@@ -266,18 +216,3 @@ def test_images_of_a_network_that_takes_images(shape, digits):
     np.testing.assert_array_equal(display.images, digits[0].reshape(-1, 8, 8))
     with pytest.raises(ValueError, match=r"image_shape=\(4, 16\) does not fit"):
         CoherenceDisplay.from_estimator(init, X, image_shape=(4, 16))
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "match"),
-    [
-        ({"image_shape": (1, 8, 8)}, ValueError, r"image_shape=\(1, 8, 8\)"),
-        ({"image_shape": (-8, -8)}, ValueError, r"image_shape=\(-8, -8\)"),
-        ({"X": csr_array(np.eye(64))}, TypeError, "Sparse data"),
-        ({"X": np.eye(64)[:2]}, ValueError, "give three or more"),
-    ],
-)
-def test_what_is_not_valid_is_named(params, error, match, digits):
-    X, init = digits
-    with pytest.raises(error, match=match):
-        CoherenceDisplay.from_estimator(init, **{"X": X, "image_shape": (8, 8)} | params)

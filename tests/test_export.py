@@ -6,14 +6,12 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
-import torch
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import MLPClassifier as Theirs
 
-from nets import Conv, Pooled, Tokens, digit_images, token_rows
+from module_zoo import Words, tokens
+from nets import Conv, Pooled, digit_images
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
-from sklearn_mmdinit.export import sklearn_mlp
 
 
 @pytest.fixture(scope="module")
@@ -90,31 +88,6 @@ def test_theta0_goes_to_scikit_learn_too(n_classes, X):
     assert init.to_sklearn().classes_.tolist() == list(range(n_classes))
 
 
-# what cannot be
-
-
-def test_what_scikit_learn_does_not_have(X):
-    y = labels(3)
-    with pytest.raises(ValueError, match="activation='gelu'"):
-        small(activation="gelu").fit(X, y).to_sklearn()
-    clf = small(criterion=torch.nn.MultiMarginLoss).fit(X, y)
-    with pytest.raises(ValueError, match="MultiMarginLoss"):
-        clf.to_sklearn()
-
-
-def test_bad_arguments(X):
-    clf = small().fit(X, labels(3))
-    with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(3,\)"):
-        clf.to_sklearn(hidden_layer_sizes=(3,))
-    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
-        clf.to_sklearn(nonsense=1)
-    with pytest.raises(ValueError, match=r"classes=\[0, 1\] are 2.*n_classes=3"):
-        sklearn_mlp(clf.theta0_, np.arange(2))
-    for unfitted in (small(), MMDInitializer()):
-        with pytest.raises(NotFittedError):
-            unfitted.to_sklearn()
-
-
 # ONNX
 
 
@@ -141,18 +114,6 @@ def test_an_export_has_equal_probabilities(X, tmp_path, capfd):
     assert (printed.out, printed.err) == ("", "")
 
 
-def test_bad_paths(X, tmp_path):
-    clf = small(max_iter=1).fit(X, labels(3))
-    (tmp_path / "folder.onnx").mkdir()
-    for bad in ("clf.pt", tmp_path, tmp_path / "folder.onnx"):
-        with pytest.raises(ValueError, match=r"'\.onnx', got"):
-            clf.to_onnx(bad)
-    with pytest.raises(FileNotFoundError, match="missing"):
-        clf.to_onnx(tmp_path / "missing" / "clf.onnx")
-    with pytest.raises(NotFittedError):
-        small().to_onnx(tmp_path / "clf.onnx")
-
-
 def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
     clf = small(max_iter=1).fit(X, labels(3))
     find = importlib.util.find_spec
@@ -166,8 +127,8 @@ def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["images", "tokens"])
 def test_an_onnx_file_of_a_module(kind, tmp_path):
-    X, y = digit_images(60, 3) if kind == "images" else (token_rows(60), np.arange(60) % 3)
-    clf = NetClassifier(Conv if kind == "images" else Tokens, max_iter=1, random_state=0).fit(X, y)
+    X, y = digit_images(60, 3) if kind == "images" else (tokens(60), np.arange(60) % 3)
+    clf = NetClassifier(Conv if kind == "images" else Words, max_iter=1, random_state=0).fit(X, y)
     clf.to_onnx(tmp_path / "clf.onnx")
     (proba,) = session(tmp_path / "clf.onnx").run(None, {"X": X})
     np.testing.assert_allclose(proba, clf.predict_proba(X), atol=1e-5)

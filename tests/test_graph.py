@@ -18,7 +18,6 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_mmdinit._core.graph import (
     Walk,
-    check_search,
     count_distinct,
     edges,
     nearest_neighbors,
@@ -119,8 +118,6 @@ def test_rows_alike_in_the_components_still_get_proper_neighbours():
 
 
 def test_too_few_rows_are_named():
-    with pytest.raises(ValueError, match="80 rows are too few for n_neighbors=80"):
-        check_search(80, 80)
     X = np.repeat(some_rows(0, n=5), 20, axis=0)
     with pytest.raises(ValueError, match="Only 5 of the 100 rows differ"):
         nearest_neighbors(X, 5)
@@ -435,25 +432,6 @@ def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
         neighbor_graph(ROWS, memory=memory, n_neighbors=9)
 
 
-@pytest.mark.parametrize(
-    ("graph", "error", "message"),
-    [
-        (csr_array(np.ones((60, 3))), ValueError, r"shape \(60, 60\), .* got \(60, 3\)"),
-        (csr_array(np.eye(60)), ValueError, "graph has no edge"),
-        (np.full((60, 60), "a", dtype=object), ValueError, "graph must hold .*: could not convert"),
-        (-np.eye(60, k=3), ValueError, "graph must hold .*: Negative values"),
-        (np.eye(60, k=-3) * np.nan, ValueError, "graph must hold .*NaN"),
-        ("knn", TypeError, r"KNeighborsTransformer\(\): got 'knn'"),
-        (KNeighborsTransformer, TypeError, "got <class .*KNeighborsTransformer"),
-        (np.ma.masked_equal(np.eye(60, k=1), 0), TypeError, "masked array: give graph.filled"),
-        (StandardScaler(), TypeError, "must give a sparse matrix: got .*ndarray"),
-    ],
-)
-def test_a_graph_that_is_none_is_refused(graph, error, message):
-    with pytest.raises(error, match=message):
-        neighbor_graph(ROWS, graph=graph)
-
-
 # Weights by shared neighbours
 
 
@@ -485,11 +463,6 @@ def test_memory_does_not_grow_with_the_square_of_a_hub():
         assert tracemalloc.get_traced_memory()[1] < 70e6
     finally:
         tracemalloc.stop()
-
-
-def test_a_power_that_float32_does_not_hold_is_named():
-    with pytest.raises(ValueError, match="shared_neighbor_power=99"):
-        neighbor_graph(ROWS, n_neighbors=9, shared_neighbor_power=99)
 
 
 # Walks

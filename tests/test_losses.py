@@ -210,11 +210,6 @@ def test_the_closed_form_holds_at_any_bandwidth(spread):
     )
 
 
-def test_the_closed_form_is_for_two_classes():
-    with pytest.raises(ValueError, match="two classes, got 3"):
-        uniformity(uniform_simplex(5, 2, 3), uniform_simplex(5, 3), closed_form=True)
-
-
 # Degeneracy
 
 

@@ -1,7 +1,6 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import copy
-import pickle
 
 import joblib
 import numpy as np
@@ -198,19 +197,6 @@ def test_a_class_is_called_with_the_random_state(X):
     assert not np.array_equal(*weights)
 
 
-def test_parameters_of_the_class_are_the_estimators(X):
-    init = small(module__width=4)
-    copied = clone(init).set_params(module__width=6, module__n_classes=3, window=2)
-    assert (copied.module__width, copied.module__n_classes, copied.window) == (6, 3, 2)
-    assert init.get_params()["module__width"] == 4
-    assert "module__width=4" in repr(init)
-    assert copied.fit(X).theta0_.arrays["fc2.weight"].shape == (3, 24)
-    with pytest.raises(TypeError, match="unexpected parameter 'widht'"):
-        MMDInitializer(module=ConvNet, widht=3)
-    with pytest.raises(ValueError, match="widht"):
-        init.set_params(widht=3)
-
-
 class Head(nn.Module):
     """On a backbone that somebody else has made."""
 
@@ -247,23 +233,6 @@ def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     assert settings() == (True, True)
 
 
-def used_norm(norm):
-    module = norm(nn.Linear(6, 3))
-    module(torch.zeros(2, 6))
-    return module
-
-
-def test_what_cannot_be_copied_or_has_no_numbers_is_refused_by_name():
-    for make, words in (
-        (lambda: nn.Sequential(nn.Linear(6, 3, device="meta")), r"'0.weight' of .* on the meta"),
-        (lambda: used_norm(nn.utils.spectral_norm), r"Linear cannot be copied.*parametrizations"),
-        (lambda: nn.LazyLinear(3), "'weight' of the module LazyLinear has no shape yet"),
-    ):
-        for learner in (MMDInitializer(module=make()), NetClassifier(make())):
-            with pytest.raises(ValueError, match=words):
-                learner.fit(rows(20), np.arange(20) % 3)
-
-
 def test_a_softmax_at_the_end_is_told(X):
     flat = X.reshape(len(X), -1)
     net = nn.Sequential(nn.Linear(flat.shape[1], 3), nn.Softmax(dim=1))
@@ -290,20 +259,6 @@ def test_what_is_compiled_is_taken_out():
         np.testing.assert_array_equal(net.state_dict()[name].numpy(), array)
 
 
-REFUSED = {
-    "function": ({"module": flat_perceptron}, TypeError, "got <function"),
-    "instance": ({"module": nn.Linear(64, 2), "module__width": 3}, ValueError, "module__width"),
-    "one logit": ({"module__n_classes": 1}, ValueError, "it returned torch.float32 of shape"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_makes_no_sense_is_refused(name, X):
-    params, kind, words = REFUSED[name]
-    with pytest.raises(kind, match=words):
-        MMDInitializer(**{"module": ConvNet, "max_iter": 1, **params}).fit(X)
-
-
 def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
     assert small(n_classes=5, max_iter=0).fit(X).theta0_.architecture.n_classes == 5
     for init, found in ((small(module__n_classes=3), 3), (small(ConvNet()), 2)):
@@ -312,20 +267,6 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
 
 
 # Passes
-
-
-@pytest.mark.parametrize(
-    ("name", "coherence"), [("convnet+bn", WALKS), ("transformer+multihead", None)]
-)
-def test_fit_is_max_iter_times_partial_fit_in_other_processes(name, coherence, X):
-    whole = small(network(name), window=4, coherence=coherence).fit(X)
-    passes = small(network(name), window=4, coherence=coherence)
-    for _ in range(whole.max_iter):
-        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
-    assert_same_fit(passes, whole)
-    assert_same_fit(passes.partial_fit(X), whole.partial_fit(X))
-    assert passes.score(X) == whole.score(X) == whole.score(X)
-    assert_same_fit(whole.fit(X), clone(whole).fit(X))
 
 
 @pytest.mark.parametrize("coherence", [None, WALKS])

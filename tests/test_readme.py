@@ -108,12 +108,6 @@ def test_a_page_runs_from_its_top(name):
         assert left["init"].embedding_.transform(left["X"][:3]).shape == (3, 64)
 
 
-def test_a_page_whose_code_is_wrong_is_noticed():
-    wrong = PAGES["install"].replace("__version__", "__no_such_name__")
-    with pytest.raises(AttributeError, match="no_such_name"):
-        run(wrong)
-
-
 @pytest.mark.usefixtures("in_short")
 def test_candidates_that_differ_in_the_classifier_share_a_pre_training(monkeypatch):
     fits, train = [], initializers.train

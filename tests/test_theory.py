@@ -81,14 +81,6 @@ def test_sub_exponential_matches_its_formula_by_hand():
     np.testing.assert_allclose(found, [math.exp(-16.0 / 17.0 / 8.0), math.exp(-5.0 / 8.0)])
 
 
-@pytest.mark.parametrize("std", STDS.values(), ids=STDS)
-def test_sub_exponential_is_never_above_the_theorem(std):
-    radii = _smallest_radius(std, "theorem") * np.linspace(1.001, 10.0, 200)
-    sharp = perturbation_norm_tail_bound(radii, std, form="sub_exponential")
-    loose = perturbation_norm_tail_bound(radii, std, form="theorem")
-    assert (sharp <= loose * (1 + 1e-12)).all()
-
-
 @pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
 def test_tail_bound_falls_with_the_radius_and_knows_no_units(form):
     std = STDS["spread"]
@@ -181,35 +173,3 @@ def test_row_norms_are_the_autograd_jacobian():
             lambda z: torch.tensor(weight) @ torch.relu(z), torch.tensor(x)
         )
         np.testing.assert_allclose(row, np.linalg.norm(jacobian.numpy(), axis=1), rtol=1e-12)
-
-
-BAD = {
-    perturbation_norm_tail_bound: [
-        (([1.0, 2.0], [0.1]), {"form": "paper"}, r"\['sub_exponential', 'theorem'\], got 'paper'"),
-        ((1.0, []), {}, r"shape \(0,\)"),
-        ((1.0, [-0.5, 1.0]), {}, "from -0.5 to 1.0"),
-        ((1.0, [0.0, 0.0]), {}, "not all zero"),
-        (([9.0, 1.9], [0.0, 2.0]), {"form": "sub_exponential"}, "radius=1.9 is too small"),
-    ],
-    mean_vertex_distances: [
-        (([0.5, 0.5],), {}, r"got \(2,\)"),
-        ((np.empty((0, 2)),), {}, r"got \(0, 2\)"),
-        (([[1.5, -0.5]],), {}, "-0.5"),
-        (([[0.5, 0.6]],), {}, "1.1"),
-    ],
-    class_probability_lower_bound: [
-        ((-0.1, 2), {}, "-0.1"),
-        ((1.5, 3), {}, r"\[0, sqrt\(2\)\].*1.5"),
-    ],
-    jacobian_row_norm_moments: [
-        ((3, 0.0), {}, r"weight_std must .* got 0\.0"),
-    ],
-    relu_jacobian_row_norms: [((np.ones((2, 3)), np.ones((5, 4))), {}, r"\(2, 3\) and \(5, 4\)")],
-}
-
-
-@pytest.mark.parametrize("function", BAD)
-def test_bad_values_are_named(function):
-    for arguments, options, message in BAD[function]:
-        with pytest.raises((ValueError, TypeError), match=message):
-            function(*arguments, **options)

@@ -13,9 +13,8 @@ import pandas as pd
 
 from protocol.sets import METHODS, NETWORKS_WITHIN
 from reporting.layout import Table, gain_text, named_rows, texts
-from reporting.ranks import ranks_of
 from reporting.results import Results, unpack_draws
-from reporting.statistics import N, gains, mean_by
+from reporting.statistics import N, gains, mean_by, ranks_of
 
 LINE, FRESH = "stacked", "scratch"
 OURS = (LINE, "stacked networks", *NETWORKS_WITHIN, "features+logistic", "paper")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,7 @@ def draw_headline(library: Library, path: Path) -> str:
     figures = headline_figures(library)
     if figures.empty:
         return f"{path.name} not drawn: not all of its lines are measured"
-    return draw(path, (8.0, 4.6), _painter(figures), note=headline_digest(library))
 
-
-def _painter(figures: pd.DataFrame) -> Callable[[Any], None]:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         ends = figures[figures.columns[-1]].sort_values(ascending=False)
@@ -85,4 +81,4 @@ def _painter(figures: pd.DataFrame) -> Callable[[Any], None]:
         axes.set_xlim(right=figures.columns[-1] * 3.6)
         axes.spines["bottom"].set_bounds(figures.columns[0], figures.columns[-1])
 
-    return paint
+    return draw(path, (8.0, 4.6), paint, note=headline_digest(library))

@@ -14,8 +14,8 @@ import pandas as pd
 
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
-from reporting.ranks import alike, critical_difference, ranks_of
 from reporting.results import Results
+from reporting.statistics import alike, critical_difference, ranks_of
 from reporting.task_tables import SCRATCH, wide_of
 from reporting.time_tables import coherence_points, sizes_of
 from sklearn_mmdinit.display import TaskAccuracyDisplay
@@ -146,17 +146,14 @@ def draw_ranks(results: Results, path: Path) -> str:
             "Mean ranks of the accuracy; bars join what Nemenyi's test at 95 % does not tell apart"
         )
         figure.suptitle(title, fontsize="medium")
-        for axes, (n, own) in zip(_column(figure, len(panels)), panels.items(), strict=True):
+        column = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+        for axes, (n, own) in zip(column, panels.items(), strict=True):
             critical = critical_difference(n_methods, len(own))
             _paint_ranks(axes, ranks_of(own).mean().sort_values(), critical)
             axes.set_title(f"N = {n}, {len(own)} sets", loc="left", fontsize="medium")
 
     height = 0.9 + 0.2 * (n_methods / 2)
     return draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
-
-
-def _column(figure: Any, n: int) -> Any:
-    return figure.subplots(n, 1, squeeze=False)[:, 0]
 
 
 def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:

@@ -116,11 +116,6 @@ def _settings(results: Results) -> dict[str, Any]:
     return settings
 
 
-def _parts(results: Results) -> list[Results]:
-    """What was measured in one go: a file that was put together says it of each part."""
-    return results.get("parts") or [results]
-
-
 def _runs(results: Results) -> str:
     settings = _settings(results)
     runs = settings.get("runs")
@@ -156,7 +151,8 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
         results = library.results(file)
         if results is None:
             continue
-        for number, part in enumerate(_parts(results), 1):
+        # A file that was put together says of each part what it was made with.
+        for number, part in enumerate(results.get("parts") or [results], 1):
             machines = part.get("measured_on") or [part.get("hardware")]
             rows.append(
                 {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -129,6 +128,15 @@ def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequen
     return nn.Sequential(*(layers[:-1] if linear_output else layers))
 
 
+def with_encoder(fresh: Theta0, encoder: Any) -> Theta0:
+    """Fresh weights, of which a chain of all hidden layers takes the place."""
+    arrays = dict(fresh.arrays)
+    for number, layer in enumerate(encoder[::2]):
+        arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
+        arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
+    return Theta0(fresh.architecture, arrays)
+
+
 class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
@@ -171,29 +179,16 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
 
     def partial_fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
         """One more pass over rows X (n, n_features)."""
-        if self.corruption not in CORRUPTIONS:
-            valid = sorted(CORRUPTIONS)
-            raise ValueError(f"corruption must be one of {valid}, got {self.corruption!r}")
         passes = getattr(self, "n_iter_", 0)
         # A pass that is cut short leaves no trace: it works on a copy.
         state = copy.deepcopy(self._state) if passes else self._begin(X.shape[1])
         seed = np.random.SeedSequence([self.random_state, passes]).generate_state(1)[0]
         loss = self._pass(X, *state, torch.Generator().manual_seed(int(seed)))
-        if not math.isfinite(loss):
-            raise ValueError(
-                f"the loss of pass {passes} is {loss}; lower learning_rate_init="
-                f"{self.learning_rate_init}"
-            )
         self._state = state
         self.loss_curve_: list[float] = [*(self.loss_curve_ if passes else []), loss]
         self.best_loss_ = min(self.loss_curve_)
         self.n_iter_ = passes + 1
-        arrays = dict(self._fresh.arrays)
-        encoder: Any = state[0][0]
-        for number, layer in enumerate(encoder[::2]):
-            arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
-            arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
-        self.theta0_ = Theta0(self._fresh.architecture, arrays)
+        self.theta0_ = with_encoder(self._fresh, state[0][0])
         if self.verbose:
             print(f"pass {self.n_iter_}/{self.max_iter}: loss {loss:.4f}", flush=True)
         return self
@@ -280,9 +275,4 @@ def scarf_theta0(
         )
         torch.autograd.backward(loss)
         optimizer.step()
-    arrays = dict(fresh.arrays)
-    layers: Any = encoder
-    for number, layer in enumerate(layers[::2]):
-        arrays[weight_name(number)] = layer.weight.detach().numpy().copy()
-        arrays[bias_name(number)] = layer.bias.detach().numpy().copy()
-    return Theta0(fresh.architecture, arrays)
+    return with_encoder(fresh, encoder)

@@ -124,15 +124,6 @@ def scales(cells=CELLS, runs=4):
     return {**HEAD, "settings": {**SETTINGS, **LEARNED, **MEASURED, **shown}, "records": found}
 
 
-def detachment():
-    found = [
-        {"step": 0, "at_theta0": 1.0, "nearby": [[1.0, 2.0]] * 4},
-        {"step": 9, "at_theta0": 0.1, "nearby": [[0.1, 0.2]] * 4},
-    ]
-    settings = {**SETTINGS, "squared_scales": [0.2, 0.5, 1.0, 2.0], "draws": 2}
-    return {**HEAD, "settings": settings, "records": found}
-
-
 TIMED = {"time/paper@1": 80.0, "time/both@1": 95.0}
 ABLATION = {"ablation/default@6": 80.0, "ablation/gain=1@6": 60.0}
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import sklearn_mmdinit
+from protocol.methods import CONVNET_NAMES, NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-PACKAGE = "sklearn_mmdinit"
 
 # Room -> the rooms it may import. The commands at the top may import every room, and nothing
 # imports a command.
@@ -31,11 +30,8 @@ ROOMS = {
 # At the top too, and no command: what all of them are, for the report and the reader.
 NO_COMMANDS = {"runs.py"}
 
-# File -> why it may use private names of the package.
-USES_PRIVATE_NAMES = {
-    "edges.py": "the graph is not public",
-    "neighbors.py": "the search of a graph is not public",
-}
+# The graph and its search are not public.
+USES_PRIVATE_NAMES = {"edges.py", "neighbors.py"}
 
 TOP = sorted(BENCHMARKS.glob("*.py"))
 COMMANDS = [path for path in TOP if path.name not in NO_COMMANDS]
@@ -103,24 +99,9 @@ def test_a_command_runs_as_a_script_from_any_folder(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def private_uses(tree):
-    """Names of the package that are not public, as a tree imports them."""
-    for name in imported_names(tree):
-        top, *rest = name.split(".")
-        public = {*sklearn_mmdinit.__all__, "__version__"}
-        if (
-            top == PACKAGE
-            and rest
-            and (rest[0] not in public or (rest[-1].startswith("_") and rest[-1] != "__version__"))
-        ):
-            yield name
+    assert done.stdout.split() == [*NAMES, *CONVNET_NAMES]
 
 
 def test_benchmarks_use_the_public_names_only():
-    uses = {place(path) for path in FILES if [*private_uses(TREES[path])]}
-    # An exception that is no longer needed has to go.
-    assert uses == set(USES_PRIVATE_NAMES)
-    for source in ("from sklearn_mmdinit._network import MLP", "import sklearn_mmdinit._network"):
-        assert list(private_uses(ast.parse(source)))
+    private = re.compile(r"^ *(?:from|import) sklearn_mmdinit\._", re.MULTILINE)
+    assert {place(p) for p in FILES if private.search(p.read_text())} == USES_PRIVATE_NAMES

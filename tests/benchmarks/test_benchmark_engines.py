@@ -86,11 +86,6 @@ def test_a_missing_package_is_refused_and_the_extra_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_loky_takes_no_address():
-    with pytest.raises(ValueError, match="--address tcp://a:1 is for --backend dask or ray"):
-        engine_of("loky", "tcp://a:1", 1)
-
-
 def _surroundings(twice, shared):
     return 2 * twice, shared, torch.get_num_threads(), type(get_active_backend()[0]).__name__
 

@@ -7,21 +7,17 @@ import pytest
 import report
 from protocol.store import write_json
 from reporting.pages import DIGESTS
-from reporting.ranks import alike, critical_difference
-from reporting.results import Library, made_with, unpack_draws
+from reporting.results import Library, unpack_draws
+from reporting.statistics import alike, critical_difference
 from reporting.tables import SPEED_KINDS, TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from results_stand_in import (
     ON_SETS,
-    degeneracies,
-    detachment,
     few_labels,
-    of_coherence,
     ratios,
     records,
     scales,
     task_results,
-    write_all,
 )
 
 HAND = task_results(
@@ -55,15 +51,6 @@ def test_the_paper_s_figures_stand_beside_ours_where_they_belong():
     assert text_of(HAND, ["accuracy", "against"]).startswith("Test accuracy")
 
 
-def test_other_data_tasks_and_networks_do_not_stand_beside_the_paper():
-    tens, convnet = {"hidden_layer_sizes": [392] * 3, "classes": 10}, {"network": "convnet"}
-    for changed in ({"dataset": {"name": "digits"}}, {"settings": tens}, {"settings": convnet}):
-        for kind in ("accuracy", "task_std", "gain"):
-            table = build_table(kind, HAND | changed)
-            assert "(" not in "".join(table.rows[0])
-            assert "in brackets" not in table.title
-
-
 VERSUS = records(
     {
         "xavier/fcn/ours+coherence": [[0.95, 0.90], [0.90, 0.95]],
@@ -94,18 +81,6 @@ def test_differences_from_scratch_and_rivals_worked_out_by_hand():
     assert rows["features+logistic", "xavier/fcn/scratch"].startswith("+19.50 [")
 
 
-def test_the_best_rival_of_each_n_is_named():
-    # At N = 10 label spreading is the best.
-    more = [
-        score | {"n_labels": 10} | ({"accuracy": 0.99} if "spreading" in score["method"] else {})
-        for score in VERSUS
-    ]
-    rows = against_table(task_results(VERSUS + more)).rows
-    (row,) = [r for r in rows if r[:2] == ["features+logistic", MEASURED_THERE]]
-    assert row[2].startswith("+4.50 [")
-    assert row[3].endswith("(label-spreading)")
-
-
 def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
     # On the third task it is poor, which says nothing of the others.
     some = [score for score in VERSUS if score["method"] != "rival/rbf-svm"]
@@ -115,27 +90,6 @@ def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
 
 
 # The appendix
-
-
-def test_ratios_stand_beside_the_paper_s():
-    results = degeneracies([(0.4, 1.0)])
-    results["settings"] |= {"passes": 1}
-    own = {"degeneracy_weight": 0.0, "detachment_weight": 1.0}
-    results["records"].append(own | ratios((3.0, 0.5), [(1.0, None)] * 3))
-    table = build_table("degeneracies", results)
-    assert rows_of("degeneracies", results) == {
-        "fresh weights": ["11.00 ± 1.00", *["10.00 ± 1.00"] * 3],
-        "lambda = 0.4, xi = 1": [
-            "1.39 ± 0.62 (1.39 ± 0.62)",
-            "3.75 ± 0.77 (3.75 ± 0.77)",
-            "5.12 ± 1.20 (5.12 ± 1.20)",
-            "0.02 ± 0.06 (0.02 ± 0.06)",
-        ],
-        "lambda = 0, xi = 1": ["3.00 ± 0.50 (80.83 ± 1.03) *", *["1.00"] * 3],
-    }
-    assert "after 1 pass over 60,000 images with K = 256 (the paper's" in table.title
-    results["settings"] |= {"kernels": "mean"}
-    assert "the kernels averaged" in build_table("degeneracies", results).title
 
 
 def test_dead_neurons_of_a_cell_are_those_of_the_worst_layer_of_each_run():
@@ -152,62 +106,13 @@ def test_dead_neurons_of_a_cell_are_those_of_the_worst_layer_of_each_run():
     assert "with K = 128 (the paper's" in build_table("scale_and_weight", results).title
 
 
-def test_densities_in_two_numbers():
-    results = degeneracies([])
-    grid = (np.arange(1000) + 0.5) / 1000
-    results["records"] = results["records"] * 2
-    for place, (at_image, of_network) in enumerate([(grid, [0.9] * 50), ([0.5] * 9, grid)]):
-        own = {"over_perturbations": [list(at_image)] * 4, "over_inputs": [list(of_network)] * 4}
-        results["records"][place] = results["records"][place] | {"densities": own}
-    uniform, sharp = ([float(x) for x in row[1:]] for row in build_table("densities", results).rows)
-    # A grid of the middles of 1,000 intervals is 1/2000 away from uniform; a constant has no std.
-    assert uniform == pytest.approx([0.0005, 0.0], abs=5e-4)
-    assert sharp == pytest.approx([0.5, 1 / np.sqrt(12)], abs=1e-3)
-
-
-def test_detachment_has_some_of_the_steps_the_first_and_the_last_among_them():
-    results = detachment()
-    record = results["records"][1]
-    for n, steps in ((11, ["0", "2", "4", "6", "8", "10"]), (0, [])):
-        some = results | {"records": [record | {"step": step} for step in range(n)]}
-        assert [row[0] for row in build_table("detachment", some).rows] == steps
-    # 0.1 and 0.2: mean 0.15, std 0.1 / sqrt(2).
-    assert build_table("detachment", results).rows[1][2] == "0.15 ± 0.071"
-
-
 def test_points_where_a_theorem_fails_are_counted():
     forms = {"theorem": {"holds": [True, False]}, "sub_exponential": {"holds": [True] * 2}}
     records = [{"theorem": 1, "case": "m = 1", "forms": forms}]
-    records.append({"theorem": 2, "case": "d = 2", "holds": [True] * 3})
     assert build_table("theorems", {"records": records}).rows == [
         ["1", "m = 1, as stated", "2", "not at 1"],
         ["1", "m = 1, of its proof", "2", "yes"],
-        ["2", "d = 2", "3", "yes"],
     ]
-
-
-# Time
-
-
-def test_coherence_has_a_row_for_each_point_of_a_section_and_says_over_how_many_runs():
-    results = of_coherence(runs=(4, 5))
-    time, ablation = (build_table(f"coherence_{kind}", results) for kind in ("time", "ablation"))
-    # Seconds are those of the fastest run.
-    assert [row[:5] for row in time.rows] == [
-        ["paper", "1", "100", "80.50", "+10.00 [+10.00, +10.00]"],
-        ["both", "1", "20", "95.50", "+25.00 [+25.00, +25.00]"],
-    ]
-    assert [row[:3] for row in ablation.rows] == [
-        ["default", "80.50", "reference"],
-        ["gain=1", "60.50", "-20.00 [-20.00, -20.00]"],
-    ]
-    assert time.title.endswith("; 2 runs")
-    # A change of more runs than the default is compared with nothing.
-    for key, name in (("theta0", "name"), ("scores", "method")):
-        results[key] = [e for e in results[key] if e["run"] == 4 or "default" not in e[name]]
-    table = build_table("coherence_ablation", results)
-    assert table.rows[1][2] == "-"
-    assert table.title.endswith("; 1 to 2 runs")
 
 
 def test_a_table_that_is_none_or_without_its_figures_is_an_error():
@@ -242,19 +147,6 @@ def test_ranks_and_intervals_over_sets_worked_out_by_hand():
     ]
 
 
-def test_intervals_of_a_set_are_over_draws_and_a_loss_is_counted():
-    results = few_labels(ON_SETS)
-    # -1 and -3; t(1) at 97.5 % is 12.7062.
-    lost = "-2.00 [-14.71, +10.71]"
-    assert rows_of("few_labels_sets", results)["c"] == [
-        *("5", "1,200", "7", "3", "52.0", "50.0", lost, "56.0 (svm)")
-    ]
-    assert build_table("few_labels_worst", results).rows == [["5", "3", "1", "c", lost]]
-    assert rows_of("few_labels_seconds", results)["stacked"] == ["2", "9"]
-    # Neither fresh weights nor a rival need what is made once.
-    assert rows_of("few_labels_seconds", results)["scratch"] == ["2", "-"]
-
-
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
     [entry] = few_labels({"a": {"stacked": [12.345678, 50], "svm": [50]}})["scores"]
     assert entry["methods"]["stacked"][0] == [12.35, 50.0]
@@ -269,19 +161,6 @@ def test_nemenyi_s_critical_difference_is_demsar_s_and_groups_are_the_largest():
     assert alike(ranks, 1.25) == [(1.0, 2.0), (2.0, 3.0), (3.0, 3.9)]
     assert alike(ranks, 2.0) == [(1.0, 3.0), (2.0, 3.9)]
     assert alike(ranks, 0.5) == []
-
-
-# What a file was made with
-
-
-def test_where_cells_were_measured_is_named_and_not_where_they_were_put_together(tmp_path):
-    one, two = ({"cpu": cpu, "cores": n, "gpu": g} for cpu, n, g in (("A", 1, None), ("B", 2, "C")))
-    results = {"git_commit": "0123456789", "hardware": one, "versions": {}}
-    portions = {"measured_at_commits": ["abcdefghij", "klmnopqrst"], "measured_on": [one, two]}
-    library = write_all(tmp_path, {"a.json": results, "b.json": results | portions})
-    frame = made_with(library, ["a.json", "b.json", "none.json"])
-    assert frame["commit"].tolist() == ["0123456", "abcdefg, klmnopq"]
-    assert frame["machine"].tolist() == ["A, 1 core", "A, 1 core; B, 2 cores, C"]
 
 
 # The README's tables

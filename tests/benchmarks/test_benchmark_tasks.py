@@ -2,24 +2,17 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from data.datasets import load_digits_dataset, standardize
 from protocol.methods import (
     AUGMENTATIONS,
-    CONVNET_FEATURES,
     CONVNET_FEATURES_THETA0,
-    CONVNET_NAMES,
-    CONVNET_SCRATCH,
     FEATURES,
     FEATURES_CV,
     FEATURES_THETA0,
-    METHODS,
-    NAMES,
     NAMES_OF,
-    PAPER_METHODS,
     SCRATCH,
     LastRowsSplit,
     NetworkSettings,
@@ -30,7 +23,6 @@ from protocol.methods import (
     theta0_of,
 )
 from protocol.networks import ConvNet
-from protocol.rivals import CLASSIFIERS, NETWORKS, RIVALS, scratch_of
 from protocol.tasks import (
     PURPOSES,
     Task,
@@ -79,12 +71,6 @@ def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
     assert balanced == [670, 404, 983, 438]
     assert fit_seed(task, seed=0) == 2103646603
     assert pretraining_seed(0, seed=0) == 0
-
-
-def test_later_runs_are_the_same_whichever_is_the_first():
-    few = tasks_of_runs(Y, (5, 20), n_tasks=3, n_runs=2, seed=7, first_run=4)
-    assert few == {run: random_tasks(10, 3, seed=7, run=run) for run in (4, 5)}
-    assert few.items() <= tasks_of_runs(Y, (5,), n_tasks=3, n_runs=6, seed=7).items()
 
 
 # Rows
@@ -153,10 +139,8 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
 @pytest.mark.parametrize(
     ("y", "n_labels", "law", "message"),
     [
-        (Y, 0, "uniform", "N = 0 takes.*between 1 and 83"),
         (Y, 84, "uniform", "N = 84 takes.*between 1 and 83"),
         (np.ones(100, dtype=int), 5, "uniform", "every row has the label 0"),
-        (Y, 0, "balanced", "N = 0 takes.*N must be 1 or more"),
         (Y, 84, "balanced", "N = 84 takes up to 101 .*rarest one has 100 rows"),
         (np.arange(1000) % 12, 5, "balanced", "N rows of each of 10 classes; the images have 12"),
     ],
@@ -171,7 +155,6 @@ def test_a_draw_that_cannot_be_had_is_refused(y, n_labels, law, message):
     [
         (84, 3, 2, "N = 84 takes"),
         (5, 1023, 2, "n_tasks = 1023.*between 1 and 1022"),
-        (5, 0, 2, "n_tasks = 0"),
         (101, 2, 10, "N = 101 labelled rows of each class: N must be between 1 and 100"),
         (5, 2, 3, "classes = 3: the images have 10, or 2 in binary tasks"),
     ],
@@ -179,29 +162,6 @@ def test_a_draw_that_cannot_be_had_is_refused(y, n_labels, law, message):
 def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, classes, message):
     with pytest.raises(ValueError, match=message):
         tasks_of_runs(Y, (1, n_labels), n_tasks=n_tasks, n_runs=2, seed=0, classes=classes)
-
-
-# Names
-
-
-def test_the_names_are_the_paper_s_and_a_few_more_in_the_order_of_the_tables():
-    assert len(PAPER_METHODS) == 10
-    assert NAMES[:4] == ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, FEATURES_CV)
-    assert tuple(name for name in NAMES if name in PAPER_METHODS) == PAPER_METHODS
-    assert {*NAMES} - {*PAPER_METHODS} == {
-        *("xavier/fcn/ours+coherence", "xavier/fcn+bn/ours", "he/fcn/ours+coherence"),
-        *("features+logistic", "features+logistic-cv", "he/fcn+bn/ours"),
-    }
-    every = (*NAMES, *CONVNET_NAMES, *RIVALS)
-    assert len({*every}) == len(every)
-
-
-def test_each_network_has_its_scratch_and_classifiers_have_none():
-    assert all(method.scratch in METHODS for method in METHODS.values())
-    assert scratch_of("he/fcn+bn/rlabel") == "he/fcn+bn/scratch"
-    assert scratch_of("convnet/ours+coherence") == CONVNET_SCRATCH
-    assert {scratch_of(name) for name in NETWORKS} == {SCRATCH}
-    assert {scratch_of(name) for name in (*CLASSIFIERS, FEATURES, CONVNET_FEATURES)} == {None}
 
 
 # Pre-trainings
@@ -287,13 +247,6 @@ def test_rows_become_images_without_a_copy_or_are_refused():
             rows_for("convnet", np.zeros((2, n_pixels)))
 
 
-@pytest.mark.parametrize("n_labels", [1, 5, 40])
-def test_the_validation_rows_are_the_last_two_of_twelve(n_labels):
-    ((train, validation),) = LastRowsSplit().split(np.zeros((12 * n_labels, 3)))
-    assert np.array_equal(train, np.arange(10 * n_labels))
-    assert np.array_equal(validation, np.arange(10 * n_labels, 12 * n_labels))
-
-
 def test_the_classifier_validates_with_the_validation_rows_of_the_draw(digits):
     # What reaches the classifier inside cross_val_score, in its order, is what the draw says.
     X, y_train, y_test = digits
@@ -363,13 +316,3 @@ def test_features_are_those_of_theta0_and_a_fold_does_not_learn_them_again(digit
     assert np.allclose(np.linalg.norm(pipeline[:2].transform(X[:60]), axis=1), 1.0)
     search = contender_of(FEATURES_CV, SMALL, X, theta0).make(0).fit(X[:60], y[:60])[-1]
     assert search.best_params_["C"] in search.param_grid["C"]
-
-
-def test_features_of_a_convnet_are_what_enters_the_last_layer(digits):
-    X, y = rows_for("convnet", digits[0]), digits[1]
-    theta0 = _pretrained(CONVNET_FEATURES_THETA0, X)
-    pipeline = contender_of(CONVNET_FEATURES, SMALL, X, theta0).make(0).fit(X[:60], y[:60] > 4)
-    module, seen = theta0.initializer.to_module().eval(), []
-    module.fc2.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
-    module(torch.from_numpy(X[:5]).float())
-    np.testing.assert_allclose(pipeline[0].transform(X[:5]), seen[0].detach(), rtol=1e-5, atol=1e-5)

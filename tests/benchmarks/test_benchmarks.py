@@ -6,7 +6,7 @@ import pytest
 
 import mnist_tasks
 from protocol import evaluation, theta0s
-from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, NAMES, PAPER_METHODS
+from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS
 from protocol.rivals import CLASSIFIERS
 from protocol.store import Log
 
@@ -188,12 +188,6 @@ def test_the_presets():
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
 
 
-def test_list_methods_lists_those_of_both_networks(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        mnist_tasks.main(["--list-methods"])
-    assert capsys.readouterr().out.split() == [*NAMES, *CONVNET_NAMES]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -211,9 +205,3 @@ def test_bad_options_are_refused_before_any_work(tmp_path, capsys, more, message
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
-
-
-@pytest.mark.parametrize("more", [("--tasks", "0"), ("--backend", "spark"), ("--precision", "x")])
-def test_what_no_plan_can_have_is_refused_by_the_parser(tmp_path, more):
-    with pytest.raises(SystemExit, match="2"):
-        _run(tmp_path, *more)

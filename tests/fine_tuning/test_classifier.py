@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
@@ -93,27 +93,6 @@ def test_a_fraction_is_stratified_where_possible():
     for y in (np.array([0] * 11 + [1]), np.arange(12) % 6):
         train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
         assert (len(train), len(valid)) == (10, 2)
-
-
-class Nothing:
-    def split(self, X, y=None):
-        yield np.arange(len(X)), np.array([], dtype=int)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda X, y: (X, y + 77), "labels that y does not: .*77"),
-        (lambda X, y: (X[:, 1:], y), "63 features"),
-        (lambda X, y: (X, y, y), "3 items"),
-        (lambda X, y: (np.full_like(X, np.nan), y), "contains NaN"),
-        (lambda X, y: Nothing(), "300 training and 0 validation rows"),
-        (lambda X, y: GroupKFold(3), "groups"),
-    ],
-)
-def test_rows_that_cannot_validate_are_named(make, words, data):
-    with pytest.raises(ValueError, match=f"validation.*{words}"):
-        small(validation_split=make(*data)).fit(*data)
 
 
 # figures that stay
@@ -245,33 +224,11 @@ def test_parameters_of_skorch_can_be_set_and_searched(data):
     assert len(set(search.cv_results_["mean_test_score"])) == 2, "the parameter has an effect"
 
 
-def test_names_that_are_nobody_s(data):
-    with pytest.raises(ValueError, match="nonsense"):
-        small(optimizer__nonsense=1).fit(*data)
-    for kind, name in ((MLPClassifier, "module__width"), (NetClassifier, "width")):
-        with pytest.raises(TypeError, match=f"{kind.__name__} has no parameter '{name}'"):
-            kind(**{name: 1})
-        with pytest.raises(ValueError, match="Invalid parameter"):
-            kind().set_params(**{name: 1})
-
-
-def test_a_familiar_name_is_told_what_it_is_called_here():
-    with pytest.raises(TypeError, match="no parameter 'alpha'; 'optimizer__weight_decay' says it"):
-        MLPClassifier(alpha=1e-4)
-
-
 def test_an_unlabelled_mark_among_classes_is_asked_about(data):
     X, y = data
     marked = np.where(np.arange(len(y)) % 3 == 0, -1, np.arange(len(y)) % 2)
     with pytest.warns(UserWarning, match="-1 in y is learned as a class"):
         small(max_iter=1).fit(X, marked)
-
-
-def test_words_of_skorch_that_have_a_name_here():
-    for name, ours in (("lr", "learning_rate_init"), ("callbacks__best_epoch", "validation_split")):
-        for call in (MLPClassifier, NetClassifier().set_params):
-            with pytest.raises(TypeError, match=f"'{name}'; '{ours}' says it here"):
-                call(**{name: 1})
 
 
 class Recorder(Callback):

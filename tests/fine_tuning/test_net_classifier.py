@@ -8,14 +8,13 @@ import torch
 from torch import nn
 
 from helpers import seeded
+from module_zoo import Words, tokens
 from nets import (
     Conv,
     Pooled,
-    Tokens,
     assert_same_weights,
     digit_images,
     digits,
-    token_rows,
 )
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 
@@ -76,9 +75,9 @@ def test_a_class_is_handed_the_number_of_classes(data):
 
 
 def test_tokens_are_handed_on_as_whole_numbers():
-    X = token_rows(90)
+    X = tokens(90)
     y = np.array(["a", "b", "c"])[X[:, 0] % 3]
-    clf = NetClassifier(Tokens, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
+    clf = NetClassifier(Words, max_iter=15, learning_rate_init=0.1, random_state=0).fit(X, y)
     assert clf.score(X, y) > 0.5
     expected = clf.predict_proba(X)
     for same in (X.astype(np.int32), X.astype(float), X.tolist()):
@@ -114,30 +113,6 @@ def test_examples_of_another_shape_are_refused_until_fit(data, flat):
 # bad modules and parameters
 
 
-class Tokenless(nn.Module):
-    """Returns no logits."""
-
-    def __init__(self, width=3):
-        super().__init__()
-        self.layer = nn.Linear(64, width)
-
-    def forward(self, x):
-        return self.layer(x)[:, 0]
-
-
-@pytest.mark.parametrize(
-    ("clf", "error", "words"),
-    [
-        (NetClassifier(), ValueError, "module"),
-        (NetClassifier(Pooled(10), module__width=3), ValueError, "instance of Pooled"),
-        (NetClassifier(Tokenless), ValueError, r"logits.*shape \(4,\)"),
-    ],
-)
-def test_bad_modules_and_parameters(clf, error, words, flat):
-    with pytest.raises(error, match=words):
-        clf.fit(*flat)
-
-
 @pytest.mark.parametrize("module", [nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 2)), Pooled])
 def test_batch_normalisation_needs_two_rows(module, flat):
     own = {"module__batch_norm": True} if module is Pooled else {}
@@ -167,18 +142,6 @@ def test_a_module_that_works_in_place_leaves_the_rows_as_they_are(flat, iterator
     assert found[0] == found[1]
 
 
-def test_a_module_with_nothing_to_train_is_refused(flat):
-    X, y = flat
-    pooled = nn.Sequential(nn.Unflatten(1, (1, 64)), nn.AdaptiveAvgPool1d(10), nn.Flatten())
-    with pytest.raises(ValueError, match="nothing to train: Sequential has no parameters"):
-        small(pooled).fit(X, y)
-    frozen = Pooled(10).requires_grad_(False)
-    for weights in (None, np.ones(len(y))):
-        with pytest.raises(ValueError, match="nothing to train: no parameter of Pooled"):
-            small(frozen).fit(X, y, sample_weight=weights)
-    assert small(frozen, max_iter=0).fit(X, y).predict(X).shape == y.shape
-
-
 class Bag(nn.Module):
     """A sum of embeddings, the gradients of whose table may be sparse."""
 
@@ -192,7 +155,7 @@ class Bag(nn.Module):
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
 def test_a_table_with_sparse_gradients_is_trained_as_a_dense_one(optimizer):
-    X, y = token_rows(40), np.arange(40) % 2
+    X, y = tokens(40), np.arange(40) % 2
     nets = [seeded(lambda own=sparse: Bag(own)) for sparse in (False, True)]
     dense, sparse = (small(net, optimizer=optimizer).fit(X, y) for net in nets)
     assert_same_weights(dense, sparse)
@@ -212,9 +175,3 @@ def test_settings_of_pytorch_make_no_difference(flat):
         assert_same_weights(small(module).fit(X, y), plain)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def test_what_is_not_there_before_fit_is_said():
-    for name in ("module_", "history_", "loss_curve_", "coefs_"):
-        with pytest.raises(AttributeError, match="MLPClassifier instance is not fitted yet"):
-            getattr(MLPClassifier(), name)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_validate
 from skorch import NeuralNetClassifier
@@ -106,20 +105,3 @@ def test_clones_keep_what_was_learned(data, init):
     found = cross_validate(net, *data, cv=2, return_estimator=True, error_score="raise")
     for one in found["estimator"]:
         np.testing.assert_array_equal(weight_of(one), init.theta0_.arrays["head.weight"])
-
-
-# what cannot be a start
-
-
-@pytest.mark.parametrize(
-    ("source", "error", "words"),
-    [
-        (MMDInitializer(module=Conv), NotFittedError, "MMDInitializer is not fitted yet"),
-        ("weights.pt", ValueError, r"'\.safetensors'"),
-        ("missing.safetensors", FileNotFoundError, "missing.safetensors"),
-    ],
-)
-def test_bad_starts_are_said_when_training_begins(source, error, words, data):
-    net = net_of(callbacks=[WarmStart(source)])
-    with pytest.raises(error, match=words):
-        net.fit(*data)

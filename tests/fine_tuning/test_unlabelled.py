@@ -4,12 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import (
-    PredefinedSplit,
     ShuffleSplit,
     cross_val_score,
     cross_validate,
@@ -114,34 +112,6 @@ def test_folds(data, seen):
     assert 0.3 < scores.mean() <= 1, "chance is a third of the labelled rows"
 
 
-def test_bad_labels_of_the_unlabelled(data):
-    X, _, few, _ = data
-    with pytest.raises(ValueError, match="no labelled rows: all 90 have unlabelled_label=-1"):
-        small(unlabelled_label=-1).fit(X, np.full(90, -1))
-    with pytest.raises(ValueError, match=r"at least two classes.*\[0\]"):
-        small(unlabelled_label=-1).fit(X, np.where(few > 0, -1, few))
-    words = few.astype(str)
-    for own, y in (("-1", few), ("-1", few.astype(object)), (-1, words)):
-        with pytest.raises(ValueError, match=f"unlabelled_label={own!r} cannot stand among"):
-            small(unlabelled_label=own).fit(X, y)
-    for y in (np.where(few < 0, np.nan, few), np.where(few < 0, None, few.astype(object))):
-        for own in (None, -1):
-            with pytest.raises(ValueError, match=r"in 60 rows, and .*: float\('nan'\) there says"):
-                small(unlabelled_label=own).fit(X, y)
-    with pytest.raises(ValueError, match="no labelled rows: all 90 are NaN or None"):
-        small(unlabelled_label=float("nan")).fit(X, np.full(90, np.nan))
-    for bad in ([-1], np.array([-1])):
-        with pytest.raises(ValueError, match="unlabelled_label"):
-            small(unlabelled_label=bad).fit(X, few)
-
-
-def test_a_splitter_of_all_rows(data):
-    X, _, few, _ = data
-    split = PredefinedSplit(np.where(np.arange(90) < 30, 0, -1))
-    with pytest.raises(ValueError, match="names row 89, but only 30 rows have a label"):
-        small(unlabelled_label=-1, validation_split=split).fit(X, few)
-
-
 @pytest.mark.parametrize("kind", [float, object, str, "Int64"])
 def test_labels_that_are_missing_are_no_class(kind, data):
     X, _, few, _ = data
@@ -164,7 +134,7 @@ def test_labels_may_miss_a_class_that_is_named(stacked, data):
     X, y, _, _ = data
     some, clf = y != 1, small(validation_split=None)
     if stacked:
-        clf = StackedStartsClassifier(clf, [None, tiny()], cv=2, random_state=0)
+        clf = StackedStartsClassifier(clf, [None, tiny()], others=[], cv=2, random_state=0)
     clf.fit(X[some], y[some], classes=[2, 1, 0])
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.predict_proba(X).shape == (90, 3)
@@ -194,23 +164,6 @@ def test_rows_that_nobody_learns_from_are_reported(start, data):
     with pytest.warns(UserWarning, match="X_unlabelled is not used: no initializer is fitted"):
         with_them = clf.fit(X, y, X_unlabelled=further).coefs_[0]
     np.testing.assert_array_equal(clf.fit(X, y).coefs_[0], with_them)
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (lambda further: further[:, 1:], "X_unlabelled: X has 63 features"),
-        (lambda further: further * 1e300, "X holds 1e"),
-        (lambda further: further[:0], "X_unlabelled: .*0 sample"),
-        (lambda further: tuple(further), "X_unlabelled: Expected 2D array"),
-        (lambda further: [further], r"X_unlabelled: X has examples of shape \(60, 64\)"),
-        (lambda further: csr_array(further), "X or X_unlabelled is sparse"),
-    ],
-)
-def test_bad_further_rows(bad, message, data):
-    X, y, _, further = data
-    with pytest.raises(ValueError, match=message):
-        small(warm_start_from=tiny()).fit(X, y, X_unlabelled=bad(further))
 
 
 def requested(**params):

@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -227,16 +225,6 @@ def test_what_changes_nothing_of_theta0_leaves_it_fitted(data, fitted):
     assert (clf.warm_start_from.random_state, clf.warm_start_from.scale) == (8, 0.5)
 
 
-def test_set_params_of_what_is_no_initializer_or_frozen(fitted):
-    with pytest.raises(ValueError, match=r"'warm_start_from__scale' cannot be set.*'auto'"):
-        MLPClassifier().set_params(warm_start_from__scale=1)
-    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
-        MLPClassifier(warm_start_from=Counting()).set_params(warm_start_from__nonsense=1)
-    clf = MLPClassifier(warm_start_from=FrozenEstimator(fitted))
-    with pytest.raises(ValueError, match="frozen"):
-        clf.set_params(warm_start_from__scale=0.5)
-
-
 # through a Pipeline
 
 
@@ -259,12 +247,6 @@ def test_a_theta0_lost_on_the_way_is_an_error(start, data, fitted):
     X = fitted.transform(data[0])[::2]
     with pytest.raises(ValueError, match="Any step between the initializer and the classifier"):
         MLPClassifier(warm_start_from=start).fit(X, data[1][::2])
-
-
-def test_a_step_between_is_an_error_where_theta0_is_demanded(data):
-    last = MLPClassifier(warm_start_from="pipeline")
-    with pytest.raises(ValueError, match=r"X \(ndarray\) carries no theta0.*set_output"):
-        make_pipeline(Counting(), StandardScaler(), last).fit(*data)
 
 
 # what does not fit
@@ -364,21 +346,6 @@ def test_the_number_of_classes_is_taken_from_the_labels(data):
 
 
 # what cannot be a start
-
-
-@pytest.mark.parametrize(
-    ("bad", "error", "words"),
-    [
-        (LogisticRegression(), TypeError, r"got LogisticRegression\(\)"),
-        (Counting, TypeError, "pass an instance"),
-        ("pipelin", ValueError, "got 'pipelin'"),
-        (FrozenEstimator(Counting()), NotFittedError, "frozen"),
-        ("missing.safetensors", FileNotFoundError, "missing.safetensors"),
-    ],
-)
-def test_what_is_no_start_is_named(bad, error, words, data):
-    with pytest.raises(error, match=words):
-        start_of(data, bad)
 
 
 def test_bad_parameters_are_noticed_before_the_long_part(data):
