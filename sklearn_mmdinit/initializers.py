@@ -524,8 +524,8 @@ class MMDInitializer(sources.Keywords, _Initializer):
         Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
         labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
         -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
-        numbers that are no labels, as in a regression, say how many. 10,000 take some 3 s a
-        step with coherence, 25 s without, where a linear layer of fewer inputs returns the logits;
+        numbers that are no labels, as in a regression, say how many. 10,000 take some 4 s a
+        step with coherence, 20 s without, where a linear layer of fewer inputs returns the logits;
         else memory grows with the square, and 10,000 are refused where 42 GiB are too many.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.

@@ -140,8 +140,8 @@ def _squared_distances(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     # |a|^2 + |b|^2 - 2 ab of numbers below 1: what cancels in float64 is 1e-16, that is, nothing
     # to distances of the smallest bandwidth.
     a, b = one.double(), other.double()
-    norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
-    return (norms - 2.0 * a @ b.mT).clamp_(min=0.0).to(one.dtype)
+    norms = a.norm(dim=-1).square()[..., :, None] + b.norm(dim=-1).square()[..., None, :]
+    return norms.sub_(a @ b.mT, alpha=2.0).clamp_(min=0.0).to(one.dtype)
 
 
 def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
