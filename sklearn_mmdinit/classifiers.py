@@ -277,11 +277,6 @@ class NetClassifier(Keywords, PartlyLabelled):
     def _is_keyword(self, name: str) -> bool:
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
-    def _refusal(self, name: str) -> TypeError:
-        ours = net.OWNED.get(name) or net.FAMILIAR.get(name)
-        hint = f"; {ours!r} says it here" if ours else ""
-        return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of the initializer, the module and skorch among them.
 
@@ -296,8 +291,6 @@ class NetClassifier(Keywords, PartlyLabelled):
         self : estimator
             This one.
         """
-        for name in params.keys() & net.OWNED.keys():
-            raise self._refusal(name)
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})

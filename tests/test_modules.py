@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -205,10 +205,18 @@ def test_parameters_of_the_class_are_the_estimators(X):
     assert init.get_params()["module__width"] == 4
     assert "module__width=4" in repr(init)
     assert copied.fit(X).theta0_.arrays["fc2.weight"].shape == (3, 24)
-    with pytest.raises(TypeError, match="unexpected parameter 'widht'"):
+    with pytest.raises(TypeError, match="MMDInitializer has no parameter 'widht'"):
         MMDInitializer(module=ConvNet, widht=3)
     with pytest.raises(ValueError, match="widht"):
         init.set_params(widht=3)
+
+
+@pytest.mark.skipif(not hasattr(BaseEstimator, "_get_params_html"), reason="from 1.7 on")
+def test_html_marks_what_the_user_has_set_and_nothing_else():
+    own = {"module": ConvNet, "module__width": 4, "coherence": Coherence(n_neighbors=3)}
+    shown = MMDInitializer(**own, max_iter=5)._get_params_html()
+    assert {*shown.non_default} == {*own, "max_iter"}
+    assert list(shown)[-1] == "hidden_layer"  # the important ones come first
 
 
 class Head(nn.Module):

@@ -255,11 +255,6 @@ def test_names_that_are_nobody_s(data):
             kind().set_params(**{name: 1})
 
 
-def test_a_familiar_name_is_told_what_it_is_called_here():
-    with pytest.raises(TypeError, match="no parameter 'alpha'; 'optimizer__weight_decay' says it"):
-        MLPClassifier(alpha=1e-4)
-
-
 def test_an_unlabelled_mark_among_classes_is_asked_about(data):
     X, y = data
     marked = np.where(np.arange(len(y)) % 3 == 0, -1, np.arange(len(y)) % 2)
@@ -267,11 +262,33 @@ def test_an_unlabelled_mark_among_classes_is_asked_about(data):
         small(max_iter=1).fit(X, marked)
 
 
-def test_words_of_skorch_that_have_a_name_here():
-    for name, ours in (("lr", "learning_rate_init"), ("callbacks__best_epoch", "validation_split")):
-        for call in (MLPClassifier, NetClassifier().set_params):
-            with pytest.raises(TypeError, match=f"'{name}'; '{ours}' says it here"):
-                call(**{name: 1})
+@pytest.mark.parametrize("kind", [MLPClassifier, NetClassifier, MMDInitializer])
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("lr", "learning_rate_init"),
+        ("callbacks__best_epoch", "validation_split"),
+        ("alpha", "optimizer__weight_decay"),
+        ("solver", "optimizer"),
+        ("early_stopping", "validation_split"),
+        ("max_epochs", "max_iter"),
+    ],
+)
+def test_a_familiar_name_is_told_what_it_is_called_here(kind, name, ours):
+    here = kind is not MMDInitializer or ours in kind().get_params()
+    told = f"{kind.__name__} has no .*'{name}'; .*'{ours}'" + ("$" if here else " of the class")
+    for call in (kind, kind().set_params):
+        with pytest.raises(TypeError, match=told):
+            call(**{name: 1})
+
+
+def test_a_name_that_is_nearly_one_is_told():
+    for kind, name, ours in (
+        (MMDInitializer, "num_classes", "n_classes"),
+        (MLPClassifier, "hidden_sizes", "hidden_layer_sizes"),
+    ):
+        with pytest.raises(TypeError, match=f"'{name}'; here it is '{ours}'$"):
+            kind(**{name: 3})
 
 
 class Recorder(Callback):
