@@ -27,6 +27,7 @@ from ._core import source as sources
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
+from ._core.inputs import Inputs, one_array
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
@@ -87,6 +88,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     # What those that were pickled before there was one have not.
     checkpoint: Any = None
 
+    _inputs: Inputs | None = None
     _state: State
 
     def __sklearn_tags__(self) -> Any:
@@ -117,7 +119,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
             map larger than memory is read a window at a time. A module may take rows of
-            another shape.
+            another shape, or a dict or tuple of arrays with n_samples rows each.
         y : array-like of shape (n_samples,), default=None
             Only tells the number of classes, where ``n_classes`` is "auto".
 
@@ -196,6 +198,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         checks.check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
+        if self._inputs is not None:
+            hint = "give the classifier warm_start_from=, or use output='hidden'"
+            raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
         return tag(self._rows(X, dtype="numeric"), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -313,7 +318,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
+        X = one_array(self, X, reset)
         if self.module is None:
+            if self._inputs is not None:
+                raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
             with checks.strings_named(X):
                 return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         options.pop("dtype", None)  # a module may take whole numbers as such
@@ -333,7 +341,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own = self.n_features_in_, weights_seed(seed), n_classes
-        source = sources.source_of_initializer(vars(self), *own)
+        source = replace(sources.source_of_initializer(vars(self), *own), inputs=self._inputs)
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
         if not self._profile.integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
@@ -532,12 +540,13 @@ class MMDInitializer(sources.Keywords, _Initializer):
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits: an instance, of which copies are made and which gives
-        the weights to start from, or a class, called with ``module__<name>`` parameters. X may
-        have any shape that it takes. `n_classes` is handed to a class that takes it;
-        parameters that describe a perceptron keep their defaults. Parameters that require no
-        gradient stay, and so do normalisations that alone are in evaluation mode; what
-        ``torch.compile`` has wrapped is taken out. None: a perceptron, an :class:`MLP`.
+        The network, which returns logits: an instance, of which copies are made and which gives the
+        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
+        shape that it takes, or be several inputs, a dict or a tuple of arrays. `n_classes` is
+        handed to a class that takes it; parameters that describe a perceptron keep their defaults.
+        Parameters that require no gradient stay, and so do normalisations that alone are in
+        evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
+        :class:`MLP`.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False

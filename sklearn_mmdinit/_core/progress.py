@@ -5,11 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import threading
+import warnings
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from .estimators import is_auto
+
+with warnings.catch_warnings():
+    # A notebook without ipywidgets shows the bar as text, which is no news for a user.
+    warnings.simplefilter("ignore")
+    from tqdm.auto import tqdm
 
 # What is over before needs no bar.
 _SECONDS = 3.0
