@@ -536,7 +536,7 @@ class MMDInitializer(sources.Keywords, _Initializer):
     max_iter : int or "auto", default="auto"
         Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
         least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
-        starts a walk at ``coherence.batch_size`` rows.
+        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
     random_state : int, RandomState instance or None, default=None
         Of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
