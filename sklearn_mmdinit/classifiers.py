@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self
@@ -19,6 +20,7 @@ from torch import nn
 from torch.optim import SGD
 
 from ._core import estimators as checks
+from ._core.inputs import Inputs, one_array
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import (
@@ -129,6 +131,7 @@ class NetClassifier(Keywords, PartlyLabelled):
     module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
     those of the epoch with the lowest validation loss. X may have any shape that the module takes:
     rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
+    A module of several inputs takes a dict of arrays by name, or a tuple of them by place.
 
     Parameters
     ----------
@@ -244,6 +247,7 @@ class NetClassifier(Keywords, PartlyLabelled):
     """
 
     module: Any = None
+    _inputs: Inputs | None = None
     input_shape_: tuple[int, ...]
 
     def __init__(
@@ -278,11 +282,6 @@ class NetClassifier(Keywords, PartlyLabelled):
     def _is_keyword(self, name: str) -> bool:
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
-    def _refusal(self, name: str) -> TypeError:
-        ours = net.OWNED.get(name) or net.FAMILIAR.get(name)
-        hint = f"; {ours!r} says it here" if ours else ""
-        return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of the initializer, the module and skorch among them.
 
@@ -297,8 +296,6 @@ class NetClassifier(Keywords, PartlyLabelled):
         self : estimator
             This one.
         """
-        for name in params.keys() & net.OWNED.keys():
-            raise self._refusal(name)
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
@@ -348,7 +345,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
         shape = None if reset else self.input_shape_
         own = {"shape": shape, "accept_sparse": "csr", **options}
-        X, *y = checks.examples_checked(self, *arrays, reset=reset, **own)
+        X, *y = arrays
+        X, *y = checks.examples_checked(self, one_array(self, X, reset), *y, reset=reset, **own)
         if not reset:
             X = self._as_inputs(X)
         else:
@@ -397,11 +395,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         check_source(self.module, keywords)
         if self.module is not None:
             keywords = with_n_classes(self.module, keywords, len(self.classes_))
-            return Source(self.module, keywords, seed)
+            return Source(self.module, keywords, seed, self._inputs)
         source, given = start.source(self.n_features_in_, seed), self.warm_start_from
         if source is None:
             raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
-        return source
+        return replace(source, inputs=self._inputs)
 
     def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
         """The start and the module that it is for: all that can be wrong before the long part."""
@@ -428,7 +426,9 @@ class NetClassifier(Keywords, PartlyLabelled):
         """A net where training starts, once an initializer has learned from all rows."""
         start, skorch_params = begun.start, self._skorch_params()
         if start.is_to_be_learned:
-            start = start.learned(X, further, None if self.random_state is None else seeds[3])
+            start = start.learned(
+                X, further, None if self.random_state is None else seeds[3], self._inputs
+            )
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
         device, row_size = torch_device(self.device), math.prod(self.input_shape_)
@@ -761,6 +761,8 @@ class MLPClassifier(NetClassifier):
         return net.is_skorch_param(name)
 
     def _source(self, start: Start, seed: int) -> Source:
+        if self._inputs is not None:
+            raise ValueError(f"X has {self._inputs}, and a perceptron takes one; use NetClassifier")
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")

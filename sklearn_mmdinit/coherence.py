@@ -267,7 +267,7 @@ class Walks:
     def __init__(self) -> None:
         self._kept: dict[str, Walk] = {}
 
-    def of(self, coherence: Coherence, embedding: Any, X: np.ndarray, verbose: int = 0) -> Walk:
+    def of(self, coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
         """Walks among rows X (n, ...) by the neighbours that they have in a fitted embedding."""
         rows = _embedded(embedding, X)
         searched_by = coherence.n_neighbors, coherence.shared_neighbor_power, coherence.graph

@@ -34,11 +34,12 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         Returns logits (n, n_classes). Parameters that require no gradient stay, and running
         statistics of normalisation become those of the data, but where a normalisation is in
         evaluation mode in a module that is not: those are frozen.
-    data : array-like, Tensor, Dataset or DataLoader
-        Unlabelled examples (n, ...). A Dataset or DataLoader hands out examples, or tuples that
-        begin with them, and is read a mini-batch at a time; with ``coherence``, which looks for
-        neighbours among all, it is read once and kept. A DataLoader has its own ``batch_size``
-        and order; its mini-batches that are smaller than the first one are left out.
+    data : array-like, Tensor, dict or tuple of these, Dataset or DataLoader
+        Unlabelled examples (n, ...); of several inputs a dict or a tuple. A Dataset or DataLoader
+        hands out examples, or tuples that begin with them, and is read a mini-batch at a time; with
+        ``coherence``, which looks for neighbours among all, it is read once and kept. A DataLoader
+        has its own ``batch_size`` and order; its mini-batches that are smaller than the first one
+        are left out.
     **params : dict
         Parameters of :class:`MMDInitializer`, but those that describe a perceptron.
 

@@ -27,6 +27,7 @@ from ._core import source as sources
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
+from ._core.inputs import Inputs, one_array
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
@@ -87,6 +88,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     # What those that were pickled before there was one have not.
     checkpoint: Any = None
 
+    _inputs: Inputs | None = None
     _state: State
 
     def __sklearn_tags__(self) -> Any:
@@ -117,7 +119,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
             map larger than memory is read a window at a time. A module may take rows of
-            another shape.
+            another shape, or a dict or tuple of arrays with n_samples rows each.
         y : array-like of shape (n_samples,), default=None
             Only tells the number of classes, where ``n_classes`` is "auto".
 
@@ -173,6 +175,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         train(self._profile, batches, config, self._state, 1, device, self.verbose)
         return self._learned(X, config)
 
+    def _get_params_html(self, deep: bool = False, *args: Any, **kwargs: Any) -> Any:
+        # scikit-learn's, which marks what parts have by themselves as set by the user.
+        return super()._get_params_html(False, *args, **kwargs)
+
     def transform(self, X: Any) -> np.ndarray:
         """Pass X on together with theta0, or map it to hidden activations.
 
@@ -192,6 +198,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         checks.check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
+        if self._inputs is not None:
+            hint = "give the classifier warm_start_from=, or use output='hidden'"
+            raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
         return tag(self._rows(X, dtype="numeric"), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -309,7 +318,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
+        X = one_array(self, X, reset)
         if self.module is None:
+            if self._inputs is not None:
+                raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
             with checks.strings_named(X):
                 return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         options.pop("dtype", None)  # a module may take whole numbers as such
@@ -329,7 +341,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own = self.n_features_in_, weights_seed(seed), n_classes
-        source = sources.source_of_initializer(vars(self), *own)
+        source = replace(sources.source_of_initializer(vars(self), *own), inputs=self._inputs)
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
         if not self._profile.integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
@@ -449,7 +461,8 @@ def _check_common(estimator: Any, auto: bool) -> None:
         raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
     checks.check_positive(estimator, "max_iter", least=0, auto=auto)
     checks.check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
-    check_scalar(estimator.verbose, "verbose", Integral)
+    if not checks.is_auto(estimator.verbose):
+        check_scalar(estimator.verbose, "verbose", Integral)
     checks.check_choice("output", estimator.output, OUTPUTS)
     torch_device(estimator.device)
     if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
@@ -510,41 +523,75 @@ class MMDInitializer(sources.Keywords, _Initializer):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
-    module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits: an instance, of which copies are made and which gives
-        the weights to start from, or a class, called with ``module__<name>`` parameters. X may
-        have any shape that it takes. `n_classes` is handed to a class that takes it;
-        parameters that describe a perceptron keep their defaults. Parameters that require no
-        gradient stay, and so do normalisations that alone are in evaluation mode; what
-        ``torch.compile`` has wrapped is taken out. None: a perceptron, an :class:`MLP`.
-    hidden_layer : str, default=None
-        Name of the linear layer in the module whose inputs are the last hidden activations, for
-        `coherence` and `output`. None: the one that returns the logits.
     n_classes : int or "auto", default="auto"
         Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
         labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
         -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
-        numbers that are no labels, as in a regression, say how many. 10,000 take some 4 s a
-        step with coherence, 20 s without, where a linear layer of fewer inputs returns the logits;
-        else memory grows with the square, and 10,000 are refused where 42 GiB are too many.
+        numbers that are no labels, as in a regression, say how many. 10,000 take some 4 s a step
+        with coherence, 20 s without, where a linear layer of 64 inputs returns the logits, and
+        longer with more of them; where no such layer does, memory grows with the square, and 10,000
+        are refused where 42 GiB are too many.
+    coherence : None, "auto" or Coherence, default=None
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
+        None is the paper's loss.
+    max_iter : int or "auto", default="auto"
+        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
+        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
+        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
+    random_state : int, RandomState instance or None, default=None
+        Of initial weights, order of rows, perturbations and uniform samples.
+    module : None, nn.Module or subclass of it, default=None
+        The network, which returns logits: an instance, of which copies are made and which gives the
+        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
+        shape that it takes, or be several inputs, a dict or a tuple of arrays. `n_classes` is
+        handed to a class that takes it; parameters that describe a perceptron keep their defaults.
+        Parameters that require no gradient stay, and so do normalisations that alone are in
+        evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
+        :class:`MLP`.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
         Batch normalisation before each activation. Each perturbed network normalises by its
         own mini-batch; scale and shift are learned but not perturbed.
+    output : {"passthrough", "hidden"}, default="passthrough"
+        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    verbose : int or "auto", default="auto"
+        A progress bar with the time to go and the means of the last window: if positive from the
+        beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
+        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
+        `random_state`.
+
+    Other Parameters
+    ----------------
+    n_perturbations : int or "auto", default="auto"
+        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
+        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
+        law are exact.
+    learning_rate_init : float or "auto", default="auto"
+        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
+        cosine over ``max_iter`` passes.
+    batch_size : int, default=32
+        Rows a step that go through the paper's terms; at most the rows there are, and with
+        coherence at most its own ``batch_size``.
+    window : int, default=100
+        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
+        window with the lowest mean; with coherence at the end of the run.
+    gain : float, sequence of float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end, one number for all or
+        one for each; the last layer's are divided by the product, so that the network computes
+        the same function. For ReLU without batch normalisation only, or a module whose layers
+        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
+        that the first step of fine-tuning can move a logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
         Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
     perturbation_scale : float, default=0.7071067811865476
         The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
         with s / sqrt(n_out).
-    coherence : None, "auto" or Coherence, default=None
-        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
-        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
-        None is the paper's loss.
-    n_perturbations : int or "auto", default="auto"
-        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
-        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
-        law are exact.
     uniformity_weight : float, default=1.0
         Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
         with which, beside the other two terms, few units die, as in its tables. All weights 0,
@@ -559,37 +606,9 @@ class MMDInitializer(sources.Keywords, _Initializer):
         layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
         one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
         "auto" takes it where layers of a module are not known (:func:`register_layer`).
-    learning_rate_init : float or "auto", default="auto"
-        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
-        cosine over ``max_iter`` passes.
-    batch_size : int, default=32
-        Rows a step that go through the paper's terms; at most the rows there are, and with
-        coherence at most its own ``batch_size``.
-    max_iter : int or "auto", default="auto"
-        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
-        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
-        starts a walk at ``coherence.batch_size`` rows.
-    window : int, default=100
-        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
-        window with the lowest mean; with coherence at the end of the run.
-    gain : float, sequence of float or "auto", default="auto"
-        What each hidden layer's weights are multiplied by at the end, one number for all or
-        one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only, or a module whose layers
-        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
-        that the first step of fine-tuning can move a logit by 0.75.
-    output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
-    device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
-    random_state : int, RandomState instance or None, default=None
-        Of initial weights, order of rows, perturbations and uniform samples.
-    verbose : int, default=0
-        A progress bar with the means of the last window if positive.
-    checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
-        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
-        `random_state`.
+    hidden_layer : str, default=None
+        Name of the linear layer in the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the one that returns the logits.
     **module__params : dict
         ``module__<name>``: what the class in `module` is called with.
 
@@ -655,55 +674,55 @@ class MMDInitializer(sources.Keywords, _Initializer):
         self,
         hidden_layer_sizes: Any = (392, 392, 392),
         *,
-        module: Any = None,
-        hidden_layer: str | None = None,
         n_classes: Any = "auto",
+        coherence: Any = None,
+        max_iter: Any = "auto",
+        random_state: Any = None,
+        module: Any = None,
         activation: str = "relu",
         batch_norm: bool = False,
+        output: str = "passthrough",
+        device: str = "auto",
+        verbose: Any = "auto",
+        checkpoint: Any = None,
+        n_perturbations: Any = "auto",
+        learning_rate_init: Any = "auto",
+        batch_size: int = 32,
+        window: int = 100,
+        gain: Any = "auto",
         init: str = "xavier",
         perturbation_scale: float = math.sqrt(0.5),
-        coherence: Any = None,
-        n_perturbations: Any = "auto",
         uniformity_weight: float = 1.0,
         degeneracy_weight: float = 0.4,
         detachment_weight: float = 1.0,
         sampler: str = "auto",
-        learning_rate_init: Any = "auto",
-        batch_size: int = 32,
-        max_iter: Any = "auto",
-        window: int = 100,
-        gain: Any = "auto",
-        output: str = "passthrough",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        checkpoint: Any = None,
+        hidden_layer: str | None = None,
         **module__params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.module = module
-        self.hidden_layer = hidden_layer
         self.n_classes = n_classes
+        self.coherence = coherence
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.module = module
         self.activation = activation
         self.batch_norm = batch_norm
+        self.output = output
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.n_perturbations = n_perturbations
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.window = window
+        self.gain = gain
         self.init = init
         self.perturbation_scale = perturbation_scale
-        self.coherence = coherence
-        self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
         self.detachment_weight = detachment_weight
         self.sampler = sampler
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.window = window
-        self.gain = gain
-        self.output = output
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        self.hidden_layer = hidden_layer
         self._set_keywords(module__params)
 
     def set_params(self, **params: Any) -> Self:
@@ -822,7 +841,7 @@ class RandomLabelInitializer(_Initializer):
         output: str = "passthrough",
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = "auto",
         checkpoint: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes

@@ -520,6 +520,24 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     See Also
     --------
     save_theta0 : Write the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+    >>> X = np.random.default_rng(0).normal(size=(64, 4))
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> init = MMDInitializer(module=net, n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "theta0.safetensors")
+    ...     save_theta0(path, init)
+    ...     theta0 = load_theta0(path, net)  # net starts there now
+    >>> theta0
+    Theta0(of torch.nn.modules.container.Sequential, input_shape=(4,), n_classes=3, 67 numbers)
+    >>> bool((net[0].weight.detach().numpy() == theta0.arrays["0.weight"]).all())
+    True
     """
     arrays, metadata = read_whole(checked_path(path, SUFFIX))
     with told(f"{str(path)!r} is damaged or no file of theta0"):

@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
+import torch
 from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -22,6 +23,7 @@ from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 from torch import nn
 
+from ._core.inputs import Inputs
 from ._core.mlp import MLP
 from ._core.source import Source, source_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
@@ -133,14 +135,17 @@ class Start:
                     was = f"the initializer was fitted with {known!r} as column {column}"
                     raise ValueError(f"{was}, and X has {own!r} there")
 
-    def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
+    def learned(
+        self, X: Any, X_unlabelled: Sequence[Any], seed: int | None, inputs: Inputs | None = None
+    ) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
         fresh = clone(self.initializer)
         if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
             fresh.set_params(random_state=seed)
         # Of labels only their number counts.
         labels = None if self.n_classes is None else np.arange(self.n_classes)
-        fresh.fit(_together(X, X_unlabelled, fresh), labels)
+        rows = _together(X, X_unlabelled, fresh)
+        fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
 
 

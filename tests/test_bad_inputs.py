@@ -245,10 +245,6 @@ own = mm.MLPClassifier(unlabelled_label=-1, validation_split=PredefinedSplit([0,
 row(own.fit, X, y - 2 * (np.arange(24) > 9), part="names row 23, but only ")
 for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
     row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
-for call in (mm.MLPClassifier, mm.NetClassifier().set_params):
-    row(call, lr=1, part="'lr'; 'learning_rate_init' says it here")
-    row(call, callbacks__best_epoch=1, part="'callbacks__best_epoch'; 'validation_split' says it")
-row(mm.MLPClassifier, alpha=1e-4, part="no parameter 'alpha'; 'optimizer__weight_decay' says it")
 row(mm.MLPClassifier, module__width=1, part="MLPClassifier has no parameter 'module__width'")
 row(mm.NetClassifier, width=1, part="NetClassifier has no parameter 'width'")
 row(mm.NetClassifier().set_params, width=1, part="Invalid parameter")

@@ -221,5 +221,9 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
     found = neighbor_agreement(X, some, random_state=0)
     assert found.neighbors < found.linear
     assert "little to go by" in str(found)
+    named = np.array(["no", "yes"], dtype=object)[some]  # as a column of a table has them
+    for nothing in (np.nan, None):
+        named[some == -1] = nothing
+        assert neighbor_agreement(X, named, random_state=0) == found
     with pytest.raises(ValueError, match=r"two labels of a class, .* got array\(\[0, 1\]\)"):
         neighbor_agreement(X[:3], [0, 1, -1])

@@ -1,6 +1,8 @@
 """What the two initializers learn, remember, hand on and refuse."""
 
 import pickle
+import sys
+import threading
 import warnings
 
 import joblib
@@ -24,6 +26,7 @@ from sklearn_mmdinit import (
     MMDInitializer,
     RandomLabelInitializer,
 )
+from sklearn_mmdinit._core import progress
 from sklearn_mmdinit._core import train as training
 from sklearn_mmdinit._core.random import StepRandom, permutation
 from sklearn_mmdinit._core.tagged import Theta0Array, theta0_of
@@ -518,6 +521,30 @@ def test_a_bar_on_stderr_if_asked_for(kind, X, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert all(part in err for part in ("pre-training", "10/10", "5/5", "loss="))
+
+
+def test_a_bar_that_nobody_asked_for_is_of_a_long_fit_in_a_terminal(X, capsys, monkeypatch):
+    init = tiny(max_iter=2, window=1)
+
+    def seen(fit=init.fit):
+        fit(X)
+        out, err = capsys.readouterr()
+        assert out == ""
+        return "pre-training" in err and "/10 [" in err
+
+    def elsewhere(X):
+        thread = threading.Thread(target=init.fit, args=(X,))
+        thread.start(), thread.join()
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert not seen()
+    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    assert seen()
+    assert not seen(elsewhere)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    assert not seen()
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    assert seen()
 
 
 # bad data

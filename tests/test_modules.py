@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -195,6 +195,14 @@ def test_a_class_is_called_with_the_random_state(X):
     weights = [init.theta0_.arrays["conv1.weight"] for init in (first, other)]
     assert weights[0].shape == (4, 1, 3, 3)
     assert not np.array_equal(*weights)
+
+
+@pytest.mark.skipif(not hasattr(BaseEstimator, "_get_params_html"), reason="from 1.7 on")
+def test_html_marks_what_the_user_has_set_and_nothing_else():
+    own = {"module": ConvNet, "module__width": 4, "coherence": Coherence(n_neighbors=3)}
+    shown = MMDInitializer(**own, max_iter=5)._get_params_html()
+    assert {*shown.non_default} == {*own, "max_iter"}
+    assert list(shown)[-1] == "hidden_layer"  # the important ones come first
 
 
 class Head(nn.Module):

@@ -54,9 +54,9 @@ def section(docstring, title):
 
 
 def documented_parameters(docstring):
-    """Name -> type as written, for each entry of the Parameters section, in its order."""
-    found = {}
-    for line in section(docstring, "Parameters") or []:
+    """Name -> type as written, for each entry of Parameters and Other Parameters, in its order."""
+    found, titles = {}, ("Parameters", "Other Parameters")
+    for line in (line for title in titles for line in section(docstring, title) or []):
         if line and not line.startswith(" "):
             names, _, kind = line.partition(" : ")
             found |= {name.strip(): kind for name in names.split(", ")}

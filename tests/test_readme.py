@@ -84,7 +84,8 @@ def test_five_minutes_bring_what_they_say(capsys):
 
 def test_networks_of_one_s_own_are_better_than_from_fresh_weights(capsys, monkeypatch):
     left = run(PAGES["guide/own_networks"])
-    in_a_loop, as_an_estimator = numbers(capsys)
+    in_a_loop, as_an_estimator, fresh, few_steps, many_steps = numbers(capsys)
+    assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
     assert in_a_loop > 0.82  # from fresh weights 0.75 to 0.78
     assert as_an_estimator > 0.88  # from fresh weights 0.82 to 0.86
     kept = load_theta0("theta0.safetensors").arrays["0.weight"]
@@ -184,11 +185,6 @@ def test_metadata_and_citation_say_the_same():
     assert f"\nlicense_expression = {licence}\n" in setup
 
 
-# Those of which another name's example shows what they are.
-WITHOUT_EXAMPLE = {"load_theta0", "losses.coherence", "losses.coherence_kernel"}
-WITHOUT_EXAMPLE |= {"diagnostics.NeighborAgreement", "theory.JacobianRowNormMoments"}
-
-
 def test_every_public_name_has_a_page_and_an_example():
     api = (ROOT / "docs/api.rst").read_text(encoding="utf-8")
     listed, module = set(), ""
@@ -198,5 +194,4 @@ def test_every_public_name_has_a_page_and_an_example():
         elif re.fullmatch(r"   \w+", line):
             listed.add(f"{module}.{line.strip()}".removeprefix("sklearn_mmdinit."))
     assert listed == {*OBJECTS}
-    without = {name for name, thing in OBJECTS.items() if ">>> " not in thing.__doc__}
-    assert without == WITHOUT_EXAMPLE
+    assert [name for name, thing in OBJECTS.items() if ">>> " not in thing.__doc__] == []

@@ -159,6 +159,6 @@ def examples_of(item: Any) -> np.ndarray:
     if isinstance(item, tuple | list) and item:
         item = item[0]
     if not isinstance(item, torch.Tensor):
-        valid = "tensors, or tuples that begin with one"
+        valid = "tensors, or tuples that begin with one (a dict of arrays is data as such)"
         raise TypeError(f"a DataLoader must hand out {valid}, got {type(item).__name__}")
     return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
 import torch
@@ -14,11 +15,34 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from .estimators import check_widths, is_auto, told
+from .inputs import Inputs
 from .mlp import MLP
 from .numbers import seeded_generators
 
 # As skorch has it.
 PREFIX = "module__"
+
+# Names that skorch, scikit-learn's MLPClassifier and habit have, and what says it here.
+FAMILIAR = {
+    "alpha": "optimizer__weight_decay",
+    "callbacks__best_epoch": "validation_split",
+    "classes": "y",
+    "dataset": "X",
+    "early_stopping": "validation_split",
+    "epochs": "max_iter",
+    "learning_rate": "learning_rate_init",
+    "lr": "learning_rate_init",
+    "max_epochs": "max_iter",
+    "momentum": "optimizer__momentum",
+    "n_iter_no_change": "callbacks",
+    "shuffle": "iterator_train__shuffle",
+    "solver": "optimizer",
+    "tol": "callbacks",
+    "train_split": "validation_split",
+    "validation_fraction": "validation_split",
+    "warm_start": "warm_start_from",
+    "weight_decay": "optimizer__weight_decay",
+}
 
 # Of an initializer that nobody tells how many: the paper's.
 _N_CLASSES = 2
@@ -57,6 +81,7 @@ class Source:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    inputs: Inputs | None = None  # where a pass takes several
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", uncompiled(self.module))
@@ -86,6 +111,8 @@ class Source:
             if value.is_meta:
                 raise ValueError(f"{named} is on the meta device, without numbers; use to_empty()")
         built.zero_grad()
+        if self.inputs is not None:
+            built.register_forward_pre_hook(self.inputs, with_kwargs=True)
         return built
 
 
@@ -139,8 +166,11 @@ class Keywords:
 
     def _refusal(self, name: str) -> TypeError:
         """The error for a name that is no parameter."""
-        kind = type(self).__name__
-        return TypeError(f"{kind} got an unexpected parameter {name!r}; valid is {PREFIX!r}...")
+        own = inspect.signature(type(self).__init__).parameters
+        ours = FAMILIAR.get(name) or next(iter(get_close_matches(name, own)), "")
+        of = "" if ours in ("X", "y", *own) or self._is_keyword(ours) else " of the classifier"
+        hint = f"; here it is {ours!r}{of}" if ours else ""
+        return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
 
     def _set_keywords(self, keywords: dict[str, Any]) -> None:
         """Keep what ``__init__`` was given beyond its signature."""
@@ -168,6 +198,8 @@ class Keywords:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those beyond the signature among them."""
+        for name in params.keys() & FAMILIAR.keys():
+            raise self._refusal(name)
         kept = {name: value for name, value in params.items() if self._is_keyword(name)}
         super().set_params(**{n: v for n, v in params.items() if n not in kept})  # type: ignore[misc]
         vars(self).update(kept)

@@ -6,11 +6,11 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from ..theta0 import Theta0
 from .batches import Batches, RowBatches
@@ -20,6 +20,7 @@ from .network import Network
 from .numbers import learned_is_finite, with_gradients
 from .objective import loss_terms
 from .profile import Profile
+from .progress import bar as bar_of
 from .random import StepRandom
 
 # What Adam keeps of a parameter beside its number of steps.
@@ -82,7 +83,7 @@ def train(
     state: State,
     n_passes: int,
     device: str | torch.device,
-    verbose: int = 0,
+    verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
 ) -> State:
     """End a number of passes, in place: with what was before one training, to the last bit.
@@ -108,7 +109,7 @@ def train(
         if keep is not None:
             keep(replace(state, history=list(state.history)))
 
-    bar = tqdm(total=n_steps, desc="pre-training", unit="step", disable=verbose <= 0)
+    bar = bar_of(verbose, total=n_steps, desc="pre-training", unit="step")
     with network.team(config.rows_in_flight, device), bar:
         for _ in range(n_passes):
             begun = state.steps_in_pass
@@ -135,7 +136,7 @@ def train(
                 state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
                 state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
-                    bar.set_postfix(_close_window(state, profile, network, config))
+                    bar.set_postfix(_close_window(state, profile, network, config), refresh=False)
                     if keep is not None and isinstance(batches, RowBatches):
                         settle()
             state.steps_in_pass = 0

@@ -25,7 +25,7 @@ from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
-from .._core.source import uncompiled
+from .._core.source import FAMILIAR, uncompiled
 from .._core.threads import worthwhile_threads
 from .batches import Orders, Rows, batches, inputs_and_weights
 
@@ -39,32 +39,11 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 _FUSED = {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD}
 _FUSED_EXCLUDES = {"optimizer__fused", "optimizer__foreach", "optimizer__differentiable"}
 
-# Parameters of skorch's that follow from a parameter of a classifier, and from which.
-OWNED = {
-    "callbacks__best_epoch": "validation_split",
-    "classes": "y",
-    "dataset": "X",
-    "lr": "learning_rate_init",
-    "max_epochs": "max_iter",
-    "train_split": "validation_split",
-    "warm_start": "warm_start_from",
-}
-# What scikit-learn's MLPClassifier calls a parameter, and what says it here.
-FAMILIAR = {
-    "alpha": "optimizer__weight_decay",
-    "early_stopping": "validation_split",
-    "learning_rate": "learning_rate_init",
-    "n_iter_no_change": "callbacks",
-    "shuffle": "iterator_train__shuffle",
-    "solver": "optimizer",
-    "tol": "callbacks",
-    "validation_fraction": "validation_split",
-}
 _NAMES = {
     name
     for kind in (NeuralNet, NeuralNetClassifier)
     for name in inspect.signature(kind).parameters
-    if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs", *OWNED}
+    if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs"}
 }
 _PARTS = {"callbacks", "criterion", "iterator_train", "iterator_valid", "optimizer"}
 
@@ -79,7 +58,7 @@ _TINY = torch.finfo(torch.float32).tiny
 def is_skorch_param(name: str) -> bool:
     """Whether a classifier hands a parameter on to skorch under the same name."""
     part, nested, _ = name.partition("__")
-    return name not in OWNED and (name in _NAMES or (bool(nested) and part in _PARTS))
+    return name not in FAMILIAR and (name in _NAMES or (bool(nested) and part in _PARTS))
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:

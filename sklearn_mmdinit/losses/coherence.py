@@ -46,6 +46,18 @@ def coherence_kernel(H: torch.Tensor, n_biases: float) -> torch.Tensor:
     -------
     Tensor of shape (B, B)
         Of ones on the diagonal; without a bias about 0 for an input whose activations are.
+
+    Examples
+    --------
+    Two inputs of one direction move together, one across it does not:
+
+    >>> import math, torch
+    >>> from sklearn_mmdinit.losses import coherence_kernel
+    >>> H = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
+    >>> coherence_kernel(H, math.inf).round()
+    tensor([[1., 1., 0.],
+            [1., 1., 0.],
+            [0., 0., 1.]])
     """
     covariance = H @ H.mT / H.shape[1] + 1.0 / n_biases
     variance = covariance.diagonal()
@@ -84,6 +96,17 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
     ----------
     .. [1] J. Z. HaoChen, C. Wei, A. Gaidon and T. Ma, "Provable Guarantees for
        Self-Supervised Deep Learning with Spectral Contrastive Loss", arXiv 2106.04156, 2021.
+
+    Examples
+    --------
+    Two walks that stay on an axis of their own, and two whose ends were taken for each other's:
+
+    >>> import math, torch
+    >>> from sklearn_mmdinit.losses import coherence
+    >>> starts = torch.eye(2)
+    >>> stay, cross = (torch.cat([starts, ends]) for ends in (starts, starts.flip(0)))
+    >>> [f"{coherence(H, math.inf):.1f}" for H in (stay, cross)]
+    ['0.0', '2.0']
     """
     n = len(H) // 2
     C = coherence_kernel(H, n_biases)

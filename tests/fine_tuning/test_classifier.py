@@ -231,6 +231,35 @@ def test_an_unlabelled_mark_among_classes_is_asked_about(data):
         small(max_iter=1).fit(X, marked)
 
 
+@pytest.mark.parametrize("kind", [MLPClassifier, NetClassifier, MMDInitializer])
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("lr", "learning_rate_init"),
+        ("callbacks__best_epoch", "validation_split"),
+        ("alpha", "optimizer__weight_decay"),
+        ("solver", "optimizer"),
+        ("early_stopping", "validation_split"),
+        ("max_epochs", "max_iter"),
+    ],
+)
+def test_a_familiar_name_is_told_what_it_is_called_here(kind, name, ours):
+    here = kind is not MMDInitializer or ours in kind().get_params()
+    told = f"{kind.__name__} has no .*'{name}'; .*'{ours}'" + ("$" if here else " of the class")
+    for call in (kind, kind().set_params):
+        with pytest.raises(TypeError, match=told):
+            call(**{name: 1})
+
+
+def test_a_name_that_is_nearly_one_is_told():
+    for kind, name, ours in (
+        (MMDInitializer, "num_classes", "n_classes"),
+        (MLPClassifier, "hidden_sizes", "hidden_layer_sizes"),
+    ):
+        with pytest.raises(TypeError, match=f"'{name}'; here it is '{ours}'$"):
+            kind(**{name: 3})
+
+
 class Recorder(Callback):
     def on_train_begin(self, net, **kwargs):
         self.epochs_ = 0

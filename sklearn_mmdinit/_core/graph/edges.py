@@ -25,7 +25,7 @@ def neighbor_graph(
     shared_neighbor_power: float = 0.0,
     graph: Any = None,
     memory: Any = None,
-    verbose: int = 0,
+    verbose: Any = 0,
 ) -> csr_array:
     """Adjacency (n, n) of the finite rows of X (n, p), directed from each row to those near it.
 

@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Iterator
 from hashlib import blake2b
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
-from tqdm import tqdm
+
+from ..progress import bar
 
 N_COMPONENTS = 50
 
@@ -37,7 +39,7 @@ _SPARE = 5
 _SMALLEST, _LARGEST = -40, 40
 
 
-def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: int = 0) -> np.ndarray:
+def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p) in 50 components; equal rows are a ring."""
     check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
@@ -78,7 +80,7 @@ def _exact_is_best(n: int) -> bool:
 
 
 def exact(
-    points: np.ndarray, n_neighbors: int, queries: np.ndarray | None = None, verbose: int = 0
+    points: np.ndarray, n_neighbors: int, queries: np.ndarray | None = None, verbose: Any = 0
 ) -> np.ndarray:
     """Neighbours (q, n_neighbors) of rows `queries` (q,) among points (n, c), by all distances."""
     if queries is None:
@@ -88,7 +90,7 @@ def exact(
     index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
     neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
     starts, shown = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}
-    for start in tqdm(starts, "neighbours", leave=False, disable=verbose <= 0, **shown):
+    for start in bar(verbose, iterable=starts, desc="neighbours", leave=False, **shown):
         block = queries[start : start + _BLOCK]
         found = index.kneighbors(points[block], return_distance=False)
         neighbors[start : start + _BLOCK] = _without_self(found, block, n_neighbors)
