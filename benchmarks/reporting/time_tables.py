@@ -109,7 +109,7 @@ FORMS = {
     "library": "`MMDInitializer`",
     "products": "its dense products alone, back to back",
     "floor": "its dense products at the measured sgemm rate",
-    "perceptron": "the perceptron's own path",
+    "perceptron": "the perceptron",
     "sequential": "the same as an `nn.Sequential` in `module=`",
     "convnet": "a ConvNet in `module=`",
 }
