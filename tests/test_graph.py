@@ -248,9 +248,14 @@ def n_rows_of_pynndescent(request, tmp_path, monkeypatch):
         # this environment would get it too.
         monkeypatch.setenv("NUMBA_OPT", "0")
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    # Here it is imported as it is to be, and again by whoever imports it next.
+    forget("pynndescent")
     yield 250 if request.param == "interpreted" else 2_000
-    # Whoever imports it next gets it as it should be.
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pynndescent"]:
+    forget("pynndescent")
+
+
+def forget(package):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
 
 
