@@ -21,6 +21,7 @@ from ._core.estimators import (
     examples_checked,
     is_auto,
 )
+from ._core.inputs import are_several
 from ._core.source import PREFIX
 from ._fine_tuning import labels
 from .classifiers import MLPClassifier, PartlyLabelled
@@ -286,6 +287,8 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         network = self._checked_network()
         self._check_others()
+        if are_several(X):
+            raise ValueError("X must be one array, which a module takes apart itself: got several")
         y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing

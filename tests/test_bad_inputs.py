@@ -245,6 +245,8 @@ own = mm.MLPClassifier(unlabelled_label=-1, validation_split=PredefinedSplit([0,
 row(own.fit, X, y - 2 * (np.arange(24) > 9), part="names row 23, but only ")
 for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
     row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
+for several in ({"a": X, "b": X}, (X, X)):
+    row(mm.StackedStartsClassifier().fit, several, y, part="X must be one array")
 row(mm.MLPClassifier, module__width=1, part="MLPClassifier has no parameter 'module__width'")
 row(mm.NetClassifier, width=1, part="NetClassifier has no parameter 'width'")
 row(mm.NetClassifier().set_params, width=1, part="Invalid parameter")
