@@ -232,7 +232,7 @@ RUNS = (
         TIME, ("coherence_time",), how=PUT_TOGETHER),
     Run("choices.json", "What coherence is set to was chosen by", "choose.py",
         "70 minutes on 2 cores", TIME, ("choices",),
-        how="of which the walks, the gain, cells, two rounds and some of images were not asked yet"),
+        how="of which walks, gain, cells, two rounds and some of images were not asked yet"),
     Run("tuned-scratch.json", "A fine-tuning of scratch chosen for few labels",
         "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
