@@ -23,20 +23,17 @@ from data.tables import SPLITS, load
 from engines.engine import Call, Loky
 from protocol.command import Written, add_output_options, command_parser, results_head, run_command
 from protocol.evaluation import say
-from protocol.sets import Prepared, labelled_rows, prepared
+from protocol.sets import FILES, Prepared, partly_labelled, prepared
 from reporting.results import Library, unpack_draws
 from reporting.tables import text_of
 from sklearn_mmdinit.diagnostics import neighbor_agreement
-
-FILES = {"development": "real-data-development.json", "report": "real-data.json"}
 
 
 def _told(n_labels: int, draws: int, data: Prepared) -> dict[str, Any]:
     """What neighbours and a linear model tell (%), the mean over draws; runs in a worker."""
     found = []
     for draw in range(draws):
-        rows, y = labelled_rows(data, n_labels, draw), np.full(len(data.y), -1)
-        y[rows] = data.y[rows]
+        y = partly_labelled(data, n_labels, draw)
         agreement = neighbor_agreement(data.X, y, random_state=data.seed)
         found.append((agreement.neighbors, agreement.linear))
     neighbors, linear = 100.0 * np.mean(found, axis=0)
@@ -44,7 +41,7 @@ def _told(n_labels: int, draws: int, data: Prepared) -> dict[str, Any]:
 
 
 def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series]:
-    file = FILES[options.split]
+    file = f"{FILES[options.split]}.json"
     results = Library(options.results).results(file)
     if results is None:
         raise ValueError(f"--results {options.results} has no {file}")

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
@@ -45,9 +45,6 @@ DEFAULT, IMAGES, FEATURES = "default", "images", "features"
 AUGMENTATION, EMBEDDING = "coherence__augmentation", "coherence__embedding"
 BOTH: dict[str, Any] = {AUGMENTATION: RandomAffine(), EMBEDDING: OrientedGradients()}
 SHIFTS = RandomAffine(degrees=0.0, scale=0.0, shear=0.0)
-ALONE: dict[str, Any] = {
-    f"{term}_weight": 0.0 for term in ("uniformity", "degeneracy", "detachment")
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Nowhere:
 
 
 # Both ends of a walk are the same image then, each changed in its own way.
-CONTRASTIVE = ALONE | {
+CONTRASTIVE = methods.NO_PAPER_TERMS | {
     AUGMENTATION: RandomAffine(),
     "coherence__graph": Nowhere(),
     "coherence__shared_neighbor_power": 0.0,
@@ -80,14 +77,11 @@ class Answer:
     def initializer(
         self, hidden_layer_sizes: Sequence[int], graphs: Path, **params: Any
     ) -> BaseEstimator:
-        """The unfitted initializer, each round's neighbours among the activations of the last."""
+        """The unfitted initializer."""
         coherence = Coherence(memory=str(graphs))
         learned = MMDInitializer(hidden_layer_sizes, coherence=coherence, **params)
         learned.set_params(**self.changes)
-        for _ in range(1, self.rounds):
-            before = clone(learned).set_params(output="hidden")
-            learned.set_params(**{EMBEDDING: before})
-        return learned
+        return methods.in_rounds(learned, learned.coherence, self.rounds)
 
 
 def _values(parameter: str, *values: float, images: bool = False) -> list[Answer]:
@@ -117,7 +111,8 @@ ANSWERS = (
     Answer("rounds", "two rounds with augmentation", "augmentation: affine",
            {AUGMENTATION: RandomAffine()}, rounds=2),
     Answer(FEATURES, FEATURES, DEFAULT, {}),
-    Answer("features, terms", "features, coherence alone", FEATURES, ALONE),
+    Answer("features, terms", "features, coherence alone", FEATURES,
+           methods.NO_PAPER_TERMS),
     Answer("features, terms", "features, contrastive by augmentation alone", FEATURES, CONTRASTIVE),
     Answer("features, images", "features, images", FEATURES, BOTH),
     *(Answer("features, C", f"features, C={C:g}", FEATURES, {}, C=C) for C in (1.0, 10.0, 1000.0)),
@@ -184,8 +179,8 @@ def _measure(job: Job) -> command.Written:
     settings |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
     results = command.results_head(__doc__, bench.dataset, settings)
     results |= {"theta0": records, "scores": pack_scores(scores)}
-    chosen = chosen_answers(results)
-    return options.output / f"{bench.dataset.name}_choices.json", results | {"chosen": chosen}
+    results["chosen"] = chosen_answers(results)
+    return options.output / f"{bench.dataset.name}_choices.json", results
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,6 +37,7 @@ from protocol import command
 from protocol.evaluation import say
 from protocol.methods import select_names
 from protocol.sets import (
+    FILES,
     METHODS,
     NETWORK,
     Made,
@@ -55,8 +56,6 @@ from reporting.data_tables import DATA_TABLES
 from reporting.pictures import draw_sets
 from reporting.results import FIGURES, pack_draws
 from reporting.tables import text_of
-
-FILES = {"development": "real-data-development", "report": "real-data"}
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,14 @@ KERNELS = {"sum": 1.0, "mean": 1.0 / 9.0}
 """Name of a reading of the paper -> the weight of L_uni that is the same."""
 
 
+NO_PAPER_TERMS: dict[str, Any] = {
+    "uniformity_weight": 0.0,
+    "degeneracy_weight": 0.0,
+    "detachment_weight": 0.0,
+}
+"""Of an initializer with coherence alone."""
+
+
 @dataclass(frozen=True)
 class NetworkSettings:
     """What of a network and its pre-training the command line decides.
@@ -184,10 +192,15 @@ class NetworkSettings:
             max_iter="auto" if self.coherent_epochs is None else self.coherent_epochs,
             coherence=coherence if own else "auto",
         )
-        for _ in range(1, self.rounds):
-            before = clone(initializer).set_params(output="hidden")
-            initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
-        return initializer
+        return in_rounds(initializer, coherence, self.rounds)
+
+
+def in_rounds(initializer: BaseEstimator, coherence: Coherence, rounds: int) -> BaseEstimator:
+    """The initializer, in each round with neighbours among the activations of the one before."""
+    for _ in range(1, rounds):
+        before = clone(initializer).set_params(output="hidden")
+        initializer.set_params(coherence=clone(coherence).set_params(embedding=before))
+    return initializer
 
 
 # Channels of the ConvNet's first convolution, half those of the second: so many that a fit of 400

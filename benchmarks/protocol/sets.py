@@ -39,6 +39,9 @@ from sklearn_mmdinit import (
 # kept under the number before is then measured again.
 FORM = 1
 
+FILES = {"development": "real-data-development", "report": "real-data"}
+"""What the results of a split are called."""
+
 N_POOL, N_TEST = 6000, 4000
 N_BINS = 10
 N_NEIGHBORS = 10
@@ -101,6 +104,13 @@ def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
     return np.sort(np.concatenate([*of_classes]))
 
 
+def partly_labelled(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
+    """Labels of the whole pool, -1 but in :func:`labelled_rows`."""
+    y, rows = np.full(len(data.y), -1), labelled_rows(data, n_labels, draw)
+    y[rows] = data.y[rows]
+    return y
+
+
 def has_enough(data: Prepared, n_labels: int) -> bool:
     """Whether half of the classes have so many rows to draw from."""
     return bool(np.median(np.bincount(data.y, minlength=data.n_classes)) >= n_labels)
@@ -114,15 +124,12 @@ Made = dict[str, Any]
 
 def recommended_starts(data: Prepared) -> Made:
     """What the recommended line learns, by itself: one label of each class tells it how many."""
-    y = np.full(len(data.y), -1)
-    some = labelled_rows(data, 1, 0)
-    y[some] = data.y[some]
     line = StackedStartsClassifier(
         clone(NETWORK).set_params(max_iter=0),
         others=[],
         unlabelled_label=-1,
         random_state=data.seed,
-    ).fit(data.X, y)
+    ).fit(data.X, partly_labelled(data, 1, 0))
     _, coherence, corruption = line.starts_
     return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
 

@@ -185,7 +185,7 @@ def choices_table(results: Results) -> Table:
         "What settings were chosen by, on training images held out: test accuracy (%), and the "
         "mean over N of the difference from the base (points) with its 95% interval over tasks"
     )
-    answers, chosen = _answers(results), pd.Series(chosen_answers(results))
+    answers, chosen = _answers(results), pd.Series(results["chosen"])
     accuracy = mean_by(wide_of(results), "n_labels").T.loc[answers.index]
     frame = texts(mean_and_std, accuracy).rename(columns="N = {}".format)
     frame.insert(0, "over", answers["base"].where(answers["base"] != answers.index, "-"))

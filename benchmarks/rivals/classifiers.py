@@ -46,7 +46,19 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.estimator_.predict(X)
 
 
-class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _NeighborVotes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Rows have the label that scores of their neighbours among the training rows vote for."""
+
+    def _votes(self, X: np.ndarray) -> np.ndarray:
+        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
+        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
+        return self.classes_[self._votes(X).argmax(axis=1)]
+
+
+class GraphLabelSpreading(_NeighborVotes):
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
     scikit-learn's own :class:`LabelSpreading` searches the neighbours of all 60,000 rows again in
@@ -76,14 +88,6 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
         return self
 
-    def _votes(self, X: np.ndarray) -> np.ndarray:
-        """Votes (n, n_classes) of the neighbours of the rows numbered X (n, 1)."""
-        return self.label_distributions_[self.neighbors[X.ravel()]].sum(axis=1)
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Labels (n,) of the rows numbered X (n, 1): the vote of their neighbours."""
-        return self.classes_[self._votes(X).argmax(axis=1)]
-
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Shares (n, n_classes) of the votes; all the same where no label arrives."""
         votes = self._votes(X)
@@ -92,7 +96,7 @@ class GraphLabelSpreading(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
 
 
-class PoissonLearning(GraphLabelSpreading):
+class PoissonLearning(_NeighborVotes):
     """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020), made for very few labels.
 
     L u = sum_j (y_j - mean of y) delta_j on the graph with weights W and L = D - W, by
@@ -114,7 +118,7 @@ class PoissonLearning(GraphLabelSpreading):
         scores = sources = sources / degrees
         for _ in range(self.n_iter):
             scores = self.graph @ scores / degrees + sources
-        self.label_distributions_ = scores
+        self.label_distributions_ = scores  # of any sign and sum
         return self
 
 

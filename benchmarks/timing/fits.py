@@ -5,17 +5,15 @@ Run by itself, as ``python -m timing.fits ROWS COLUMNS``, it prints both.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import Any
 
 import numpy as np
-import torch
 
 from sklearn_mmdinit import MMDInitializer
 from timing.clock import timed
-from timing.probe import BENCHMARKS, CHECKOUT, grown_by
+from timing.probe import grown_by, process_of
 
 # Tables, MNIST's images, and as many rows as make the search of neighbours another one.
 SIZES = ((2_000, 50), (20_000, 50), (60_000, 784), (1_000_000, 50))
@@ -34,13 +32,9 @@ def _rows(n: int, n_columns: int) -> np.ndarray:
 
 def measure_coherent_fits(sizes: tuple[tuple[int, int], ...] = SIZES) -> list[dict[str, Any]]:
     """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
-    threads = str(torch.get_num_threads())
-    path = os.pathsep.join([str(CHECKOUT), str(BENCHMARKS)])
     found = []
     for size in sizes:
-        command = [sys.executable, "-P", "-m", "timing.fits", *map(str, size)]
-        env = {**os.environ, "OMP_NUM_THREADS": threads, "PYTHONPATH": path}
-        said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+        said = subprocess.run(**process_of("timing.fits", *map(str, size)), check=True)
         seconds, peak = said.stdout.split()[-2:]
         found.append(
             {"rows": size[0], "columns": size[1], "seconds": float(seconds), "peak": int(peak)}

@@ -59,19 +59,24 @@ def _peak(step: Step, form: str) -> int:
     return grown_by(lambda: step.initializer(max_iter=1).fit(rows))
 
 
-def _process(step: Step, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
-    """What starts a process that measures a step with a checkout's package."""
-    threads = torch.get_num_threads()
-    job = json.dumps([asdict(step), form, threads])
+def process_of(module: str, *arguments: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
+    """What starts a process of a module of the benchmarks, with a checkout's package."""
     path = os.pathsep.join([str(checkout), str(BENCHMARKS)])
+    threads = str(torch.get_num_threads())
     return {
         # By its name, and not from the folder one stands in: the child's files are these.
-        "args": [sys.executable, "-P", "-m", "timing.probe", job],
-        "env": {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path},
+        "args": [sys.executable, "-P", "-m", module, *arguments],
+        "env": {**os.environ, "OMP_NUM_THREADS": threads, "PYTHONPATH": path},
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "text": True,
     }
+
+
+def _process(step: Step, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
+    """The same, to measure a step."""
+    job = json.dumps([asdict(step), form, torch.get_num_threads()])
+    return process_of("timing.probe", job, checkout=checkout)
 
 
 def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:

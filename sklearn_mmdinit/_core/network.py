@@ -131,14 +131,15 @@ class Network:
                 # Rows do not depend on each other: each once an output gives all slopes at once.
                 outputs, taps = drawn(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
                 of_output = torch.eye(n_outputs).to(outputs).repeat_interleave(len(rows), dim=0)
-                tapped = [tap for tap, _ in taps if outputs.requires_grad]
+                taps = taps if outputs.requires_grad else []
+                tapped = [tap for tap, _ in taps]
                 slopes = tapped and torch.autograd.grad(
                     outputs, tapped, of_output, create_graph=differentiable, allow_unused=True
                 )
                 norms = [
                     # (n_outputs B, ...), or more rows than one for each example.
                     _squared_norms(own.movedim(axis, 0).reshape(n_outputs, len(rows), -1), head)
-                    for own, (_, axis) in zip(slopes, taps, strict=False)
+                    for own, (_, axis) in zip(slopes, taps, strict=True)
                     if own is not None
                 ]
             if not norms:

@@ -24,7 +24,7 @@ import tune_scratch
 from data.datasets import load_digits_dataset, standardize
 from protocol import evaluation, studies, theta0s
 from protocol.command import command_parser, run_command
-from protocol.methods import PAPER_FINE_TUNING, TUNED, FineTuning
+from protocol.methods import NO_PAPER_TERMS, PAPER_FINE_TUNING, TUNED, FineTuning
 from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
@@ -310,7 +310,7 @@ def test_an_answer_is_learned_with_its_base_and_is_its_base_but_for_what_it_name
         own, other = (a.initializer((4,), tmp_path).get_params() for a in (answer, base))
         changed = {k for k in own if "__" not in k and k != "coherence" and own[k] != other[k]}
         parameter = answer.question.rpartition(", ")[2]
-        assert changed == ({*choose.ALONE} if parameter == "terms" else changed & {parameter})
+        assert changed == ({*NO_PAPER_TERMS} if parameter == "terms" else changed & {parameter})
         assert (answer == base) == (answer.name == "default")
 
 
@@ -331,7 +331,8 @@ def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
         learned, scores = zip(default, *own, strict=True)
         learned[0]["question"] = "default"
         results = {"theta0": [*learned], "scores": [*scores]}
-        assert chosen_answers(results) == {"default": "default", "q": best}
+        results["chosen"] = chosen_answers(results)
+        assert results["chosen"] == {"default": "default", "q": best}
         told = {row[0]: row[-1] for row in build_table("choices", results).rows}
         assert "q" in told[best]
 
