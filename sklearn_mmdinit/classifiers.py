@@ -20,7 +20,7 @@ from torch import nn
 from torch.optim import SGD
 
 from ._core import estimators as checks
-from ._core.inputs import Inputs, one_array
+from ._core.inputs import Inputs, joined
 from ._core.mlp import MLP
 from ._core.numbers import as_float32, torch_device
 from ._core.source import (
@@ -346,7 +346,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         shape = None if reset else self.input_shape_
         own = {"shape": shape, "accept_sparse": "csr", **options}
         X, *y = arrays
-        X, *y = checks.examples_checked(self, one_array(self, X, reset), *y, reset=reset, **own)
+        X, self._inputs = joined(X, self._inputs, reset)
+        X, *y = checks.examples_checked(self, X, *y, reset=reset, **own)
         if not reset:
             X = self._as_inputs(X)
         else:

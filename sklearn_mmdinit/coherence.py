@@ -206,7 +206,7 @@ def settings_of(coherence: Coherence | None) -> dict[str, str]:
 def _said(value: Any) -> str:
     theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
     if isinstance(value, nn.Module) or theta0 is not None:
-        value = theta0.arrays if theta0 else arrays_of(value)
+        value = dict(theta0.arrays) if theta0 else arrays_of(value)
     # Parameters of an estimator have names of their own; a frozen one has learned something.
     named = isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator)
     return type(value).__name__ if named else f"{_hash(value)}"

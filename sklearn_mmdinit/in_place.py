@@ -36,7 +36,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         evaluation mode in a module that is not: those are frozen.
     data : array-like, Tensor, dict or tuple of these, Dataset or DataLoader
         Unlabelled examples (n, ...); of several inputs a dict or a tuple. A Dataset or DataLoader
-        hands out examples, or tuples that begin with them, and is read a mini-batch at a time; with
+        hands out such, or tuples that begin with such, and is read a mini-batch at a time; with
         ``coherence``, which looks for neighbours among all, it is read once and kept. A DataLoader
         has its own ``batch_size`` and order; its mini-batches that are smaller than the first one
         are left out.
@@ -116,7 +116,7 @@ def _nothing_in(data: Any) -> ValueError:
     return ValueError(f"{type(data).__name__} hands out no examples")
 
 
-def _collected(coherence: Coherence, data: Any, batch_size: int) -> np.ndarray:
+def _collected(coherence: Coherence, data: Any, batch_size: int) -> Any:
     """All examples, which the graph needs, in the order of a pass; of a Dataset, its own."""
     loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size)
     if brings_edges(coherence) and not _in_order(loader):
@@ -125,9 +125,20 @@ def _collected(coherence: Coherence, data: Any, batch_size: int) -> np.ndarray:
     parts = [examples_of(item) for item in handed_out(loader)]
     if not parts:
         raise _nothing_in(data)
-    if other := {part.shape[1:] for part in parts} - {parts[0].shape[1:]}:
-        found = f"examples of shape {min(other)}, and of shape {parts[0].shape[1:]} before"
-        raise ValueError(f"{type(data).__name__} hands out {found}")
+    with told(f"{type(data).__name__} cannot be read"):
+        return _put_together(parts)
+
+
+def _put_together(parts: list[Any]) -> Any:
+    """Mini-batches of arrays, or of dicts or tuples of arrays, as one."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {name: _put_together([part[name] for part in parts]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_put_together([*each]) for each in zip(*parts, strict=True))
+    if other := {part.shape[1:] for part in parts} - {first.shape[1:]}:
+        found = f"of shape {min(other)}, and of shape {first.shape[1:]} before"
+        raise ValueError(f"it hands out examples {found}")
     return np.concatenate(parts)
 
 

@@ -27,7 +27,7 @@ from ._core import source as sources
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
-from ._core.inputs import Inputs, one_array
+from ._core.inputs import Inputs, joined
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
@@ -318,7 +318,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
-        X = one_array(self, X, reset)
+        X, self._inputs = joined(X, self._inputs, reset)
         if self.module is None:
             if self._inputs is not None:
                 raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
@@ -397,7 +397,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
             "random_state": f"one that begins with {fresh.seed}",
             "architecture": fresh.current.architecture.to_json(),
-            "initial weights": joblib.hash(fresh.current.arrays),
+            "initial weights": joblib.hash(dict(fresh.current.arrays)),
             **{name: repr(value) for name, value in vars(config).items()},
             **settings_of(coherence_of(self.coherence, X)),
         }
@@ -441,11 +441,12 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             warnings.warn(f"{words}; {hint}, or standardise X", ConvergenceWarning, stacklevel=4)
         return self
 
-    def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: np.ndarray) -> Self:
+    def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: Any) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
         begun = self._begin(first, self.checkpoint)
-        batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
+        own = self._profile.examples, self._inputs
+        batches = LoaderBatches(loader, opened, len(first), *own)
         return self._fit(first, *begun, batches)
 
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral, Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,7 @@ class Theta0:
         The network.
     arrays : dict of str to ndarray
         What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
-        are; kept as read-only views.
+        are; kept as a read-only mapping of read-only views.
     gain : tuple of float, default=()
         By what each hidden layer's weights were multiplied after pre-training, the function
         being the same; empty: by nothing.
@@ -231,7 +232,7 @@ class Theta0:
     """
 
     architecture: Architecture
-    arrays: dict[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray]
     gain: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -242,7 +243,7 @@ class Theta0:
             str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))
             for name, array in self.arrays.items()
         }
-        object.__setattr__(self, "arrays", kept)
+        self.__setstate__({"arrays": kept})
         self.architecture.check({name: array.shape for name, array in kept.items()})
         if self.gain:
             self._check_gain(self.gain)
@@ -250,6 +251,13 @@ class Theta0:
             # Another module may keep a mask of -inf among its arrays.
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickle has no words for a read-only mapping.
+        return vars(self) | {"arrays": dict(self.arrays)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, arrays=MappingProxyType(state["arrays"]))
 
     def __repr__(self) -> str:
         own, numbers = self.architecture, sum(array.size for array in self.arrays.values())
@@ -491,7 +499,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
     digest = {_DIGEST_KEY: _digest(theta0.arrays, metadata)}
-    write_whole(target, save(theta0.arrays, metadata=metadata | digest))
+    write_whole(target, save(dict(theta0.arrays), metadata=metadata | digest))
 
 
 def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:

@@ -104,7 +104,7 @@ class Start:
         layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theirs.gain)
         architecture = replace(own, last_layer=last, chain=before.chain)
         try:
-            fitted = Theta0(architecture, theirs.arrays | layer, theirs.gain)
+            fitted = Theta0(architecture, {**theirs.arrays, **layer}, theirs.gain)
         except ValueError:
             return self
         said = (

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from skorch.helper import SliceDict
 from torch import nn
+from torch.utils.data import DataLoader
 
 from helpers import seeded
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier, mmd_init_
@@ -90,6 +91,21 @@ def test_a_module_in_place_and_one_handed_out_are_called_as_ever():
         assert not own._forward_pre_hooks
         assert own(torch.tensor(IMAGES).float(), torch.tensor(WORDS)).shape == (N, 3)
     assert torch.equal(net.last.weight, module.last.weight)
+
+
+@pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
+def test_a_data_loader_hands_them_out(coherence):
+    words, images = torch.tensor(WORDS), torch.tensor(IMAGES)
+    by_name = [({"words": w, "image": i}, 0) for w, i in zip(words, images, strict=True)]
+    by_place = [((w, i), 0) for w, i in zip(words, images, strict=True)]
+    params = {**SHORT, "coherence": coherence}
+    del params["batch_size"]
+    want = mmd_init_(seeded(SideBySide), DataLoader(torch.tensor(ONE), 16), **params)
+    for kind, data in ((Both, by_name), (ByPlace, by_place)):
+        assert mmd_init_(seeded(kind), DataLoader(data, 16), **params) == want
+    short = by_name[:40] + [({"words": words[0]}, 0)] * 16
+    with pytest.raises(ValueError, match=r"fit saw the inputs 'words' \(4,\)|KeyError: 'image'"):
+        mmd_init_(seeded(Both), DataLoader(short, 8), **params)
 
 
 @pytest.mark.parametrize(("kind", "X"), [(Both, BOTH), (ByPlace, (WORDS, IMAGES))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import psutil
 import torch
 
 import sklearn_mmdinit
@@ -40,7 +42,11 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last: matplotlib and others choose the format by it.
     # On a folder that machines share the number of a process is not enough.
-    part = path.with_name(f".part-{platform.node()}-{os.getpid()}-{path.name}")
+    prefix = f".part-{platform.node()}-"
+    for left in path.parent.glob(f"{prefix}[0-9]*-{glob.escape(path.name)}"):
+        if not psutil.pid_exists(int(left.name.removeprefix(prefix).partition("-")[0])):
+            left.unlink(missing_ok=True)  # of a process that was killed
+    part = path.with_name(f"{prefix}{os.getpid()}-{path.name}")
     try:
         write(part)
         os.replace(part, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from .estimators import told
 from .graph import Walk
+from .inputs import Inputs, joined
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
 
@@ -105,6 +106,7 @@ class LoaderBatches:
     opened: Iterable[Any]  # what its first iteration hands out, which was begun before
     size: int  # examples of its first mini-batch
     examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
+    inputs: Inputs | None = None  # of which a row consists, where there are several
 
     @property
     def steps_a_pass(self) -> int | None:
@@ -126,7 +128,8 @@ class LoaderBatches:
         """As of :class:`RowBatches`, a mini-batch at a time, always from the first one on."""
         number, shape = -1, None
         for number, item in enumerate(handed_out(self.loader) if pass_number else self.opened):
-            batch = examples_of(item)
+            with told(f"mini-batch {number} of the DataLoader"):
+                batch, _ = joined(examples_of(item), self.inputs, reset=False)
             if len(batch) < self.size:
                 continue
             shape = batch.shape[1:] if shape is None else shape
@@ -154,11 +157,19 @@ def handed_out(loader: Any) -> Iterator[Any]:
 Batches = RowBatches | LoaderBatches
 
 
-def examples_of(item: Any) -> np.ndarray:
-    """The examples in what a DataLoader hands out: itself, or the first part of a tuple."""
+def examples_of(item: Any) -> Any:
+    """What a DataLoader hands out, or its first part: an array, or a dict or tuple of arrays."""
     if isinstance(item, tuple | list) and item:
         item = item[0]
-    if not isinstance(item, torch.Tensor):
-        valid = "tensors, or tuples that begin with one (a dict of arrays is data as such)"
-        raise TypeError(f"a DataLoader must hand out {valid}, got {type(item).__name__}")
-    return np.asarray(array_of(item.float() if item.is_floating_point() else item))
+    if isinstance(item, Mapping):
+        return {name: _array(part) for name, part in item.items()}
+    if isinstance(item, tuple | list):
+        return tuple(_array(part) for part in item)
+    return _array(item)
+
+
+def _array(part: Any) -> np.ndarray:
+    if not isinstance(part, torch.Tensor):
+        valid = "tensors, a dict of them, or tuples that begin with such"
+        raise TypeError(f"a DataLoader must hand out {valid}, got {type(part).__name__}")
+    return np.asarray(array_of(part.float() if part.is_floating_point() else part))

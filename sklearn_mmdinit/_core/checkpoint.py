@@ -107,7 +107,7 @@ class Keeper:
 
         def stow(value: Any) -> Any:  # what JSON has no words for: arrays, which go beside it
             if isinstance(value, Theta0):
-                return value.arrays
+                return dict(value.arrays)
             arrays[str(len(arrays))] = value
             return {_ARRAY: str(len(arrays) - 1)}
 

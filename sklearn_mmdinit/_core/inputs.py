@@ -101,15 +101,15 @@ def side_by_side(X: Any, before: Inputs | None = None) -> tuple[np.ndarray, Inpu
     return np.concatenate(flat, axis=1), inputs
 
 
-def one_array(estimator: Any, X: Any, reset: bool) -> Any:
-    """X itself, or several inputs side by side; the estimator keeps how they lie in `_inputs`."""
-    before, found = getattr(estimator, "_inputs", None), None
+def joined(X: Any, before: Inputs | None, reset: bool) -> tuple[Any, Inputs | None]:
+    """X itself, or several inputs side by side; and how they lie there, in fit or `before`."""
+    found = None
     if are_several(X):
         X, found = side_by_side(X, None if reset else before)
     if reset:
-        estimator._inputs = found
-    elif found != before:
-        if found is None:
-            raise ValueError(f"X is one array, fit saw {before}")
+        return X, found
+    if found is None and before is not None:
+        raise ValueError(f"X is one array, fit saw {before}")
+    if found is not None:
         found.check(before)
-    return X
+    return X, before
