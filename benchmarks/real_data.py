@@ -96,13 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__doc__)
     add, many = parser.add_argument, [*METHODS]
     add("--split", choices=SPLITS, default="development", help="default: development")
-    add("--sets", nargs="+", help="names or patterns, of either split; default: all of the split")
+    add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
     add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
     add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
         help="labels of each class; default: 1 5 20 100")  # fmt: skip
     add("--draws", type=command.positive, default=20, help="default: 20")
     add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
-    add("--data-dir", type=Path, help="a folder with the wheels, and 20news-bydate-train and -test")
+    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
     return parser

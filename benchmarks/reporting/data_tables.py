@@ -145,6 +145,14 @@ def _over_scratch(results: Results) -> pd.DataFrame:
     return pd.concat(found, names=[N, "set"]) if found else pd.DataFrame()
 
 
+def _of_each(results: Results) -> Table:
+    """Every method on every set: of few sets."""
+    cells = draws_of(results).dropna().groupby(["set", N])
+    shown = texts("{:.1f} ± {:.1f}".format, cells.mean().T, cells.std().T)
+    shown.columns = [f"{name}, N = {n}" for name, n in shown.columns]
+    return named_rows("Accuracy (%): mean ± std over draws", shown, "method")
+
+
 def _most_accurate(rivals: pd.Series) -> str:
     """The highest mean accuracy and whose it is, or a dash where there is no rival."""
     return "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
@@ -235,6 +243,7 @@ DATA_TABLES: dict[str, Callable[[Results], Table]] = {
     "few_labels_gains": _gains,
     "few_labels_kinds": _by_kind,
     "few_labels_sets": _by_set,
+    "few_labels_each": _of_each,
     "few_labels_worst": _worst,
     "few_labels_seconds": _seconds,
 }

@@ -2,13 +2,16 @@
 
 import json
 import zipfile
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import agreement
 import real_data
+from data.patches import PatchFeatures
 from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
 from reporting.results import unpack_draws
@@ -47,6 +50,38 @@ def test_without_a_header_categories_are_what_is_no_number():
     assert X.dtypes.map(lambda dtype: dtype.kind).tolist()[0] == "i"
     assert X[1].tolist() == ["a", "None"]
     assert labels.tolist() == [-1.0, 1.0]
+
+
+def test_features_of_patches_by_their_definition():
+    X = np.random.default_rng(0).integers(0, 256, (40, 3 * 8 * 8), dtype=np.uint8)
+    made = PatchFeatures(5, side=4, stride=2).fit(X)
+    mean, whitening, centers = (
+        part.numpy() for part in (made.mean_, made.whitening_, made.centers_)
+    )
+    expected = np.zeros((5, 2, 2))
+    for row, column in product(range(2), range(2)):  # of a quarter; the middle patches are in two
+        for y, x in product((row, row + 1), (column, column + 1)):
+            patch = (
+                X[7].reshape(3, 8, 8)[:, 2 * y : 2 * y + 4, 2 * x : 2 * x + 4].ravel().astype(float)
+            )
+            patch = (patch - patch.mean()) / np.sqrt(patch.var(ddof=1) + 10)
+            distances = np.linalg.norm((patch - mean) @ whitening - centers, axis=1)
+            expected[:, row, column] += np.maximum(distances.mean() - distances, 0) / 4
+    np.testing.assert_allclose(made.transform(X[7:8])[0], np.sqrt(expected).ravel(), atol=1e-4)
+
+
+def test_photographs_are_read_from_folders_of_their_classes(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 2, 3, 32, 32, 3), dtype=np.uint8)
+    for part, classes in zip(("test", "train"), pixels, strict=True):
+        for name, images in zip(("ant", "cat"), classes, strict=True):
+            folder = tmp_path / "cifar-10" / part / name
+            folder.mkdir(parents=True)
+            for number, image in enumerate(images):
+                Image.fromarray(image).save(folder / f"{number}.png")
+    table = load("cifar-10", tmp_path, print)
+    assert table.y.tolist() == [0, 0, 0, 1, 1, 1] * 2
+    expected = pixels.reshape(12, 32, 32, 3).transpose(0, 3, 1, 2).reshape(12, -1)
+    np.testing.assert_array_equal(table.X, expected)
 
 
 def test_a_wheel_that_is_not_the_known_one_is_refused(tmp_path):

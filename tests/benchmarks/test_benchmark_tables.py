@@ -145,6 +145,10 @@ def test_ranks_and_intervals_over_sets_worked_out_by_hand():
         ["table", "5", "2", "70.0 / 2.0", "66.0 / 2.5", "70.5 / 1.5 (svm)"],
         ["series", "5", "1", "70.0 / 1.5", "70.0 / 1.5", "60.0 / 3.0 (svm)"],
     ]
+    of_two_draws = few_labels({"a": {"stacked": [80, 84], "scratch": [70, 70]}})
+    table = build_table("few_labels_each", of_two_draws)
+    assert table.head == ["method", "a, N = 5"]
+    assert sorted(table.rows) == [["scratch", "70.0 ± 0.0"], ["stacked", "82.0 ± 2.8"]]
 
 
 def test_a_draw_that_is_missing_is_null_and_comes_back_as_none():
