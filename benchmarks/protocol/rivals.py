@@ -22,7 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
 from protocol import methods
@@ -46,7 +46,8 @@ NETWORKS = (
 )
 # They take minutes once, or for each task.
 GRAPHS = ("rival/shared-label-spreading", "rival/poisson-learning", "rival/umap-logistic")
-RIVALS = (*CLASSIFIERS, *GRAPHS, *NETWORKS)
+AUTOENCODER_NETWORK, AUTOENCODER_FEATURES = "rival/autoencoder", "rival/autoencoder-logistic"
+RIVALS = (*CLASSIFIERS, *GRAPHS, *NETWORKS, AUTOENCODER_FEATURES)
 """Every rival that knows the images as they are."""
 
 # What coherence gets of images, they get: oriented gradients (name -> the rival of the pixels),
@@ -128,15 +129,17 @@ class Rivals:
 
     def __init__(self, names: Sequence[str], bench: Bench) -> None:
         self.bench = bench
-        self.networks = [name for name in names if name in NETWORKS]
-        self.classifiers = [self._classifier(name) for name in names if name not in NETWORKS]
+        of_a_run = (*NETWORKS, AUTOENCODER_FEATURES)
+        self.of_runs = [name for name in names if name in of_a_run]
+        self.classifiers = [self._classifier(name) for name in names if name not in of_a_run]
 
     def of_run(self, run: int) -> tuple[list[methods.Contender], list[dict[str, Any]]]:
         """The contenders of a run, and a record of each start that was learned for it."""
-        learned = {n: self._autoencoder(n, run) for n in self.networks if n == "rival/autoencoder"}
-        records = [{"method": n, "run": run} | theta0.record() for n, theta0 in learned.items()]
-        networks = [self._network(name, learned.get(name)) for name in self.networks]
-        return self.classifiers + networks, records
+        learned, records = None, []
+        if any(name.startswith(AUTOENCODER_NETWORK) for name in self.of_runs):
+            learned = self._autoencoder(run)
+            records = [{"method": AUTOENCODER_NETWORK, "run": run} | learned.record()]
+        return self.classifiers + [self._of_run(name, learned) for name in self.of_runs], records
 
     # Classifiers
 
@@ -188,7 +191,7 @@ class Rivals:
     def _scratch(self) -> methods.Contender:
         return methods.network_contender(methods.SCRATCH, self.bench.network, self.bench.X)
 
-    def _autoencoder(self, name: str, run: int) -> Pretrained:
+    def _autoencoder(self, run: int) -> Pretrained:
         """A start that takes minutes: learned once a run, as ours is, and kept."""
         bench = self.bench
         network = bench.network
@@ -198,10 +201,10 @@ class Rivals:
             **AUTOENCODER,
             random_state=bench.seed_of(run),
         )
-        bench.say(f"run {run}: learning {name}, passes: {initializer.max_iter}")
-        return bench.learn(initializer, name)
+        bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, passes: {initializer.max_iter}")
+        return bench.learn(initializer, AUTOENCODER_NETWORK)
 
-    def _network(self, name: str, theta0: Pretrained | None) -> methods.Contender:
+    def _of_run(self, name: str, theta0: Pretrained | None) -> methods.Contender:
         scratch, settings, X = self._scratch, self.bench.network, self.bench.X_unlabelled
         widths = (X.shape[1], *settings.hidden_layer_sizes, settings.classes)
 
@@ -245,6 +248,11 @@ class Rivals:
                 {"first layer": "components and negatives"},
             )
         assert theta0 is not None  # the autoencoder's
+        if name == AUTOENCODER_FEATURES:
+            features = starts.hidden(theta0.initializer.theta0_, self.bench.X)
+            logistic = make_pipeline(Normalizer(), LogisticRegression(C=100.0, max_iter=1000))
+            own = {"encoder": theta0.digest, "pipeline": [repr(step) for step in logistic]}
+            return methods.Contender(name, features, lambda _: clone(logistic), own)
         encoder = dict(theta0.initializer.theta0_.arrays)
         for last in (starts.weight_name(len(widths) - 2), starts.bias_name(len(widths) - 2)):
             del encoder[last]

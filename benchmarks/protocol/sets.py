@@ -23,9 +23,8 @@ from data.tables import Table, preprocessing
 from engines.engine import threads
 from protocol.store import data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
-from rivals import few_labels
+from rivals import few_labels, starts
 from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
-from rivals.starts import scarf_theta0
 from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
@@ -161,7 +160,7 @@ def _paper(data: Prepared) -> Made:
 
 def _scarf(data: Prepared) -> Made:
     network = clone(NETWORK).set_params(random_state=data.seed)
-    return {"scarf": scarf_theta0(data.X, network, data.n_classes, random_state=data.seed)}
+    return {"scarf": starts.scarf_theta0(data.X, network, data.n_classes, random_state=data.seed)}
 
 
 def _umap(data: Prepared) -> Made:
@@ -312,13 +311,6 @@ def _plain(fit: Callable[..., Any], cell: Cell) -> Proba:
     return classifier, classifier.predict_proba(cell.data.X_test)
 
 
-def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
-    """Activations (n, width) of the last hidden layer of a ReLU perceptron."""
-    for weight, bias in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
-        X = np.maximum(X @ weight + bias, 0.0)
-    return X
-
-
 def _vote(one: Callable[[Cell], Proba], two: Callable[[Cell], Proba], cell: Cell) -> Proba:
     """One voice each."""
     classifier, proba = one(cell)
@@ -327,8 +319,8 @@ def _vote(one: Callable[[Cell], Proba], two: Callable[[Cell], Proba], cell: Cell
 
 def _features(cell: Cell) -> Proba:
     theta0 = cell.made["coherence"]
-    classifier = few_labels.features_logistic(hidden(theta0, cell.X), cell.y, cell.seed)
-    return classifier, classifier.predict_proba(hidden(theta0, cell.data.X_test))
+    classifier = few_labels.features_logistic(starts.hidden(theta0, cell.X), cell.y, cell.seed)
+    return classifier, classifier.predict_proba(starts.hidden(theta0, cell.data.X_test))
 
 
 def _self_training(cell: Cell) -> Proba:

@@ -202,7 +202,7 @@ WAYS = {
     "mnist-full.json": "",
     "mnist-coherence.json": "",
     "mnist-rivals.json": "",
-    "mnist-graph-rivals.json": "",
+    "mnist-more-rivals.json": "",
     "mnist-augmented.json": ", augmented",
     "mnist-two-rounds.json": ", augmented, two rounds",
     "mnist-gradients.json": ", augmented, by gradients",

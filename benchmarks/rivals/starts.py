@@ -231,6 +231,13 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         return total / len(X)
 
 
+def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
+    """Activations (n, width) of the last hidden layer of a ReLU perceptron."""
+    for weight, bias in zip(theta0.coefs[:-1], theta0.intercepts[:-1], strict=True):
+        X = np.maximum(X @ weight + bias, 0.0)
+    return X
+
+
 # SCARF (Bahri et al., ICLR 2022): a row is to be found again by its corrupted copy
 
 

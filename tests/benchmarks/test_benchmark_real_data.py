@@ -16,7 +16,7 @@ from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, pre
 from protocol import sets
 from reporting.results import unpack_draws
 from reporting.tables import build_table
-from rivals.starts import scarf_theta0
+from rivals.starts import hidden, scarf_theta0
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
 KEEL = """@relation animals
@@ -117,7 +117,7 @@ def test_hidden_activations_are_those_of_the_initializer(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     init = MMDInitializer((8, 5), n_perturbations=4, max_iter=1, gain=3.0, random_state=0).fit(X)
     save_theta0(tmp_path / "theta0.safetensors", init)
-    got = sets.hidden(load_theta0(tmp_path / "theta0.safetensors"), X)
+    got = hidden(load_theta0(tmp_path / "theta0.safetensors"), X)
     np.testing.assert_allclose(got, init.set_params(output="hidden").transform(X), rtol=1e-5)
 
 
@@ -154,7 +154,7 @@ def test_scarf_learns_hidden_layers_that_tell_a_row_from_others():
 
     def error(theta0):
         changed = np.where(rng.random(X.shape) < 0.3, X[rng.permutation(200)], X)
-        one, other = sets.hidden(theta0, X), sets.hidden(theta0, changed)
+        one, other = hidden(theta0, X), hidden(theta0, changed)
         return ((one - other) ** 2).sum() / one.var(axis=0).sum() / len(X)
 
     assert error(learned) < 0.9 * error(fresh)

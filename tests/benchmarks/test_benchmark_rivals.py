@@ -404,8 +404,18 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
 
 def test_an_encoder_is_learned_once_a_run_and_found_again(bench, monkeypatch):
     def digest(run):
-        found, _ = contenders_of(bench, ["rival/autoencoder"], run)
-        return found["rival/autoencoder"].identity["change"]["encoder"]
+        found, _ = contenders_of(bench, ["rival/autoencoder", "rival/autoencoder-logistic"], run)
+        network, features = found.values()
+        at_start = start_of(network, bench)
+        layers = [
+            [at_start[f"linears.{i}.{part}"] for part in ("weight", "bias")] for i in range(2)
+        ]
+        X = bench.X
+        for weight, bias in layers:
+            X = np.maximum(X @ weight.T + bias, 0)
+        np.testing.assert_allclose(features.X, X, atol=1e-5)
+        assert features.identity["encoder"] == network.identity["change"]["encoder"]
+        return features.identity["encoder"]
 
     first, other = digest(0), digest(1)
     assert first != other
