@@ -370,6 +370,11 @@ def _on_sphere(X: np.ndarray) -> np.ndarray:
     return X * (np.sqrt(X.shape[1]) / np.linalg.norm(X, axis=1, keepdims=True))
 
 
+def _components_of(features: Any) -> Any:
+    components = PCA(_N_COMPONENTS, svd_solver="covariance_eigh")
+    return make_pipeline(features, components, FunctionTransformer(_on_sphere))
+
+
 def preprocessing(table: Table) -> Any:
     """An unfitted transformer of the rows to float32, to be fitted on those without labels."""
     if table.kind == "text":
@@ -380,20 +385,8 @@ def preprocessing(table: Table) -> Any:
             FunctionTransformer(_float32),
         )
     if table.kind == "photographs":
-        parts = PatchFeatures(), OrientedGradients(4)
-        return make_pipeline(
-            make_union(
-                *(
-                    make_pipeline(
-                        part,
-                        PCA(_N_COMPONENTS, svd_solver="covariance_eigh"),
-                        FunctionTransformer(_on_sphere),
-                    )
-                    for part in parts
-                )
-            ),
-            FunctionTransformer(_float32),
-        )
+        features = (_components_of(own) for own in (PatchFeatures(), OrientedGradients(4)))
+        return make_pipeline(make_union(*features), FunctionTransformer(_float32))
     numbers = make_pipeline(
         SimpleImputer(strategy="median"),
         StandardScaler(),
