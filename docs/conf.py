@@ -87,6 +87,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "reset_modules": ("matplotlib",),
     "image_scrapers": ("matplotlib",),
     "show_memory": False,
+    "parallel": 2,
 }
 
 
