@@ -232,7 +232,7 @@ RUNS = (
         OTHER_DATA, OF_SETS, how="all methods but UMAP's"),
     Run("real-data-texts.json", "Texts, with UMAP",
         "real_data.py --sets 20-newsgroups imdb clinc150 --n-labels 5 --draws 4",
-        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each", "few_labels_seconds"),
+        "half an hour on 2 cores", OTHER_DATA, ("few_labels_each",),
         how="the first of which settings were chosen on"),
     Run("real-data-photographs.json", "CIFAR-10: 40 and 250 labels of 50,000 photographs",
         "real_data.py --sets cifar-10 --n-labels 4 25 --draws 4 --methods '[!u]*'",
