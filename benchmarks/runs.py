@@ -244,8 +244,8 @@ RUNS = (
         "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
         TIME, ("coherence_time",), how=PUT_TOGETHER),
     Run("choices.json", "What coherence is set to was chosen by",
-        "choose.py --questions separation augmentation neighbors images '*max_iter' 'features*' "
-        "--runs 1", "an hour on 2 cores", TIME, ("choices",), how="features of images aside"),
+        "choose.py --questions separation augmentation neighbors images '*max_iter' 'features*'",
+        "an hour on 2 cores", TIME, ("choices",), how="features of images aside"),
     Run("choices-of-walks.json", "Walks, gain and cells were chosen by",
         "choose.py --questions walk_length gain 'images, separation' 'images, cells'",
         "40 minutes on 2 cores", TIME, ("choices",),

@@ -32,8 +32,9 @@ def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
     if asked is None and len(own) == 3:
         return own
     if asked is None:
-        n_channels = 1 if math.isqrt(math.prod(own)) ** 2 == math.prod(own) else 3
-        side = math.isqrt(math.prod(own) // n_channels)
+        n_pixels = math.prod(own)
+        n_channels = 1 if math.isqrt(n_pixels) ** 2 == n_pixels else 3
+        side = math.isqrt(n_pixels // n_channels)
         found = (n_channels, side, side)
     else:
         sides = tuple(np.atleast_1d(asked).tolist())

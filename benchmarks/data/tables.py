@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ _N_TOPICS, _N_COMPONENTS, _LARGEST = 150, 100, 6.0
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows X (a DataFrame, texts, or flat images) and the numbers of their classes y (n,).
+    """Rows X (a DataFrame, or an array of texts or flat images) and the numbers of their classes y.
 
     ``kind`` is "table", "series", "text", "cells" or "photographs"; ``digest`` the sha256 of X and
     y.
@@ -188,19 +188,18 @@ def _tweets(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     return frame["text"][used].tolist(), device[used], source
 
 
+def _texts_in(folders: Sequence[Path], **options: Any) -> tuple[list[str], np.ndarray]:
+    """Texts and their classes, of folders that each have a folder for every class."""
+    parts = [load_files(folder, shuffle=False, **options) for folder in folders]
+    texts = [text for part in parts for text in part.data]
+    return texts, np.concatenate([part.target for part in parts])
+
+
 def _newsgroups(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     """The texts with their headers, from the folders of the original archive or scikit-learn."""
     if data_dir is not None and (data_dir.expanduser() / "20news-bydate-train").is_dir():
-        parts = [
-            load_files(
-                data_dir.expanduser() / f"20news-bydate-{part}",
-                encoding="latin1",
-                shuffle=False,
-            )
-            for part in ("train", "test")
-        ]
-        texts = [text for part in parts for text in part.data]
-        return texts, np.concatenate([part.target for part in parts]), "the original archive"
+        folders = [data_dir.expanduser() / f"20news-bydate-{part}" for part in ("train", "test")]
+        return *_texts_in(folders, encoding="latin1"), "the original archive"
     report("20 newsgroups: asking fetch_20newsgroups, unless they are in its cache")
     bunch = fetch_20newsgroups(subset="all", shuffle=False)
     return bunch.data, bunch.target, "fetch_20newsgroups"
@@ -216,12 +215,8 @@ def _folder(data_dir: Path | None, name: str, where: str) -> Path:
 def _imdb(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     """Whether a review praises its film."""
     folder = _folder(data_dir, "aclImdb", "the Large Movie Review Dataset of 2011")
-    parts = [
-        load_files(folder / part, categories=["neg", "pos"], encoding="utf-8", shuffle=False)
-        for part in ("train", "test")
-    ]
-    texts = [text for part in parts for text in part.data]
-    return texts, np.concatenate([part.target for part in parts]), "the original archive"
+    folders, reviews = [folder / "train", folder / "test"], ["neg", "pos"]
+    return *_texts_in(folders, categories=reviews, encoding="utf-8"), "the original archive"
 
 
 def _intents(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
@@ -358,6 +353,8 @@ def load(name: str, data_dir: Path | None, report: Report) -> Table:
         categories = X.select_dtypes(exclude="number").columns
         # Missing is NaN in columns of Python's own strings: what scikit-learn's imputer asks for.
         X[categories] = X[categories].astype(object).where(X[categories].notna(), np.nan)
+    elif isinstance(X, list):
+        X = np.asarray(X, dtype=object)  # NumPy's own strings all take the room of the longest
     return Table(name, kind, X, y, source, _digest(X, y))
 
 

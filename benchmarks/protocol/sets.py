@@ -96,8 +96,6 @@ def prepared(table: Table, seed: int) -> Prepared:
         random_state=own,
     )
     rows = table.X.iloc if isinstance(table.X, pd.DataFrame) else table.X
-    if isinstance(rows, list):
-        rows = np.asarray(rows, dtype=object)
     transformer = preprocessing(table).fit(rows[pool])
     X, X_test = (transformer.transform(rows[part]) for part in (pool, test))
     y, y_test = table.y[pool], table.y[test]
