@@ -49,6 +49,24 @@ class Tied(nn.Module):
         return self.head(self.second(self.first(x).tanh()).tanh())
 
 
+class UNet(nn.Module):
+    """Feature maps made smaller, and put beside those of before when they are large again."""
+
+    def __init__(self, width=4, n_classes=3):
+        super().__init__()
+        self.down = nn.Conv2d(1, width, 3, padding=1)
+        self.deep = nn.Conv2d(width, 2 * width, 3, padding=1)
+        self.up = nn.Upsample(scale_factor=2)
+        self.beside = nn.Conv2d(3 * width, width, 3, padding=1)
+        self.head = nn.Linear(16 * width, n_classes)
+
+    def forward(self, x):
+        maps = self.down(x).relu()
+        deep = self.deep(nn.functional.max_pool2d(maps, 2)).relu()
+        maps = self.beside(torch.cat([self.up(deep), maps], 1)).relu()
+        return self.head(nn.functional.avg_pool2d(maps, 2).flatten(1))
+
+
 class Words(nn.Module):
     """An embedding with a row for padding, and a layer that sees every token."""
 

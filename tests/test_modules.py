@@ -9,12 +9,13 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
-from module_zoo import Halved, Words, images, rows, tokens
+from module_zoo import Halved, UNet, Words, images, rows, tokens
 from nets import Conv, assert_same_fit, digit_images
 from sklearn_mmdinit import (
     MLP,
@@ -272,6 +273,22 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
     for init, found in ((small(module__n_classes=3), 3), (small(ConvNet()), 2)):
         with pytest.raises(ValueError, match=f"returns {found} logits"):
             init.set_params(n_classes=4).fit(X)
+
+
+# The start is of use
+
+
+def test_a_network_that_needs_more_steps_than_few_passes_has_them():
+    X, y = load_digits(return_X_y=True)
+    X = (X / 16 - 0.3).reshape(-1, 1, 8, 8).astype(np.float32)
+    net, few = seeded(lambda: UNet(4, 10)), StratifiedShuffleSplit(3, train_size=50, random_state=0)
+    init = small(net, coherence="auto", n_perturbations=8, batch_size=8, max_iter="auto").fit(X)
+    settings = {"max_iter": 40, "validation_split": None, "random_state": 0}
+    fresh, start = (
+        cross_val_score(NetClassifier(net, warm_start_from=own, **settings), X, y, cv=few).mean()
+        for own in (None, init)
+    )
+    assert start > fresh + 0.08
 
 
 # Passes

@@ -23,6 +23,7 @@ from module_zoo import (
     Router,
     SequenceFirst,
     Tied,
+    UNet,
     Twice,
     Volumes,
     Words,
@@ -249,6 +250,7 @@ ZOO = {
     "hooked": (hooked, rows()),
     "in place": (lambda: Halved(in_place=True), rows()),
     "overwritten": (Overwritten, images()),
+    "u-net": (UNet, images()),
     "ReLU first": (lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 3)), rows()),
 }
 del ZOO["transformer+multihead"]  # the functional sampler alone can: see below

@@ -1,15 +1,15 @@
-"""Learned theta0 kept on disk: learned once, reused by every later run, resumed if cut short.
+"""Learned theta0 kept on disk: learned once, reused by every later run.
 
-An initializer's ``fit`` equals ``max_iter`` times ``partial_fit``, exactly, so passes are made one
-by one and written down between them. Its own checkpoint would lose less than a pass, but knows no
-seconds, which are a result here. What is read back was written by these commands into their own
-output folder; like any pickle, do not put another's file there.
+While one is learned its training is in a checkpoint beside it, from which the same command goes on
+after it was cut off. What is read back was written by these commands into their own output folder;
+like any pickle, do not put another's file there.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from engines.engine import Call, Engine
@@ -31,7 +32,7 @@ from protocol.store import (
     versions,
     write_atomically,
 )
-from sklearn_mmdinit import Coherence, Theta0
+from sklearn_mmdinit import Checkpoint, Coherence, Theta0
 
 # Keys
 
@@ -42,7 +43,7 @@ OF_THE_ROWS = ("graph", "embedding", "augmentation", "memory")
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.
-FORM = 2
+FORM = 3
 
 
 def theta0_digest(theta0: Theta0) -> str:
@@ -113,11 +114,10 @@ def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
 
 # One theta0
 
-# What was spent on a theta0, and by which commit, in its file beside it.
-SPENT = ("seconds", "cpu_seconds")
-BESIDE = (*SPENT, "commit")
+# What is kept of a theta0 beside it, in its file.
+BESIDE = ("seconds", "cpu_seconds", "commit")
 
-# Passes over small data are short, and a file of some megabytes after each would take longer.
+# At least so many between two writes of a training.
 SECONDS_BETWEEN_WRITES = 30.0
 
 
@@ -125,15 +125,15 @@ SECONDS_BETWEEN_WRITES = 30.0
 class Pretrained:
     """A fitted initializer, what stands for its theta0, and what it took.
 
-    ``seconds`` are of its passes, those of earlier runs included; ``cpu_seconds`` of all threads
-    together, which other programs lengthen less; ``commit`` is that of its last pass; ``reused``:
-    whether nothing was left to learn.
+    ``seconds`` are those of ``fit``, ``cpu_seconds`` of all threads together, which other programs
+    lengthen less; None where it was cut off and went on, which no time can be compared with.
+    ``commit`` is the one that ended it; ``reused``: whether it was there.
     """
 
     initializer: Any
     digest: str
-    seconds: float
-    cpu_seconds: float
+    seconds: float | None
+    cpu_seconds: float | None
     commit: str | None
     path: Path
     reused: bool
@@ -145,8 +145,8 @@ class Pretrained:
             "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
             "best_loss": loss if math.isfinite(loss) else None,  # while no window has ended
-            "seconds": round(self.seconds, 2),
-            "cpu_seconds": round(self.cpu_seconds, 2),
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
             "commit": self.commit,
@@ -163,30 +163,10 @@ def read_kept(path: Path) -> Any:
         raise RuntimeError(f"{path} cannot be read ({error}); delete it and run again") from error
 
 
-def _write(path: Path, state: dict[str, Any]) -> None:
-    write_atomically(path, lambda part: joblib.dump(state, part))
-
-
 def _path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
     """Its key is of the parameters, the data, the versions and the code; the name is for people."""
     key = digest_of([fit_key(initializer, X_digest), code_digest()])
     return folder / f"{name.replace('/', '-')}-{key}.joblib"
-
-
-def _read(initializer: BaseEstimator, path: Path) -> tuple[Any, dict[str, Any]]:
-    """What an initializer has become so far, and what is kept beside it."""
-    kept = read_kept(path) if path.exists() else {"initializer": clone(initializer)}
-    # How loud a file's first run was must not decide how loud this one is.
-    fitted = kept["initializer"].set_params(verbose=initializer.get_params()["verbose"])
-    fresh = dict.fromkeys(SPENT, 0.0) | {"commit": None}
-    return fitted, {name: kept.get(name, fresh[name]) for name in BESIDE}
-
-
-def _is_done(initializer: BaseEstimator, fitted: Any) -> bool:
-    wanted = initializer.get_params()["max_iter"]
-    if wanted == "auto":  # an initializer that decides itself says so after one pass
-        wanted = _decided(fitted).get("max_iter", math.inf)
-    return bool(getattr(fitted, "n_iter_", 0) >= wanted)
 
 
 def learn(
@@ -197,29 +177,32 @@ def learn(
 
 
 def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
-    fitted, beside = _read(initializer, path)
-    written, unwritten = time.perf_counter(), False
-    reused = _is_done(initializer, fitted)
-    try:
-        while not _is_done(initializer, fitted):
-            for name, seconds in _timed_fit(fitted, X).items():
-                beside[name] += seconds
-            beside["commit"] = commit()
-            ended, unwritten = time.perf_counter(), True
-            if ended - written >= SECONDS_BETWEEN_WRITES:
-                _write(path, {"initializer": fitted, **beside})
-                written, unwritten = ended, False
-    finally:  # also of an interrupted pass, which leaves the passes before it as they were
-        if unwritten:
-            _write(path, {"initializer": fitted, **beside})
+    if reused := path.exists():
+        kept = read_kept(path)
+    else:
+        kept = _fitted(initializer, X, path.with_suffix(".safetensors"))
+        write_atomically(path, lambda part: joblib.dump(kept, part))
+        path.with_suffix(".safetensors").unlink(missing_ok=True)
+    fitted, beside = kept["initializer"], {name: kept.get(name) for name in BESIDE}
     return Pretrained(fitted, theta0_digest(fitted.theta0_), **beside, path=path, reused=reused)
 
 
-def _timed_fit(initializer: Any, rows: np.ndarray) -> dict[str, float]:
-    """Train on the rows once; what that took, by the clock and of all cores together."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    initializer.partial_fit(rows)
-    return dict(zip(SPENT, (time.perf_counter() - wall, time.process_time() - cpu), strict=True))
+def _fitted(initializer: Any, X: np.ndarray, training: Path) -> dict[str, Any]:
+    """An initializer fitted, with its training in a file until then; and what that took."""
+    training.parent.mkdir(parents=True, exist_ok=True)
+    goes_on, checkpoint = training.exists(), Checkpoint(training, SECONDS_BETWEEN_WRITES)
+    fitted, wall, cpu = clone(initializer), time.perf_counter(), time.process_time()
+    try:
+        with warnings.catch_warnings():
+            # An interrupted fit is of use to a user, and not here.
+            warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
+            fitted.set_params(checkpoint=checkpoint).fit(X)
+    except ConvergenceWarning as cut:
+        raise KeyboardInterrupt from cut
+    taken = (time.perf_counter() - wall, time.process_time() - cpu)
+    spent = [None if goes_on else round(seconds, 2) for seconds in taken]
+    fitted.set_params(checkpoint=None)
+    return {"initializer": fitted, **dict(zip(BESIDE, (*spent, commit()), strict=True))}
 
 
 # The theta0 of several runs, on any engine
@@ -263,7 +246,7 @@ def learn_all(
     }
     found, missing = {}, []
     for key, initializer in initializers.items():
-        if paths[key].exists() and _is_done(initializer, _read(initializer, paths[key])[0]):
+        if paths[key].exists():
             found[key] = _learn_at(paths[key], initializer, X[:n_rows])
             say(f"run {key[1]}: reused {paths[key].name}")
         else:
@@ -283,8 +266,8 @@ def learn_all(
 
     for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
-            beside = {name: getattr(theta0, name) for name in BESIDE}
-            _write(paths[key], {"initializer": theta0.initializer, **beside})
+            kept = {name: getattr(theta0, name) for name in ("initializer", *BESIDE)}
+            write_atomically(paths[key], lambda part, kept=kept: joblib.dump(kept, part))
         found[key] = replace(theta0, path=paths[key])
         say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}

@@ -74,7 +74,8 @@ def _coherence(section: str, results: Results) -> Table:
     columns = [points["name"].rename("objective" if section == "time" else "change")]
     # An ablation has no seconds: every row takes as many steps, and they say more of the machine.
     if section == "time":
-        columns += [points["passes"].astype(str), points["seconds"].map("{:.3g}".format)]
+        seconds = points["seconds"].map("{:.3g}".format, na_action="ignore").fillna("cut off")
+        columns += [points["passes"].astype(str), seconds]
     for n in sizes_of(points):
         columns.append(points[n].map(mean_and_std).rename(f"N = {n}"))
         columns.append(points[f"difference {n}"].rename(over))

@@ -31,6 +31,7 @@ from protocol.theta0s import theta0_digest
 from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
 from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit._core import train
 from sklearn_mmdinit.diagnostics import (
     degenerate_softmax_ratio,
     prediction_samples,
@@ -129,7 +130,7 @@ def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys
     before = results_of(command, output)
     assert {"claim", "versions", "hardware", "git_commit"} <= before.keys()
     monkeypatch.setattr(evaluation, "cross_val_score", None)
-    monkeypatch.setattr(theta0s, "_timed_fit", None)
+    monkeypatch.setattr(theta0s, "_fitted", None)
     capsys.readouterr()
     assert run(command, output) == 0
     assert results_of(command, output) == before
@@ -140,10 +141,10 @@ def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys
 
 CUTS = {
     choose: (evaluation, "_score", 6),
-    coherence: (theta0s, "_timed_fit", 3),
-    degeneracies: (theta0s, "_timed_fit", 3),
+    coherence: (train, "take_step", 6),
+    degeneracies: (train, "take_step", 6),
     detachment_nearby: (MMDInitializer, "score", 40),
-    scale_and_weight: (theta0s, "_timed_fit", 15),
+    scale_and_weight: (train, "take_step", 150),
     theorems: (theorems, "prediction_samples", 3),
 }
 
@@ -405,7 +406,7 @@ def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
     common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", str(tmp_path)]
     tasks = ["--methods", "xavier/fcn/ours", "--tasks=1", "--n-labels=5", "--jobs=1"]
     assert mnist_tasks.main([*common, *tasks]) == 0
-    monkeypatch.setattr(theta0s, "_timed_fit", None)
+    monkeypatch.setattr(theta0s, "_fitted", None)
     assert degeneracies.main([*common, "--settings", "0.4,1"]) == 0
     assert len(list((tmp_path / "theta0").iterdir())) == 1
 

@@ -1,5 +1,6 @@
 """Engines give loky's figures to the last digit, and lose no score where workers or heads die."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,7 +84,7 @@ def after_two_scores(monkeypatch):
 
 
 def measure(output, begun):
-    """The command with many passes, each of which is written, in a process of its own."""
+    """The command with many windows, each of which is written, in a process of its own."""
 
     def told(function):
         def and_tell(*args):
@@ -91,7 +93,7 @@ def measure(output, begun):
 
         return and_tell
 
-    theta0s._timed_fit, Log.append = told(theta0s._timed_fit), told(Log.append)
+    theta0s._fitted, Log.append = told(theta0s._fitted), told(Log.append)
     theta0s.SECONDS_BETWEEN_WRITES = 0.0
     mnist_tasks.draw_accuracy = lambda *args, **kwargs: ""
     raise SystemExit(_run(output, "--epochs", "20", "--jobs", "1"))
@@ -237,11 +239,10 @@ def _failing(number, parcel):
     raise ZeroDivisionError(f"cell {number}")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A scheduler and three workers, each a process of its own."""
+@contextlib.contextmanager
+def _processes(folder, n_workers):
+    """A scheduler and some workers, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
-    folder = tmp_path_factory.mktemp("dask")
     file = folder / "scheduler.json"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     log = (folder / "log.txt").open("w")
@@ -254,7 +255,7 @@ def cluster(tmp_path_factory):
     # Without nannies: a worker that is killed stays away.
     processes = [
         start("scheduler", "--host", "127.0.0.1", "--port", "0"),
-        *(start("worker", "--nthreads", "1", "--no-nanny") for _ in range(3)),
+        *(start("worker", "--nthreads", "1", "--no-nanny") for _ in range(n_workers)),
     ]
     try:
         while not file.exists():
@@ -262,13 +263,19 @@ def cluster(tmp_path_factory):
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
         with distributed.Client(address, set_as_default=False) as client:
-            client.wait_for_workers(3)
+            client.wait_for_workers(n_workers)
         yield SimpleNamespace(address=address, scheduler=processes[0], workers=processes[1:])
     finally:
         for process in processes:
             process.kill()
             process.wait()
         log.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with _processes(tmp_path_factory.mktemp("dask"), 3) as processes:
+        yield processes
 
 
 def _in_this_process(**settings):
@@ -359,6 +366,31 @@ def test_a_training_on_a_worker_that_is_killed_goes_on_from_its_checkpoint(clust
         victim.kill()
         learned, n_taken = future.result(60)
     assert victim.wait() == -signal.SIGKILL
+    assert learned == whole
+    assert 0 < n_taken < n_steps
+
+
+def test_a_training_goes_on_from_its_checkpoint_where_the_scheduler_was_lost(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    path = tmp_path / "training.safetensors"
+    with threads(1):
+        whole, n_steps = _learn_with_checkpoint(None)
+    with (
+        _processes(tmp_path, 1) as cluster,
+        distributed.Client(cluster.address, set_as_default=False) as client,
+    ):
+        future = client.submit(_learn_with_checkpoint, path, pure=False)
+        while not path.exists() or _kept_step(path) == 0:
+            time.sleep(0.005)
+        cluster.scheduler.kill()
+        with pytest.raises(CancelledError):
+            future.result(60)
+        cluster.workers[0].kill()  # it may go on without a scheduler, and would come to the end
+    with (
+        _in_this_process(threads_per_worker=1) as again,
+        distributed.Client(again, set_as_default=False) as client,
+    ):
+        learned, n_taken = client.submit(_learn_with_checkpoint, path, pure=False).result(60)
     assert learned == whole
     assert 0 < n_taken < n_steps
 

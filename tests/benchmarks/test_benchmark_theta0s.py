@@ -16,6 +16,7 @@ from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
 from protocol.store import Log, data_digest, digest_of, write_atomically, write_json
 from protocol.theta0s import fit_key, learn
 from sklearn_mmdinit import Coherence, RandomAffine
+from sklearn_mmdinit._core import train
 
 # Files
 
@@ -76,24 +77,28 @@ def _equal(one, other):
 def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, name, monkeypatch):
     initializer = _tiny(name)
     whole = clone(initializer).fit(X)
-    passes, partial_fit = [], type(initializer).partial_fit
+    steps, take_step = [], train.take_step
 
-    def interrupted(self, X, y=None):
-        passes.append("interrupted" if len(passes) == 2 else "done")
-        if passes[-1] == "interrupted":
+    def interrupted(*args):
+        steps.append(0)
+        if len(steps) == whole._state.step // 2:
             raise KeyboardInterrupt
-        return partial_fit(self, X, y)
+        return take_step(*args)
 
-    monkeypatch.setattr(type(initializer), "partial_fit", interrupted)
+    monkeypatch.setattr(train, "take_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         _learn(initializer, tmp_path)
     resumed = _learn(initializer, tmp_path)
-    assert passes == ["done", "done", "interrupted", "done"]
+    assert whole._state.step < len(steps) < 1.5 * whole._state.step, "not from the beginning"
     assert _equal(resumed.initializer.theta0_, whole.theta0_)
+    assert resumed.initializer.get_params() == whole.get_params()
+    n_steps = len(steps)
     again = _learn(clone(initializer).set_params(verbose=1), tmp_path)
-    assert (resumed.reused, again.reused, len(passes)) == (False, True, 4)
+    assert (resumed.reused, again.reused, len(steps)) == (False, True, n_steps)
     assert again.digest == resumed.digest
-    assert [path.name[:4] for path in tmp_path.iterdir()] == ["a-b-"]
+    assert (again.seconds, resumed.seconds) == (None, None), "no time of a part"
+    assert _learn(initializer, tmp_path / "whole").seconds > 0.0
+    assert [path.name[:4] for path in tmp_path.glob("*.*")] == ["a-b-"]
 
 
 def _coherent(passes, **params):
@@ -101,26 +106,11 @@ def _coherent(passes, **params):
     return initializer_of(FEATURES_THETA0, settings).set_params(**params)
 
 
-def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        theta0s, "_decided", lambda fitted: {"max_iter": 3} if hasattr(fitted, "n_iter_") else {}
-    )
+def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path):
     learned = _learn(_coherent(None), tmp_path)
-    assert learned.initializer.n_iter_ == 3
     record = json.loads(json.dumps(learned.record()))
-    assert record["auto"]["max_iter"] == record["passes"]
+    assert record["auto"]["max_iter"] == record["passes"] > 1
     assert len(record["gain"]) == 1
-    assert _learn(_coherent(None), tmp_path).reused
-
-
-def test_passes_are_written_down_now_and_then_and_at_the_end(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(theta0s, "_write", lambda path, state: written.append(path))
-    _learn(_tiny(epochs=5), tmp_path / "rarely")
-    assert len(written) == 1
-    monkeypatch.setattr(theta0s, "SECONDS_BETWEEN_WRITES", 0.0)
-    _learn(_tiny(epochs=5), tmp_path / "always")
-    assert len(written) == 1 + 5
 
 
 def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
