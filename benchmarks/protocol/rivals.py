@@ -55,6 +55,7 @@ RIVALS = (*CLASSIFIERS, *GRAPHS, *NETWORKS, AUTOENCODER_FEATURES)
 GRADIENTS = {
     "rival/gradients-svm": "rival/rbf-svm",
     "rival/gradients-label-spreading": "rival/label-spreading",
+    "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
 }
 AUGMENTED = ("rival/augmented-svm", "rival/augmented-scratch")
 AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"

@@ -163,6 +163,10 @@ def read_kept(path: Path) -> Any:
         raise RuntimeError(f"{path} cannot be read ({error}); delete it and run again") from error
 
 
+def _write(path: Path, kept: dict[str, Any]) -> None:
+    write_atomically(path, lambda part: joblib.dump(kept, part))
+
+
 def _path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
     """Its key is of the parameters, the data, the versions and the code; the name is for people."""
     key = digest_of([fit_key(initializer, X_digest), code_digest()])
@@ -181,7 +185,7 @@ def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrain
         kept = read_kept(path)
     else:
         kept = _fitted(initializer, X, path.with_suffix(".safetensors"))
-        write_atomically(path, lambda part: joblib.dump(kept, part))
+        _write(path, kept)
         path.with_suffix(".safetensors").unlink(missing_ok=True)
     fitted, beside = kept["initializer"], {name: kept.get(name) for name in BESIDE}
     return Pretrained(fitted, theta0_digest(fitted.theta0_), **beside, path=path, reused=reused)
@@ -190,18 +194,22 @@ def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrain
 def _fitted(initializer: Any, X: np.ndarray, training: Path) -> dict[str, Any]:
     """An initializer fitted, with its training in a file until then; and what that took."""
     training.parent.mkdir(parents=True, exist_ok=True)
-    goes_on, checkpoint = training.exists(), Checkpoint(training, SECONDS_BETWEEN_WRITES)
-    fitted, wall, cpu = clone(initializer), time.perf_counter(), time.process_time()
+    goes_on, fitted = training.exists(), clone(initializer)
+    own = "checkpoint" in fitted.get_params(deep=False)  # the autoencoder has none
+    wall, cpu = time.perf_counter(), time.process_time()
     try:
         with warnings.catch_warnings():
             # An interrupted fit is of use to a user, and not here.
             warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
-            fitted.set_params(checkpoint=checkpoint).fit(X)
+            if own:
+                fitted.set_params(checkpoint=Checkpoint(training, SECONDS_BETWEEN_WRITES))
+            fitted.fit(X)
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
     taken = (time.perf_counter() - wall, time.process_time() - cpu)
     spent = [None if goes_on else round(seconds, 2) for seconds in taken]
-    fitted.set_params(checkpoint=None)
+    if own:
+        fitted.set_params(checkpoint=None)
     return {"initializer": fitted, **dict(zip(BESIDE, (*spent, commit()), strict=True))}
 
 
@@ -267,7 +275,7 @@ def learn_all(
     for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
             kept = {name: getattr(theta0, name) for name in ("initializer", *BESIDE)}
-            write_atomically(paths[key], lambda part, kept=kept: joblib.dump(kept, part))
+            _write(paths[key], kept)
         found[key] = replace(theta0, path=paths[key])
         say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}

@@ -13,14 +13,14 @@ from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.pictures import draw
 from reporting.results import Library
 from reporting.statistics import mean_by
-from reporting.task_tables import OURS, SCRATCH, SPREADING, rows_of_all_files
+from reporting.task_tables import OURS, SCRATCH, rows_of_all_files
 
 PICTURE = "in-words.png"
 LABELS_OF_N = 12  # for training and to choose the epoch by; ten digits are two classes of a task
 IN_WORDS = {
     f"{FEATURES_THETA0}, augmented, by gradients": "this package, told that rows are images",
     FEATURES_THETA0: "this package, with coherence",
-    SPREADING: "label spreading, no network",
+    "rival/shared-label-spreading": "label spreading, no network",
     "rival/rbf-svm": "support vector machine",
     OURS: "this package, the paper's objective",
     SCRATCH: "fresh random weights",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -141,12 +140,9 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
     min E ||g(h(corrupt(x))) - x||^2 / n_features by Adam, the decoder g having the widths of the
-    encoder h in reverse. As for the package's initializers, ``fit`` is ``max_iter`` calls of
-    ``partial_fit``, a pass each; every draw follows from ``random_state`` and the number of the
-    pass. ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
+    encoder h in reverse; every draw follows from ``random_state`` and the number of the pass.
+    ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
     """
-
-    _state: tuple[nn.Sequential, torch.optim.Adam]
 
     def __init__(
         self,
@@ -171,44 +167,37 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
-        """Learn from unlabelled rows X (n, n_features), from the beginning."""
-        self.n_iter_ = 0
-        for _ in range(self.max_iter):
-            self.partial_fit(X)
+        """Learn from unlabelled rows X (n, n_features)."""
+        fresh, network, optimizer = self._begin(X.shape[1])
+        self.loss_curve_: list[float] = []
+        for number in range(self.max_iter):
+            seed = np.random.SeedSequence([self.random_state, number]).generate_state(1)[0]
+            generator = torch.Generator().manual_seed(int(seed))
+            loss = self._pass(X, network, optimizer, generator)
+            self.loss_curve_.append(loss)
+            if self.verbose:
+                print(f"pass {number + 1}/{self.max_iter}: loss {loss:.4f}", flush=True)
+        self.n_iter_, self.best_loss_ = self.max_iter, min(self.loss_curve_)
+        self.encoder_ = network[0]
+        self.theta0_ = with_encoder(fresh, self.encoder_)
         return self
 
-    def partial_fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
-        """One more pass over rows X (n, n_features)."""
-        passes = getattr(self, "n_iter_", 0)
-        # A pass that is cut short leaves no trace: it works on a copy.
-        state = copy.deepcopy(self._state) if passes else self._begin(X.shape[1])
-        seed = np.random.SeedSequence([self.random_state, passes]).generate_state(1)[0]
-        loss = self._pass(X, *state, torch.Generator().manual_seed(int(seed)))
-        self._state = state
-        self.loss_curve_: list[float] = [*(self.loss_curve_ if passes else []), loss]
-        self.best_loss_ = min(self.loss_curve_)
-        self.n_iter_ = passes + 1
-        self.theta0_ = with_encoder(self._fresh, state[0][0])
-        if self.verbose:
-            print(f"pass {self.n_iter_}/{self.max_iter}: loss {loss:.4f}", flush=True)
-        return self
-
-    def _begin(self, n_features: int) -> tuple[nn.Sequential, torch.optim.Adam]:
-        """Encoder and decoder with fresh Xavier weights, and their optimiser."""
+    def _begin(self, n_features: int) -> tuple[Theta0, nn.Sequential, torch.optim.Adam]:
+        """Fresh Xavier weights, encoder and decoder that begin with them, and their optimiser."""
         classifier = MLPClassifier(
             tuple(self.hidden_layer_sizes),
             warm_start_from=None,
             device="cpu",
             random_state=self.random_state,
         )
-        self._fresh = fresh_theta0(classifier, n_features, range(self.n_classes))
+        fresh = fresh_theta0(classifier, n_features, range(self.n_classes))
         # Xavier's law is symmetric in the two widths, so the decoder is fresh too where it
         # begins as the encoder's transpose: the usual tied start, no longer tied later.
         layers = range(len(self.hidden_layer_sizes))
-        weights = [torch.from_numpy(self._fresh.arrays[weight_name(i)].copy()) for i in layers]
+        weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in layers]
         decoder = _chain([weight.T for weight in reversed(weights)], linear_output=True)
         network = nn.Sequential(_chain(weights, linear_output=False), decoder)
-        return network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
+        return fresh, network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
 
     def _pass(
         self,

@@ -1,10 +1,8 @@
 """The rivals: their mathematics on small data, and as contenders that are paired with scratch."""
 
 import argparse
-import io
 import json
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -199,42 +197,13 @@ def test_the_autoencoder_learns_to_undo_noise(encoder, digits):
     assert encoder.n_iter_ == 4
     assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
     assert encoder.loss_curve_ == sorted(encoder.loss_curve_, reverse=True)
-    chain = encoder._state[0][0]
-    hidden = chain(torch.from_numpy(digits[:20])).detach().numpy()
+    hidden = encoder.encoder_(torch.from_numpy(digits[:20])).detach().numpy()
     arrays = encoder.theta0_.arrays
     own = np.maximum(outputs(arrays, digits[:20])[-2], 0.0)
     np.testing.assert_allclose(own, hidden, rtol=1e-4, atol=1e-5)
     fresh = fresh_network(64, 24, 12, 2)
     assert np.array_equal(arrays["linears.2.weight"], fresh["linears.2.weight"])
     assert not np.array_equal(arrays["linears.0.weight"], fresh["linears.0.weight"])
-
-
-def test_passes_one_by_one_from_disk_and_after_an_interruption_are_those_of_fit(
-    encoder, digits, monkeypatch
-):
-    other = DenoisingAutoencoder(**SMALL).partial_fit(digits)
-    step, steps = torch.optim.Adam.step, []
-
-    def interrupted(self, *args, **kwargs):
-        if len(steps) == 7:
-            raise KeyboardInterrupt
-        steps.append(None)
-        return step(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.Adam, "step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            other.partial_fit(digits)
-    assert other.n_iter_ == 1  # a pass that is cut short leaves no trace
-    file = io.BytesIO()
-    joblib.dump(other, file)
-    file.seek(0)
-    resumed = joblib.load(file)
-    for _ in range(3):
-        resumed.partial_fit(digits)
-    assert resumed.loss_curve_ == encoder.loss_curve_
-    for name, array in encoder.theta0_.arrays.items():
-        assert np.array_equal(resumed.theta0_.arrays[name], array)
 
 
 # Self-training
