@@ -32,6 +32,7 @@ DRAWN = {"methods": draw_accuracy, "settings": draw_coherence, "weights": None}
 # not always there; and those that a part has of its own.
 BEFORE = {"classes": 2, "draw": "uniform", "network": "mlp", "augmentation": "none"}
 BEFORE |= {"neighbors": "pixels", "separation": 2.0, "rounds": 1, "kernels": "sum"}
+BEFORE |= {"same_tasks": False}
 IDLE = {"device", "preset", "precision", "jacobian_at", "coherent_passes"}
 LISTS = ("methods", "n_labels", "rivals", "settings", "weights", "squared_scales")
 OWN = {*LISTS, "runs", "first_run"}

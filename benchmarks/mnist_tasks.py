@@ -71,8 +71,17 @@ from reporting.tables import text_of
 # What is measured, as results have it; ``coherent_passes`` is None where coherence decides itself.
 PLAN = (
     *("methods", "n_labels", "tasks", "runs", "epochs", "n_perturbations", "coherent_passes"),
-    *("first_run", "classes", "draw", "rivals", "network", "augmentation", "neighbors"),
-    *("separation", "rounds", "kernels"),
+    *(
+        "first_run",
+        "same_tasks",
+        "classes",
+        "draw",
+        "rivals",
+        "network",
+        "augmentation",
+        "neighbors",
+    ),
+    *("neighbors", "separation", "rounds", "kernels"),
 )
 
 # The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
@@ -118,6 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--coherent-epochs", dest="coherent_passes", type=positive, help=coherent)
     classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
     add("--classes", type=int, choices=(2, 10), default=2, help=classes)
+    same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
+    add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"
     add("--draw", choices=DRAWS, default="uniform", help=draw)
     changes = "small changes of images that ours+coherence learns not to mind; default: none"
@@ -148,6 +159,8 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
             preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
+    if options.classes != 2 and options.same_tasks:
+        raise ValueError(f"--same-tasks is for binary tasks, and not for {options.classes} classes")
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {
         "rivals": select_rivals(options.rivals, augmented=augmented, gradients=gradients),
@@ -170,7 +183,7 @@ Job = tuple[Bench, Engine, float]
 def _prepare(options: argparse.Namespace) -> Job:
     started, plan = time.perf_counter(), plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
-    bench = prepare_bench(plan, plan.draw)
+    bench = prepare_bench(plan, plan.draw, same_tasks=plan.same_tasks)
     rows_for(plan.network, bench.X[:1])
     return bench, engine, started
 
@@ -220,6 +233,7 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
     parts.append("tasks" if plan.classes == 2 else "ten_way")
     other = {
         plan.draw: plan.draw != "uniform",
+        "same_tasks": plan.same_tasks,
         f"augmented_as_{plan.augmentation}": plan.augmentation != "none",
         f"by_{plan.neighbors}": plan.neighbors != "pixels",
         f"separation_{plan.separation:g}": plan.separation != NetworkSettings.separation,

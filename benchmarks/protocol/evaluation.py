@@ -169,7 +169,9 @@ def _score(
     return [{**cell, "accuracy": float(a)} for cell, a in zip(cells, scores, strict=True)]
 
 
-def prepare_bench(options: argparse.Namespace, law: str = "uniform") -> Bench:
+def prepare_bench(
+    options: argparse.Namespace, law: str = "uniform", *, same_tasks: bool = False
+) -> Bench:
     """Load the data and draw the tasks; ValueError now rather than after the pre-training."""
     dataset, X = load_scaled(options)
     network, n_labels = NetworkSettings.of(options), tuple(sorted(set(options.n_labels)))
@@ -182,5 +184,6 @@ def prepare_bench(options: argparse.Namespace, law: str = "uniform") -> Bench:
         first_run=options.first_run,
         classes=network.classes,
         law=law,
+        same_tasks=same_tasks,
     )
     return Bench(dataset, X, network, n_labels, tasks, options, law)

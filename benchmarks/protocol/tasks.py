@@ -9,7 +9,7 @@ run sees the same tasks, rows and seeds, which is what makes the comparison a pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -174,14 +174,20 @@ def tasks_of_runs(
     first_run: int = 0,
     classes: int = 2,
     law: str = "uniform",
+    same_tasks: bool = False,
 ) -> dict[int, list[Task]]:
-    """The tasks of every run by its number; ValueError now rather than after the pre-training."""
+    """The tasks of every run by its number; ValueError now rather than after the pre-training.
+
+    With ``same_tasks`` the maps of the first run are those of all; rows and seeds are a run's own.
+    """
     n_classes = int(y.max()) + 1
     if classes not in (2, n_classes):
         raise ValueError(f"classes = {classes}: the images have {n_classes}, or 2 in binary tasks")
     runs = range(first_run, first_run + n_runs)
     if classes == 2:
-        tasks = {run: random_tasks(n_classes, n_tasks, seed=seed, run=run) for run in runs}
+        maps_of = {run: first_run if same_tasks else run for run in runs}
+        drawn = {run: random_tasks(n_classes, n_tasks, seed=seed, run=maps_of[run]) for run in runs}
+        tasks = {run: [replace(task, run=run) for task in own] for run, own in drawn.items()}
     else:
         tasks = {run: ten_way_tasks(n_classes, n_tasks, run=run) for run in runs}
     for n in n_labels:

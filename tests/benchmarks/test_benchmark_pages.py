@@ -27,7 +27,7 @@ COHERENT = {
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
 # Declared, and their files are to come.
-NOT_MEASURED = {"mnist-images.json", "mnist-ten-way-images.json"}
+NOT_MEASURED = {"mnist-images.json", "mnist-ten-way-images.json", "mnist-same-tasks.json"}
 
 
 @pytest.fixture

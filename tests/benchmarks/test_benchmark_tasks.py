@@ -164,6 +164,19 @@ def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, classes
         tasks_of_runs(Y, (1, n_labels), n_tasks=n_tasks, n_runs=2, seed=0, classes=classes)
 
 
+def test_the_tasks_of_a_run_may_be_those_of_all_and_its_rows_are_its_own():
+    own, same = (
+        tasks_of_runs(Y, (5,), n_tasks=3, n_runs=2, first_run=4, seed=0, same_tasks=same)
+        for same in (False, True)
+    )
+    assert same[4] == own[4]
+    assert [task.values for task in same[5]] == [task.values for task in own[4]]
+    assert [task.values for task in own[5]] != [task.values for task in own[4]]
+    first, second = (draw_rows(Y, same[run][0], 5, seed=0).rows for run in (4, 5))
+    assert set(first) != set(second)
+    assert fit_seed(same[4][0], seed=0) != fit_seed(same[5][0], seed=0)
+
+
 # Pre-trainings
 
 
