@@ -404,7 +404,14 @@ def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks(
 
 def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
     common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", str(tmp_path)]
-    tasks = ["--methods", "xavier/fcn/ours", "--tasks=1", "--n-labels=5", "--jobs=1"]
+    tasks = [
+        "--first-run=0",
+        "--methods",
+        "xavier/fcn/ours",
+        "--tasks=1",
+        "--n-labels=5",
+        "--jobs=1",
+    ]
     assert mnist_tasks.main([*common, *tasks]) == 0
     monkeypatch.setattr(theta0s, "_fitted", None)
     assert degeneracies.main([*common, "--settings", "0.4,1"]) == 0

@@ -60,7 +60,7 @@ def test_the_script_prints_the_tables_and_writes_the_files(tmp_path, capsys, mon
     assert set(results) >= {"versions", "hardware", "git_commit", "settings", "scores", "theta0"}
     assert results["settings"]["seed"] == 0
     assert [(theta0["method"], theta0["run"]) for theta0 in results["theta0"]] == [
-        (name, run) for run in (0, 1) for name in names[:2]
+        (name, run) for run in (8, 9) for name in names[:2]
     ]
     assert len(_scores(tmp_path)) == 8 * 2 * 2 * 2
     assert all(0.0 <= accuracy <= 1.0 for accuracy in _scores(tmp_path).values())
@@ -113,9 +113,9 @@ def test_workers_give_the_scores_of_one_process_and_other_methods_change_none(tm
 def test_runs_to_choose_settings_by_are_those_of_a_longer_series(tmp_path):
     only = ("--methods", "*/fcn/scratch")
     assert _run(tmp_path, *only, "--runs", "3") == 0
-    assert _run(tmp_path, *only, "--first-run", "1", "--runs", "2") == 0
-    late = _scores(tmp_path, "digits_tasks_from_run_1")
-    assert {run for _, run, _, _ in late} == {1, 2}
+    assert _run(tmp_path, *only, "--first-run", "9", "--runs", "2") == 0
+    late = _scores(tmp_path, "digits_tasks_from_run_9")
+    assert {run for _, run, _, _ in late} == {9, 10}
     whole = _scores(tmp_path)
     assert late.items() <= whole.items()
     assert _run(tmp_path, *only, "--seed", "1", "--runs", "3") == 0
@@ -133,7 +133,7 @@ def test_the_task_with_all_classes(tmp_path):
 
 
 def test_another_way_to_learn_or_to_draw_has_results_of_its_own(tmp_path):
-    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5")
+    only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5", "--tasks", "4")
     assert _run(tmp_path, *only) == 0
     plain = _scores(tmp_path)
     for option, value, stem, changed in [
@@ -174,6 +174,8 @@ def test_the_command_on_a_convolutional_network(tmp_path, capsys):
 def test_the_presets():
     assert _plan("--preset", "paper").methods == PAPER_METHODS
     assert _plan("--preset", "paper").coherent_passes is None
+    # What the quick one is was chosen on run 0.
+    assert (_plan("--preset", "paper").first_run, _plan().first_run) == (0, 8)
     quick = _plan()
     assert (quick.epochs, quick.n_perturbations, quick.tasks, quick.coherent_passes) == (
         *(2, 64, 20, 4),
