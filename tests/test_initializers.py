@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from helpers import SAME_DRAWS
 from nets import Pooled, assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import (
     Coherence,
@@ -308,6 +309,7 @@ def test_the_loss_falls_and_the_score_rises(name):
     assert init.theta0_.architecture.n_classes == n_classes
 
 
+@SAME_DRAWS
 @pytest.mark.parametrize(
     ("n_classes", "best_loss", "score"), [(2, 0.236784, -0.234215), (3, 0.412914, -0.280720)]
 )

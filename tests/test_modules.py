@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from helpers import seeded, threads
+from helpers import SAME_DRAWS, seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
 from module_zoo import Halved, UNet, Words, images, rows, tokens
 from nets import Conv, assert_same_fit, digit_images
@@ -69,6 +69,7 @@ FIGURES = {
 }
 
 
+@SAME_DRAWS
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_stay(name, X):
     init = small(network(name, 3), window=8).fit(X.astype(np.float64))

@@ -210,8 +210,8 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
             "sampler='functional' or 'auto', or make the layer's type known with register_layer"
         )
-    failure: Exception | None = None
-    with torch.enable_grad(), layer_named(network.module) as called:
+    failures: list[Exception] = []
+    with torch.enable_grad(), _saved_as_they_are(), layer_named(network.module) as called:
         # What a module draws or keeps would not be a function of the seed.
         slowly = [] if network.trace.remembers else [replace(network, one_by_one=True)]
         for tried in (network, *slowly):
@@ -219,12 +219,13 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
                 logits = _functional_logits(tried, X, 2, 1.0, StepRandom(0, X.device))
                 break
             except Exception as error:
-                failure, where = failure or error, called()
+                failures, where = [*failures, error], called()
         else:
+            words = dict.fromkeys(f"{type(error).__name__}: {error}" for error in failures)
             raise ValueError(
                 f"the functional sampler ({reason}) cannot perturb the module {name}: {where} "
-                f"fails under torch.func.vmap with {type(failure).__name__}: {failure}"
-            ) from failure
+                f"fails under torch.func.vmap with {' and without it with '.join(words)}"
+            ) from failures[0]
     if failed := _reason_against_gradient(network, logits):
         raise ValueError(
             f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
@@ -246,7 +247,12 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
         return f"{reads[0]} looks at values of a tensor, which mixes the copies"
     layers = perturbed_layers(network.module, network.trace, 1.0, "direct", len(X))
     drawn = copies_drawn(network.module, layers, network.buffers)
-    with torch.enable_grad(), layer_named(network.module) as called, drawn as copied:
+    with (
+        torch.enable_grad(),
+        _saved_as_they_are(),
+        layer_named(network.module) as called,
+        drawn as copied,
+    ):
         # A copy without noise, beside one that has some, computes what it does alone.
         for alone in (0, 1):
             mask = torch.ones(2, dtype=torch.float32, device=X.device)
@@ -275,8 +281,12 @@ def _reason_against_gradient(network: Network, logits: torch.Tensor) -> str | No
     try:
         torch.autograd.grad(logits.sum(), learned, allow_unused=True)
     except Exception as error:
-        return (
-            f"its gradient fails with {type(error).__name__}: {str(error).partition(chr(10))[0]} "
-            "(layers must not be computed again for it, as torch.utils.checkpoint does)"
-        )
+        message = str(error).partition("\n")[0]
+        return f"its gradient fails with {type(error).__name__}: {message}"
     return None
+
+
+def _saved_as_they_are() -> Any:
+    """Refuse passes that compute again for their gradient: without the noise, and in silence."""
+    why = "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+    return torch.autograd.graph.disable_saved_tensors_hooks(why)
