@@ -203,6 +203,7 @@ WAYS = {
     "mnist-coherence.json": "",
     "mnist-rivals.json": "",
     "mnist-more-rivals.json": "",
+    "mnist-image-rivals.json": "",
     "mnist-augmented.json": ", augmented",
     "mnist-two-rounds.json": ", augmented, two rounds",
     "mnist-gradients.json": ", augmented, by gradients",
