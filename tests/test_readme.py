@@ -10,6 +10,7 @@ import sklearn
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
+from sklearn.semi_supervised import LabelSpreading
 
 import sklearn_mmdinit
 from docs import links
@@ -77,7 +78,14 @@ def test_the_readme_s_example_is_better_than_fresh_weights(capsys):
     rivals = (MLPClassifier((64, 64), max_iter=30, random_state=0), LogisticRegression())
     own = left["X"] / 16, left["y"]
     found = [cross_val_score(rival, *own, cv=left["few"]).mean() for rival in rivals]
-    assert np.round(found, 2).tolist() == [0.51, 0.86]
+    X, y = own
+    spread = []
+    for train, test in left["few"].split(X, y):
+        labels = np.full(len(y), -1)
+        labels[train] = y[train]
+        found_there = LabelSpreading(kernel="knn").fit(X, labels).transduction_
+        spread.append((found_there == y)[test].mean())
+    assert np.round([*found, np.mean(spread)], 2).tolist() == [0.51, 0.86, 0.92]
 
 
 def test_five_minutes_bring_what_they_say(capsys):
