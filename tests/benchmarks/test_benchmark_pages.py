@@ -30,7 +30,6 @@ AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 
 NOT_MEASURED = {
     "mnist-images.json",
     "mnist-ten-way-images.json",
-    "mnist-same-tasks.json",
     "choices-of-rounds.json",
 }
 
