@@ -379,6 +379,8 @@ class NetClassifier(Keywords, PartlyLabelled):
             return Rows(*rows)
         if not isinstance(pair, tuple):
             train, valid = labels.split_rows(pair, rows.X, rows.y, seed)
+            if len(valid) == 0:
+                return Rows(*rows)
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
         if len(pair) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -377,7 +378,8 @@ def neighbor_agreement(
     y : array-like of shape (n_samples,)
         Labels, two of some class at least.
     unlabelled_label : int, float, str or None, default=-1
-        Stands where there is none, as NaN and None always do; None where all rows have one.
+        Stands where there is none, as NaN and None always do; None where all rows have one, and
+        where -1 is a class.
     cv : int, default=5
         Folds, at least 2.
     random_state : int, RandomState instance or None, default=None
@@ -408,6 +410,8 @@ def neighbor_agreement(
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)
+    if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
+        unlabelled_label = None  # a number is no label there
     known = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
     rows = np.flatnonzero(known)
     classes, own = np.unique(y[rows], return_inverse=True)

@@ -111,8 +111,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
         learned up to the last one (of a DataLoader, the last pass), and ``partial_fit`` goes on
-        from there, first to the end of the pass. A search that has called goes on, as with skorch;
-        a second interrupt ends it.
+        from there, first to the end of the pass. As a step of a Pipeline, or learned by a
+        classifier, it ends that too, and leaves nothing but its checkpoint. A search over an
+        initializer alone goes on, as with skorch; a second interrupt ends it.
 
         Parameters
         ----------
@@ -204,7 +205,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         return tag(self._rows(X, dtype="numeric"), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Learn theta0 from X, then ``transform`` it.
+        """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
 
         Parameters
         ----------
@@ -217,7 +218,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             As ``transform`` returns.
         """
         # In place of scikit-learn's, which puts X into the container of set_output.
-        return self.fit(X, y).transform(X)
+        with checks.inside_another():  # a Pipeline, which may keep what this returns on disk
+            self.fit(X, y)
+        return self.transform(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` returns.
@@ -413,7 +416,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
         except KeyboardInterrupt:
             keeper.write()
-            if keeper.last is None or keeper.last.step == 0:
+            if checks.is_inside_another() or keeper.last is None or keeper.last.step == 0:
                 raise
             self._state = state = keeper.last
             told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"

@@ -37,6 +37,7 @@ SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.
 _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
+TRAINING_KEY = "sklearn_mmdinit.training"  # of a checkpoint
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 # What files of multi-layer perceptrons had before these were modules like any other.
 _PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
@@ -548,6 +549,9 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     True
     """
     arrays, metadata = read_whole(checked_path(path, SUFFIX))
+    if TRAINING_KEY in metadata:
+        hint = "fit with the same checkpoint= reads it, and save_theta0 writes what it has learned"
+        raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
     with told(f"{str(path)!r} is damaged or no file of theta0"):
         # Files from before there was one have none.
         digest = metadata.pop(_DIGEST_KEY, None)

@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 from skorch.callbacks import Callback
 from torch import nn
 
+from ._core.estimators import inside_another
 from ._core.inputs import Inputs
 from ._core.mlp import MLP
 from ._core.source import Source, source_of_initializer
@@ -109,7 +110,8 @@ class Start:
             return self
         said = (
             f"theta0 is for {before.n_classes} classes and y has {own.n_classes}: training starts "
-            f"with a fresh last layer, {last!r}"
+            f"with a fresh last layer, {last!r}, which needs more labels; learn theta0 with "
+            f"n_classes={own.n_classes}, or say with fit(classes=) which classes there are"
         )
         warnings.warn(said, UserWarning, stacklevel=5)
         return replace(self, theta0=fitted)
@@ -145,7 +147,8 @@ class Start:
         # Of labels only their number counts.
         labels = None if self.n_classes is None else np.arange(self.n_classes)
         rows = _together(X, X_unlabelled, fresh)
-        fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
+        with inside_another():
+            fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
 
 
@@ -168,6 +171,10 @@ def resolve(source: Any, X: Any, n_classes: int | None = None) -> Start:
         return Start()
     if isinstance(source, str) and source in ("auto", "pipeline"):
         return Start(_from_tag(X, demanded=source == "pipeline"))
+    if hasattr(source, "predict_proba") and not isinstance(source, type):
+        name = type(source).__name__
+        hint = f"the start of a {name} is its theta0_, and partial_fit goes on with its training"
+        raise TypeError(f"warm_start_from must be {_VALID}; got a classifier: {hint}")
     if is_initializer(source):
         theta0 = getattr(_unfrozen(source), "theta0_", None)
         if theta0 is None and isinstance(source, FrozenEstimator):
@@ -305,5 +312,6 @@ class WarmStart(Callback):
         if is_fitted_initializer(source := self.theta0):
             return source.theta0_
         if is_initializer(source):
-            raise NotFittedError(f"{type(source).__name__} is not fitted yet; call its fit first")
+            hint = "call its fit first, and in a grid give its theta0_: clones of it are not fitted"
+            raise NotFittedError(f"{type(source).__name__} is not fitted; {hint}")
         return _given(source, f"theta0 must be a fitted initializer, {_GIVEN}, or None")

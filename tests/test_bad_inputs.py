@@ -227,6 +227,8 @@ each(classified, "validation_split", (True, 0, 1, 2.0, NAN, "x"))
 each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
 row(classified, warm_start_from=PCA(2), part="got PCA(n_components=2)")
 row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
+row(classified, warm_start_from=mm.MLPClassifier((3,)), part="partial_fit goes on with its")
+row(classified, criterion=nn.NLLLoss, part="modules return logits here")
 row(classified, warm_start_from=FrozenEstimator(mm.MMDInitializer()), part="frozen")
 row(mm.MLPClassifier().set_params, warm_start_from__scale=1, part="cannot be set")
 for start, part in ((mm.MMDInitializer(), "'nonsense'"), (FrozenEstimator(FITTED), "frozen")):
@@ -485,7 +487,7 @@ for name in THETA0.arrays:
 for bad in (3, {}, "x"):
     row(warm, bad)
 for bad in (mm.MMDInitializer(module=Wide), "weights.pt"):
-    row(warm, bad, part="is not fitted yet|'.safetensors'")
+    row(warm, bad, part="is not fitted; call its fit first|'.safetensors'")
 NESTED = "[" * 5000 + "]" * 5000
 DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
 DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)

@@ -11,8 +11,10 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
 from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import seeded
@@ -20,9 +22,11 @@ from nets import Conv, Pooled, assert_same_fit
 from sklearn_mmdinit import (
     Checkpoint,
     Coherence,
+    MLPClassifier,
     MMDInitializer,
     OrientedGradients,
     RandomLabelInitializer,
+    load_theta0,
     mmd_init_,
     save_theta0,
 )
@@ -137,6 +141,24 @@ def test_a_training_is_cut_off_again_and_again(path, before_step):
     assert_same_training(init.fit(X), tiny().fit(X))
     before_step(1, fail)  # none is left
     assert_same_training(tiny(checkpoint=path).fit(X), init)
+
+
+def test_what_builds_on_a_training_is_cut_off_with_it(path, before_step):
+    y = np.arange(len(X)) % 2
+    init = tiny(checkpoint=Checkpoint(path, seconds=0))
+    for whole in (
+        make_pipeline(init, MLPClassifier(max_iter=1)),
+        MLPClassifier((12, 8), warm_start_from=clone(init), max_iter=1),
+    ):
+        path.unlink(missing_ok=True)
+        before_step(5)
+        with pytest.raises(KeyboardInterrupt):
+            whole.fit(X, y)
+        assert path.exists(), "and goes on from there"
+        before_step(PASSES * STEPS, fail)  # fewer are left
+        whole.fit(X, y)
+    with pytest.raises(ValueError, match="is a checkpoint of a training, not a theta0"):
+        load_theta0(path)
 
 
 # In place, and of a DataLoader

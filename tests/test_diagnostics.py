@@ -225,5 +225,11 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
     for nothing in (np.nan, None):
         named[some == -1] = nothing
         assert neighbor_agreement(X, named, random_state=0) == found
+    known = some != -1  # names that are all known
+    for mark in (-1, None):
+        all_known = neighbor_agreement(
+            X[known], named[known], unlabelled_label=mark, random_state=0
+        )
+        assert all_known.n_labels == 80
     with pytest.raises(ValueError, match=r"two labels of a class, .* got array\(\[0, 1\]\)"):
         neighbor_agreement(X[:3], [0, 1, -1])

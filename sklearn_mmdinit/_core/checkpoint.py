@@ -15,11 +15,11 @@ import joblib
 import numpy as np
 from safetensors.numpy import save
 
-from ..theta0 import SUFFIX, Theta0, checked_path, read_whole, write_whole
+from ..theta0 import SUFFIX, TRAINING_KEY, Theta0, checked_path, read_whole, write_whole
 from .estimators import check_finite, check_kind
 from .train import State
 
-_KEY, _DIGEST_KEY = "sklearn_mmdinit.training", "sklearn_mmdinit.digest"
+_DIGEST_KEY = "sklearn_mmdinit.digest"
 _ARRAY = "sklearn_mmdinit.array"  # stands for one in JSON, with its name
 
 
@@ -112,13 +112,13 @@ class Keeper:
             return {_ARRAY: str(len(arrays) - 1)}
 
         text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=stow)
-        metadata = {_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
+        metadata = {TRAINING_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
         write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
         self.due = time.monotonic() + self.checkpoint.seconds
 
     def _read(self, path: Path, fresh: State) -> State:
         arrays, metadata = read_whole(path)
-        text = metadata.get(_KEY, "")
+        text = metadata.get(TRAINING_KEY, "")
         if joblib.hash((arrays, text)) != metadata.get(_DIGEST_KEY):
             raise ValueError(f"{str(path)!r} is damaged or no checkpoint; delete it to begin anew")
         told = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from itertools import count
 from numbers import Integral, Real
@@ -24,6 +25,8 @@ from .numbers import array_of
 _ROWS_LOOKED_AT, _LARGE = 1000, 20.0
 # How far sizes of all numbers of rows of one kind are apart at most, as a factor.
 _APART = 3.0
+
+_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +47,21 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return whole
+
+
+@contextmanager
+def inside_another() -> Iterator[None]:
+    """Trainings are whole or none in there: what comes of them does not look how far they got."""
+    before = _INSIDE.set(True)
+    try:
+        yield
+    finally:
+        _INSIDE.reset(before)
+
+
+def is_inside_another() -> bool:
+    """Whether a training is a part of what somebody called."""
+    return _INSIDE.get()
 
 
 @contextmanager

@@ -80,7 +80,8 @@ class Network:
             linear = [n for n, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
             raise ValueError(
                 f"the last linear layer of {self.architecture.module} is not known, since none "
-                f"returns the logits as they are: name it in hidden_layer, one of {linear}"
+                f"returns the logits as they are: take a softmax at the end out, or name the layer "
+                f"in hidden_layer, one of {linear}"
             )
         last: Any = self.module.get_submodule(name)
         here = threading.local()  # what a thread's own pass has seen

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._core.estimators import check_number, finite_array, told
+from .._core.numbers import array_of
 
 # Fewer labelled rows than these, and no others, are hardly what an initializer was meant for.
 _FEW_ROWS = 100
@@ -75,6 +76,7 @@ def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
 
 def without_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
     """Labels where another stands for each NaN and None, and which those are, bool (n_samples,)."""
+    y = array_of(y)
     values = np.array(y, dtype=object)  # a copy
     missing = missing_in(values) if values.ndim == 1 else np.zeros(1, dtype=bool)
     if not missing.any():
@@ -244,7 +246,11 @@ def in_the_loss(
 def split_rows(
     validation_split: Any, X: Any, y: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of training and of validation rows, of all that have a label and a weight."""
+    """Indices of training and of validation rows, of all that have a label and a weight.
+
+    By a fraction every class is in the training rows; of classes with one row each none is left to
+    validate with.
+    """
     name = f"validation_split={validation_split!r}"
     if hasattr(validation_split, "split") and not isinstance(validation_split, str):
         with told(name):
@@ -255,12 +261,16 @@ def split_rows(
         raise ValueError(f"validation_split must be {valid}, got {validation_split!r}")
     # A stratified draw needs two rows of each class, and room for all classes on both sides.
     counts = np.bincount(y)
-    counts = counts[counts > 0]
+    n_classes, least = np.count_nonzero(counts), counts[counts > 0].min()
     n_valid = int(np.ceil(validation_split * len(y)))
-    possible = counts.min() >= 2 and min(n_valid, len(y) - n_valid) >= len(counts)
-    splitter = StratifiedShuffleSplit if possible else ShuffleSplit
-    with told(name):
-        return next(splitter(1, test_size=float(validation_split), random_state=seed).split(X, y))
+    if least >= 2 and min(n_valid, len(y) - n_valid) >= n_classes:
+        splitter = StratifiedShuffleSplit(1, test_size=float(validation_split), random_state=seed)
+        with told(name):
+            return next(splitter.split(X, y))
+    order = np.random.RandomState(seed).permutation(len(y))
+    _, first = np.unique(y[order], return_index=True)  # one of each class, which stays
+    held_out = np.delete(order, first)[:n_valid]
+    return np.setdiff1d(order, held_out), held_out
 
 
 def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

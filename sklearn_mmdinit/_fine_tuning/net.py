@@ -87,6 +87,10 @@ def check_skorch_params(params: Mapping[str, Any]) -> None:
         own = name.startswith("callbacks__") and name.count("__") == 1
         if own and not (value is None or isinstance(value, Callback)):
             raise ValueError(f"{name} must be None or a skorch callback, got {value!r}")
+    criterion = params.get("criterion")
+    if isinstance(criterion, type) and issubclass(criterion, nn.NLLLoss):
+        hint = "modules return logits here, of which nn.CrossEntropyLoss, the default, is the loss"
+        raise ValueError(f"criterion must not be {criterion.__name__}: {hint}")
     nonlinearity = params.get("predict_nonlinearity", "auto")
     if not (nonlinearity is None or nonlinearity == "auto" or callable(nonlinearity)):
         valid = "None, 'auto' or a function"

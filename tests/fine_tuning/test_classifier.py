@@ -89,10 +89,22 @@ def test_a_fraction_is_stratified_where_possible():
     train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
     assert np.bincount(y[valid]).tolist() == [10, 5]
     assert sorted([*train, *valid]) == list(range(90))
-    # A class of one member, and fewer validation rows than classes: any rows will do.
-    for y in (np.array([0] * 11 + [1]), np.arange(12) % 6):
-        train, valid = split_rows(1 / 6, y[:, None], y, seed=0)
-        assert (len(train), len(valid)) == (10, 2)
+    # A class of one member, and fewer validation rows than classes: each stays with one row.
+    for seed in range(20):
+        for y in (np.array([0] * 11 + [1]), np.arange(12) % 6):
+            train, valid = split_rows(1 / 6, y[:, None], y, seed=seed)
+            assert (len(train), len(valid)) == (10, 2)
+            assert set(y[train]) == set(y)
+    train, valid = split_rows(1 / 6, y[:5, None], y[:5], seed=0)
+    assert (train.tolist(), valid.tolist()) == ([0, 1, 2, 3, 4], [])
+
+
+def test_one_label_of_each_class_is_learned_by_default():
+    X, y = load_digits(return_X_y=True)
+    one = [np.flatnonzero(y == c)[3] for c in range(10)]
+    clf = small(max_iter=300, learning_rate_init=1e-2).fit(X[one] / 16, y[one])
+    assert clf.score(X[one] / 16, y[one]) == 1.0
+    assert clf.best_validation_loss_ is None
 
 
 # figures that stay
