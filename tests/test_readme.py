@@ -75,24 +75,24 @@ def test_the_readme_s_example_is_better_than_fresh_weights(capsys):
     left = run(README)
     (accuracy,) = numbers(capsys)
     assert 0.87 < accuracy < 1.0
-    rivals = (MLPClassifier((64, 64), max_iter=30, random_state=0), LogisticRegression())
-    own = left["X"] / 16, left["y"]
-    found = [cross_val_score(rival, *own, cv=left["few"]).mean() for rival in rivals]
-    X, y = own
-    spread = []
+    settings = {"validation_split": None, "random_state": 0}
+    fresh = [MLPClassifier((64, 64), max_iter=n, **settings) for n in (30, 300)]
+    X, y, spread = left["X"] / 16, left["y"], []
+    rivals = (*fresh, LogisticRegression())
+    found = [cross_val_score(rival, X, y, cv=left["few"]).mean() for rival in rivals]
     for train, test in left["few"].split(X, y):
         labels = np.full(len(y), -1)
         labels[train] = y[train]
         found_there = LabelSpreading(kernel="knn").fit(X, labels).transduction_
         spread.append((found_there == y)[test].mean())
-    assert np.round([*found, np.mean(spread)], 2).tolist() == [0.51, 0.86, 0.92]
+    assert np.round([*found, np.mean(spread)], 2).tolist() == [0.61, 0.85, 0.86, 0.92]
 
 
 def test_five_minutes_bring_what_they_say(capsys):
     left = run(PAGES["five_minutes"])
     started, fresh, *_ = numbers(capsys)
     assert started > 0.85  # nine digits in ten
-    assert fresh < 0.65  # about half of them
+    assert fresh < 0.65  # six in ten
     theta0 = load_theta0("digits.safetensors")
     assert left["again"].theta0_.architecture == theta0.architecture
 
