@@ -228,6 +228,13 @@ each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
 row(classified, warm_start_from=PCA(2), part="got PCA(n_components=2)")
 row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
 row(classified, warm_start_from=mm.MLPClassifier((3,)), part="partial_fit goes on with its")
+row(mm.MMDInitializer().fit, DataLoader([0]), part="got a DataLoader: mmd_init_ takes it")
+row(mm.mmd_init_, X, nn.Linear(4, 2), part="an instance of Module, got a ndarray")
+row(
+    mm.StackedStartsClassifier(mm.MLPClassifier(unlabelled_label=-1)).fit,
+    *(X, y),
+    part="StackedStartsClassifier(unlabelled_label=-1) is the place for it",
+)
 row(classified, criterion=nn.NLLLoss, part="modules return logits here")
 row(classified, warm_start_from=FrozenEstimator(mm.MMDInitializer()), part="frozen")
 row(mm.MLPClassifier().set_params, warm_start_from__scale=1, part="cannot be set")

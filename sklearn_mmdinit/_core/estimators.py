@@ -117,7 +117,9 @@ def check_kind(name: str, value: Any, kind: Any, auto: bool = False) -> None:
     right = isinstance(value, kind) and not (isinstance(value, bool) and issubclass(kind, Real))
     if not (right or (auto and is_auto(value))):
         valid = {Integral: "int", Real: "float"}.get(kind, kind.__name__) + ' or "auto"' * auto
-        raise TypeError(f"{name} must be an instance of {valid}, got {value!r}")
+        text = repr(value)
+        got = text if len(text) <= 100 else f"a {type(value).__name__}"
+        raise TypeError(f"{name} must be an instance of {valid}, got {got}")
 
 
 def check_finite(estimator: Any, *names: str, zero: bool = True, auto: bool = False) -> None:

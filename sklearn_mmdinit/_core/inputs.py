@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from .estimators import told
 from .numbers import array_of
@@ -104,6 +105,8 @@ def side_by_side(X: Any, before: Inputs | None = None) -> tuple[np.ndarray, Inpu
 def joined(X: Any, before: Inputs | None, reset: bool) -> tuple[Any, Inputs | None]:
     """X itself, or several inputs side by side; and how they lie there, in fit or `before`."""
     found = None
+    if isinstance(X, Dataset | DataLoader):
+        raise TypeError(f"X must be an array of rows, got a {type(X).__name__}: mmd_init_ takes it")
     if are_several(X):
         X, found = side_by_side(X, None if reset else before)
     if reset:

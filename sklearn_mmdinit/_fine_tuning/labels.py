@@ -92,9 +92,7 @@ def without_missing(y: Any, unlabelled_label: Any) -> tuple[Any, Any]:
 
 def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError where none has."""
-    if unlabelled_label is not None and unlabelled_label != unlabelled_label:
-        return np.ones(len(y), dtype=bool)  # NaN: those have been taken out
-    if unlabelled_label is None:
+    if unlabelled_label is None or unlabelled_label != unlabelled_label:  # NaN is taken out already
         if y.dtype.kind in "if" and len(found := np.unique(y)) > 2 and found[0] == -1:
             asked = (
                 "-1 in y is learned as a class beside others; unlabelled_label=-1 says it is none"
