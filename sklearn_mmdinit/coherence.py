@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_memory
 from torch import nn
 
 from ._core.batches import augmented
-from ._core.estimators import check_finite, check_positive, is_auto
+from ._core.estimators import check_finite, check_positive, inside_another, is_auto
 from ._core.graph import (
     Walk,
     check_graph,
@@ -252,7 +252,8 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     embedding = clone(coherence.embedding)
     seed_(embedding, seed)
     # A frozen one asks for y.
-    fitted = on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
+    with inside_another():  # perhaps a first round
+        fitted = on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
     if not hasattr(fitted, "transform"):
         raise ValueError(f"{_name(embedding)} must return itself from fit: got {fitted!r}")
     return fitted

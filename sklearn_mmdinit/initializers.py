@@ -111,9 +111,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
 
         An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
         learned up to the last one (of a DataLoader, the last pass), and ``partial_fit`` goes on
-        from there, first to the end of the pass. As a step of a Pipeline, or learned by a
-        classifier, it ends that too, and leaves nothing but its checkpoint. A search over an
-        initializer alone goes on, as with skorch; a second interrupt ends it.
+        from there, first to the end of the pass. As a step of a Pipeline, learned by a
+        classifier, or as another's embedding, it ends that too, and leaves nothing but its
+        checkpoint. A search over an initializer alone goes on, as with skorch; a second interrupt
+        ends it.
 
         Parameters
         ----------

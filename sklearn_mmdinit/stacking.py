@@ -334,10 +334,11 @@ class StackedStartsClassifier(PartlyLabelled):
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
             valid = "None, a NetClassifier or an MLPClassifier"
             raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
-        if (mark := self.estimator.unlabelled_label) is not None:
+        mark = self.estimator.unlabelled_label
+        if mark is not None and self.unlabelled_label is None:
             told = f"StackedStartsClassifier(unlabelled_label={mark!r}) is the place for it"
             raise ValueError(f"estimator has an unlabelled_label of its own: {told}")
-        return clone(self.estimator)
+        return clone(self.estimator).set_params(unlabelled_label=None)
 
     def _check_others(self) -> None:
         """Raise a TypeError where the others are no classifiers."""

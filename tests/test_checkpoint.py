@@ -161,6 +161,16 @@ def test_what_builds_on_a_training_is_cut_off_with_it(path, before_step):
         load_theta0(path)
 
 
+def test_a_first_round_that_is_cut_off_has_no_second(path, before_step):
+    first = tiny(output="hidden", checkpoint=Checkpoint(path, seconds=0))
+    both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
+    before_step(5)
+    with pytest.raises(KeyboardInterrupt):
+        both.fit(X)
+    assert path.exists()
+    assert not hasattr(both, "theta0_")
+
+
 # In place, and of a DataLoader
 
 

@@ -224,6 +224,10 @@ def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):
     assert fits == [105]
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.score(X[:90], some) == np.mean(clf.predict(X[:90:3]) == y[:90:3] % 3)
+    twice = clone(clf).set_params(estimator__unlabelled_label=-1)  # said in both places
+    twice.fit(X[:90], some, X_unlabelled=(X[90:100], X[100:105]))
+    np.testing.assert_array_equal(twice.predict_proba(X), clf.predict_proba(X))
+    del fits[1:]
     with sklearn.config_context(enable_metadata_routing=True):
         clf.set_fit_request(X_unlabelled=True)
         cross_val_score(clf, X[:90], some, cv=2, params={"X_unlabelled": (X[90:99],)})

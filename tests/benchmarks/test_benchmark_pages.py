@@ -7,7 +7,9 @@ from protocol.methods import NAMES
 from protocol.rivals import ALL_RIVALS
 from reporting import headline, pages
 from reporting.results import Library
+from reporting.statistics import accuracy_over_runs
 from reporting.tables import build_table
+from reporting.task_tables import wide_of
 from results_stand_in import (
     PAPER_METHODS,
     degeneracies,
@@ -27,9 +29,7 @@ COHERENT = {
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
 # Declared, and their files are to come.
-NOT_MEASURED = {
-    "choices-of-rounds.json",
-}
+NOT_MEASURED = {"choices-of-rounds.json"}
 
 
 @pytest.fixture
@@ -72,6 +72,17 @@ def test_progress_counts_the_parts(part):
     assert {path.name for path in committed.folder.glob("*.json")} == {r.file for r in measured}
     for run in measured:
         assert 0 < pages.progress(run, committed.results(run.file)) <= run.parts
+
+
+def test_what_the_readme_says_of_one_label_a_digit_is_in_its_file():
+    wide = wide_of(Library(report.RESULTS).results("mnist-ten-way-images.json"))
+    found = accuracy_over_runs(wide)
+    mean, std = found.mean[1], found.std[1]
+    rival, ours = mean.filter(like="rival/").max(), "xavier/fcn/ours+coherence"
+    said = f"{mean[ours]:.1f} % ± {std[ours]:.1f}; the best rival there {rival:.1f} %, "
+    said += f"fresh weights {mean['xavier/fcn/scratch']:.1f} %."
+    readme = report.RESULTS.parents[1] / "README.md"
+    assert said in " ".join(readme.read_text(encoding="utf-8").split())
 
 
 # Beside the paper
