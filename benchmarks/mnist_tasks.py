@@ -33,6 +33,7 @@ from typing import Any
 from engines.engine import Engine, add_engine_options, engine_of
 from protocol.command import (
     Written,
+    add_classes_option,
     add_task_options,
     command_parser,
     positive,
@@ -127,8 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
     coherent = "passes with coherence; default: as many as it takes itself, in quick four"
     add("--coherent-epochs", dest="coherent_passes", type=positive, help=coherent)
-    classes = "2: binary tasks; 10: N labelled images of each class, ten draws a run; default: 2"
-    add("--classes", type=int, choices=(2, 10), default=2, help=classes)
+    add_classes_option(parser)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"
