@@ -217,25 +217,21 @@ def _seconds(results: Results) -> Table:
 
 def agreement_table(results: Results) -> Table:
     """How often the better teller of held-out labels said whether coherence would gain."""
-    frame = pd.DataFrame(results["records"])
-    by_neighbors, gained = frame["neighbors"] > frame["linear"], frame["gain"] > 0
-    frame["right"] = by_neighbors == gained
-    frame["said"] = by_neighbors.map({True: "gain if neighbours", False: "gain if the model"})
-    rows = []
-    for n, own in frame.groupby(N):
-        means = own.groupby("said")["gain"].agg(["mean", "size"])
-        row = {
-            "N": str(n),
-            "sets": str(len(own)),
-            "told right": f"{100 * own['right'].mean():.0f} %",
-        }
-        row |= {name: f"{mean:+.2f} ({size:.0f} sets)" for name, mean, size in means.itertuples()}
-        rows.append(row)
+    frame = pd.DataFrame(results["records"]).set_index([N, "set"])
+    by_neighbors, gain = frame["neighbors"] > frame["linear"], frame["gain"]
+    said = {"gain if neighbours": by_neighbors, "gain if the model": ~by_neighbors}
+    found = gains(pd.DataFrame({name: gain.where(own) for name, own in said.items()}))
+    right = (by_neighbors == (gain > 0)).groupby(N)
+    shares = (100.0 * right.mean()).map("{:.0f} %".format)
+    cells = {"N": shares.index.map(str), "sets": right.size().map(str), "told right": shares}
+    texts_of = texts(gain_text, found.mean, found.low, found.high)
+    sizes = texts("({:.0f} sets)".format, found.n_pairs)
+    cells |= {name: texts_of.loc[name] + " " + sizes.loc[name] for name in said}
     title = (
         "Whether neighbours or a linear model tell more of the held-out labels, and what coherence "
-        "then gains over fresh weights (points, mean over sets)"
+        "then gains over fresh weights (points, mean over sets and its 95% t interval)"
     )
-    return Table(title, pd.DataFrame(rows).fillna("-"))
+    return Table(title, pd.DataFrame(cells))
 
 
 DATA_TABLES: dict[str, Callable[[Results], Table]] = {

@@ -210,5 +210,5 @@ def test_what_a_few_labels_told_stands_beside_what_coherence_gained(tmp_path, mo
         for i, (n, gain) in enumerate([(60.0, 3.0), (60.0, -1.0), (40.0, -2.0), (50.0, -4.0)])
     ]
     assert build_table("agreement", {"records": records}).rows == [
-        ["5", "4", "75 %", "+1.00 (2 sets)", "-3.00 (2 sets)"]
+        ["5", "4", "75 %", "+1.00 [-24.41, +26.41] (2 sets)", "-3.00 [-15.71, +9.71] (2 sets)"]
     ]
