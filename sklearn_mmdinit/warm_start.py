@@ -141,15 +141,21 @@ class Start:
         self, X: Any, X_unlabelled: Sequence[Any], seed: int | None, inputs: Inputs | None = None
     ) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
-        fresh = clone(self.initializer)
-        if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
-            fresh.set_params(random_state=seed)
+        fresh = seeded(self.initializer, seed)
         # Of labels only their number counts.
         labels = None if self.n_classes is None else np.arange(self.n_classes)
         rows = _together(X, X_unlabelled, fresh)
         with inside_another():
             fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
+
+
+def seeded(estimator: Any, seed: int | None) -> Any:
+    """A clone whose ``random_state`` is the seed if it has one that is None."""
+    cloned = clone(estimator)
+    if cloned.get_params(deep=False).get("random_state", 0) is None:
+        cloned.set_params(random_state=seed)
+    return cloned
 
 
 def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
