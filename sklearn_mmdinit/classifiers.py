@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -21,7 +21,7 @@ from torch.optim import SGD
 
 from ._core import estimators as checks
 from ._core.inputs import Inputs, joined
-from ._core.mlp import MLP
+from ._core.mlp import MLP, perceptron
 from ._core.numbers import as_float32, torch_device
 from ._core.source import (
     PREFIX,
@@ -771,23 +771,19 @@ class MLPClassifier(NetClassifier):
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         found = start.source(self.n_features_in_)
         theirs = dict(found.keywords) if found else {}
+        theirs.pop("init", None)
         if (found and found.module is not MLP) or (start.theta0 and not found):
             raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
-        plain: dict[str, Callable[[Any], Any]] = {
-            "hidden_layer_sizes": checks.check_widths,
-            "activation": str,
-            "batch_norm": partial(checks.check_bool, "batch_norm"),
-        }
-        own = vars(self)
-        given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
+        given = {name: value for name in _PERCEPTRON if (value := getattr(self, name)) is not None}
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        for name, value in (rows | given).items():
+        keywords = perceptron(**(_PERCEPTRON | theirs | given | rows))
+        for name in (*rows, *given):
             refits = name == "n_classes" and not start.is_to_be_learned
-            if name in theirs and theirs[name] != value and not refits:
+            if theirs.get(name, keywords[name]) != keywords[name] and not refits:
                 who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 named = f"{start.name} has {name}={theirs[name]!r}"
-                raise ValueError(f"{named}, but {who} has {name}={value!r}")
-        return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
+                raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
+        return Source(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
         """The present weights."""
