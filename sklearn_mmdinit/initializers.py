@@ -429,7 +429,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         profile, state = self._profile, self._state
         theta0 = state.result(config)
         self.config_ = config
-        self.gain_ = _gain(self.gain, theta0, X, state.seed, profile, config)
+        self.gain_ = self._factors(theta0, X, config)
         self.theta0_ = theta0.with_gain(self.gain_)
         network = profile.network(theta0, "cpu")
         self.samplers_ = chosen_samplers(network, self.sampler, config.batch_size)
@@ -444,6 +444,19 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             hint = f"try a smaller learning_rate_init than {config.learning_rate_init}"
             warnings.warn(f"{words}; {hint}, or standardise X", ConvergenceWarning, stacklevel=4)
         return self
+
+    def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
+        """Gain of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
+        n_hidden = max(len(theta0.architecture.chain) - 1, 0)
+        if n_hidden == 0:
+            return ()
+        factors = 1.0 if checks.is_auto(self.gain) else self.gain
+        if checks.is_auto(self.gain) and config.coherence is not None:
+            rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
+            H = np.abs(self._profile.hidden(theta0, X[rows], "cpu"))
+            moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+            factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
+        return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
 
     def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: Any) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
@@ -494,22 +507,6 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     if not chain and any(factor != 1 for factor in numbers):
         why = "its layers do not hand a scale on, one after the other"
         raise ValueError(f"{gain=} would change the function of the module: {why}")
-
-
-def _gain(
-    gain: Any, theta0: Theta0, X: np.ndarray, seed: int, profile: Profile, config: Config
-) -> tuple[float, ...]:
-    """Factor of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
-    n_hidden = max(len(profile.architecture.chain) - 1, 0)
-    if n_hidden == 0:
-        return ()
-    factors = 1.0 if checks.is_auto(gain) else gain
-    if checks.is_auto(gain) and config.coherence is not None:
-        rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
-        H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
-        moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
-        factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
-    return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
 
 
 class MMDInitializer(sources.Keywords, _Initializer):
