@@ -89,7 +89,7 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
     # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
     with seeded_generators(seed):
         if isinstance(data, Dataset):
-            loader = _loader_of(data, initializer.batch_size, shuffle=coherence is None)
+            loader = _loader_of(data, int(initializer.batch_size), shuffle=coherence is None)
         elif own_batch_size and coherence is None:
             raise ValueError("batch_size is the DataLoader's own here; leave it out")
         else:
