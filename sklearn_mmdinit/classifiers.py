@@ -368,23 +368,29 @@ class NetClassifier(Keywords, PartlyLabelled):
         return whole
 
     def _rows(
-        self, X: Any, y: np.ndarray, labelled: np.ndarray, sample_weight: Any, seed: int
+        self,
+        X: Any,
+        y: np.ndarray,
+        labelled: np.ndarray,
+        sample_weight: Any,
+        split: Any = None,
+        seed: int = 0,
     ) -> Rows:
-        """The rows to train on, with those that choose the best epoch."""
-        rows, by_class = labels.weighted(
-            X, y, labelled, sample_weight, self.class_weight, self.classes_
-        )
-        pair = self.validation_split
-        if pair is None:
+        """The rows to train on, with those that a split chooses the best epoch by."""
+        weights = labels.given_weights(sample_weight, labelled)
+        by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
+        X = X if labelled.all() else X[labelled]
+        rows = labels.in_the_loss(X, y, weights, by_class)
+        if split is None:
             return Rows(*rows)
-        if not isinstance(pair, tuple):
-            train, valid = labels.split_rows(pair, rows.X, rows.y, seed)
+        if not isinstance(split, tuple):
+            train, valid = labels.split_rows(split, rows.X, rows.y, seed)
             if len(valid) == 0:
                 return Rows(*rows)
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
-        if len(pair) != 2:
-            raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
-        X, y = pair
+        if len(split) != 2:
+            raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
+        X, y = split
         with checks.told("validation_split"):
             y, missing = labels.without_missing(y, self.unlabelled_label)
             X, y = self._validated(X, y)
@@ -520,7 +526,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.warn_if_scaled_otherwise(X, further)
         if begun.start.is_to_be_learned and labelled.all() and not further:
             labels.warn_if_few(X, y)
-        rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
+        split = self.validation_split
+        rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
         training = self._training(begun, X, further, seeds)
         training.run(rows, self.max_iter)
         return self._keep(training)
@@ -571,8 +578,7 @@ class NetClassifier(Keywords, PartlyLabelled):
             seeds = self._seeds()
             begun = self._begin(X_given, X, seeds[2])
             X = self._as_inputs(X)
-        own = sample_weight, self.class_weight, self.classes_
-        rows = Rows(*labels.weighted(X, indices, labelled, *own)[0])
+        rows = self._rows(X, indices, labelled, sample_weight)
         training = self._training(begun, X, (), seeds) if first else self._trained
         training.run(rows, n_epochs=1)
         return self._keep(training)
