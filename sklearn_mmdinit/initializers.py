@@ -88,6 +88,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     # What those that were pickled before there was one have not.
     checkpoint: Any = None
 
+    _takes_auto = False  # as max_iter and learning_rate_init
     _inputs: Inputs | None = None
     _state: State
 
@@ -97,9 +98,25 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
         return tags
 
-    @abstractmethod
     def _check_params(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
+        checks.check_widths(self.hidden_layer_sizes)
+        checks.check_positive(self, "n_classes", least=2, auto=True)
+        checks.check_choice("activation", self.activation, ACTIVATIONS)
+        checks.check_choice("init", self.init, INITS)
+        checks.check_bool("batch_norm", self.batch_norm)
+        checks.check_positive(self, "batch_size", "window")
+        if self.batch_norm and self.batch_size < 2:
+            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+        checks.check_positive(self, "max_iter", least=0, auto=self._takes_auto)
+        checks.check_finite(self, "learning_rate_init", zero=False, auto=self._takes_auto)
+        if not checks.is_auto(self.verbose):
+            check_scalar(self.verbose, "verbose", Integral)
+        checks.check_choice("output", self.output, OUTPUTS)
+        torch_device(self.device)
+        if checkpoint_of(self.checkpoint) is not None and self.random_state is None:
+            hint = "with which the call is the same again"
+            raise ValueError(f"a checkpoint needs a random_state, {hint}")
 
     @abstractmethod
     def _config(self, n_rows: int, n_classes: int) -> Config:
@@ -467,26 +484,6 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         return self._fit(first, *begun, batches)
 
 
-def _check_common(estimator: Any, auto: bool) -> None:
-    """Raise for the first parameter, of those that all initializers have, that is not valid."""
-    checks.check_widths(estimator.hidden_layer_sizes)
-    checks.check_positive(estimator, "n_classes", least=2, auto=True)
-    checks.check_choice("activation", estimator.activation, ACTIVATIONS)
-    checks.check_choice("init", estimator.init, INITS)
-    checks.check_bool("batch_norm", estimator.batch_norm)
-    checks.check_positive(estimator, "batch_size", "window")
-    if estimator.batch_norm and estimator.batch_size < 2:
-        raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-    checks.check_positive(estimator, "max_iter", least=0, auto=auto)
-    checks.check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
-    if not checks.is_auto(estimator.verbose):
-        check_scalar(estimator.verbose, "verbose", Integral)
-    checks.check_choice("output", estimator.output, OUTPUTS)
-    torch_device(estimator.device)
-    if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
-        raise ValueError("a checkpoint needs a random_state, with which the call is the same again")
-
-
 def _check_gain(gain: Any, profile: Profile) -> None:
     """Raise unless a gain is "auto", or positive numbers that the network can have."""
     if checks.is_auto(gain):
@@ -672,6 +669,8 @@ class MMDInitializer(sources.Keywords, _Initializer):
     True
     """
 
+    _takes_auto = True
+
     def __init__(
         self,
         hidden_layer_sizes: Any = (392, 392, 392),
@@ -752,7 +751,7 @@ class MMDInitializer(sources.Keywords, _Initializer):
         return super().set_params(**params)
 
     def _check_params(self) -> None:
-        _check_common(self, auto=True)
+        super()._check_params()
         checks.check_choice("sampler", self.sampler, SAMPLERS)
         # The U-statistic divides by n - 1.
         checks.check_positive(self, "n_perturbations", least=2, auto=True)
@@ -860,9 +859,6 @@ class RandomLabelInitializer(_Initializer):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
-
-    def _check_params(self) -> None:
-        _check_common(self, auto=False)
 
     def _config(self, n_rows: int, n_classes: int) -> Config:
         return Config(
