@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -319,15 +318,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         tags.input_tags.sparse = True
         return tags
 
-    def _skorch_params(self) -> dict[str, Any]:
-        """What is handed on to skorch under its own names."""
-        return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
-
     def _check_parameters(self) -> None:
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
-        skorch_params = self._skorch_params()
+        skorch_params = net.skorch_params_of(self)
         check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
         net.check_skorch_params(skorch_params)
         labels.check_parameters(self.class_weight, self.unlabelled_label)
@@ -433,21 +428,14 @@ class NetClassifier(Keywords, PartlyLabelled):
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
     ) -> net.Training:
         """A net where training starts, once an initializer has learned from all rows."""
-        start, skorch_params = begun.start, self._skorch_params()
+        start = begun.start
         if start.is_to_be_learned:
-            start = start.learned(
-                X, further, None if self.random_state is None else seeds[3], self._inputs
-            )
+            seed = None if self.random_state is None else seeds[3]
+            start = start.learned(X, further, seed, self._inputs)
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
-        device, row_size = torch_device(self.device), math.prod(self.input_shape_)
-        own = self.optimizer, device, self.batch_size, row_size
-        options = net.net_options(skorch_params, *own, seeds[1], net.has_batch_norm(begun.module))
-        classes = list(range(len(self.classes_)))
-        module = partial(_module_at, begun.source, self.theta0_)
-        made = net.Net(module, classes=classes, lr=self.learning_rate_init, **options)
-        foreign = bool(skorch_params.keys() - {"verbose"})
-        return net.Training(made, begun.module, seeds[1], foreign)
+        make = partial(_module_at, begun.source, self.theta0_)
+        return net.Training(self, make, begun.module, seeds[1])
 
     def _keep(self, training: net.Training) -> Self:
         """Fitted attributes."""
@@ -839,7 +827,7 @@ class MLPClassifier(NetClassifier):
         ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
-            given = self._skorch_params()
+            given = net.skorch_params_of(self)
             ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
             ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
         names = getattr(self, "feature_names_in_", None)
