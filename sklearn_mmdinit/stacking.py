@@ -105,14 +105,10 @@ def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def _held_out(
-    member: Any,
-    classes: np.ndarray,
-    X: np.ndarray,
-    y: np.ndarray,
-    train: np.ndarray,
-    test: np.ndarray,
+    member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray, fold: tuple[np.ndarray, ...]
 ) -> np.ndarray:
     """Probabilities (n_test, n_classes) of rows by a member that was trained on others."""
+    train, test = fold
     return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
 
 
@@ -305,7 +301,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
-            delayed(_held_out)(member, *own, *fold) for member in members for fold in folds
+            delayed(_held_out)(member, *own, fold) for member in members for fold in folds
         )
         n = len(members)
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])
