@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -322,9 +321,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
-        skorch_params = net.skorch_params_of(self)
-        check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
-        net.check_skorch_params(skorch_params)
+        net.check_skorch_params(net.skorch_params_of(self))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         net.find_optimizer(self.optimizer)
         torch_device(self.device)

@@ -12,9 +12,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from numbers import Integral
 from typing import Any
 
 import torch
+from sklearn.utils import check_scalar
 from skorch import NeuralNet, NeuralNetClassifier
 from skorch.callbacks import Callback
 from skorch.utils import to_tensor
@@ -77,7 +79,8 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_skorch_params(params: Mapping[str, Any]) -> None:
-    """Raise unless these are callbacks and a nonlinearity that skorch can take."""
+    """Raise unless skorch can take these."""
+    check_scalar(params.get("verbose", 0), "verbose", Integral)
     callbacks = params.get("callbacks")
     right = callbacks is None or isinstance(callbacks, list | tuple)
     for item in (callbacks or ()) if right else ():
