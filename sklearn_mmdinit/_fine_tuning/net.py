@@ -227,7 +227,7 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
 
 def _net_options(classifier: Any, seed: int, joins_last: bool) -> dict[str, Any]:
     """What the net of a classifier, of Rows, is made with beside its module."""
-    device, batch_size = torch_device(classifier.device), classifier.batch_size
+    device, batch_size = torch_device(classifier.device), int(classifier.batch_size)
     params = {"verbose": 0, **skorch_params_of(classifier)}
     params["optimizer"] = find_optimizer(classifier.optimizer)
     fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
