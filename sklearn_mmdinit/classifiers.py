@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -21,7 +19,7 @@ from torch.optim import SGD
 
 from ._core import estimators as checks
 from ._core.inputs import Inputs, joined
-from ._core.mlp import MLP
+from ._core.mlp import MLP, perceptron
 from ._core.numbers import as_float32, torch_device
 from ._core.source import (
     PREFIX,
@@ -319,17 +317,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         tags.input_tags.sparse = True
         return tags
 
-    def _skorch_params(self) -> dict[str, Any]:
-        """What is handed on to skorch under its own names."""
-        return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
-
     def _check_parameters(self) -> None:
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
-        skorch_params = self._skorch_params()
-        check_scalar(skorch_params.get("verbose", 0), "verbose", Integral)
-        net.check_skorch_params(skorch_params)
+        net.check_skorch_params(net.skorch_params_of(self))
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         net.find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -368,23 +360,29 @@ class NetClassifier(Keywords, PartlyLabelled):
         return whole
 
     def _rows(
-        self, X: Any, y: np.ndarray, labelled: np.ndarray, sample_weight: Any, seed: int
+        self,
+        X: Any,
+        y: np.ndarray,
+        labelled: np.ndarray,
+        sample_weight: Any,
+        split: Any = None,
+        seed: int = 0,
     ) -> Rows:
-        """The rows to train on, with those that choose the best epoch."""
-        rows, by_class = labels.weighted(
-            X, y, labelled, sample_weight, self.class_weight, self.classes_
-        )
-        pair = self.validation_split
-        if pair is None:
+        """The rows to train on, with those that a split chooses the best epoch by."""
+        weights = labels.given_weights(sample_weight, labelled)
+        by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
+        X = X if labelled.all() else X[labelled]
+        rows = labels.in_the_loss(X, y, weights, by_class)
+        if split is None:
             return Rows(*rows)
-        if not isinstance(pair, tuple):
-            train, valid = labels.split_rows(pair, rows.X, rows.y, seed)
+        if not isinstance(split, tuple):
+            train, valid = labels.split_rows(split, rows.X, rows.y, seed)
             if len(valid) == 0:
                 return Rows(*rows)
             return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
-        if len(pair) != 2:
-            raise ValueError(f"validation_split must be (X_val, y_val), got {len(pair)} items")
-        X, y = pair
+        if len(split) != 2:
+            raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
+        X, y = split
         with checks.told("validation_split"):
             y, missing = labels.without_missing(y, self.unlabelled_label)
             X, y = self._validated(X, y)
@@ -427,21 +425,14 @@ class NetClassifier(Keywords, PartlyLabelled):
         self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
     ) -> net.Training:
         """A net where training starts, once an initializer has learned from all rows."""
-        start, skorch_params = begun.start, self._skorch_params()
+        start = begun.start
         if start.is_to_be_learned:
-            start = start.learned(
-                X, further, None if self.random_state is None else seeds[3], self._inputs
-            )
+            seed = None if self.random_state is None else seeds[3]
+            start = start.learned(X, further, seed, self._inputs)
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
-        device, row_size = torch_device(self.device), math.prod(self.input_shape_)
-        own = self.optimizer, device, self.batch_size, row_size
-        options = net.net_options(skorch_params, *own, seeds[1], net.has_batch_norm(begun.module))
-        classes = list(range(len(self.classes_)))
-        module = partial(_module_at, begun.source, self.theta0_)
-        made = net.Net(module, classes=classes, lr=self.learning_rate_init, **options)
-        foreign = bool(skorch_params.keys() - {"verbose"})
-        return net.Training(made, begun.module, seeds[1], foreign)
+        make = partial(_module_at, begun.source, self.theta0_)
+        return net.Training(self, make, begun.module, seeds[1])
 
     def _keep(self, training: net.Training) -> Self:
         """Fitted attributes."""
@@ -520,7 +511,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.warn_if_scaled_otherwise(X, further)
         if begun.start.is_to_be_learned and labelled.all() and not further:
             labels.warn_if_few(X, y)
-        rows = self._rows(X, indices, labelled, sample_weight, seeds[0])
+        split = self.validation_split
+        rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
         training = self._training(begun, X, further, seeds)
         training.run(rows, self.max_iter)
         return self._keep(training)
@@ -571,8 +563,7 @@ class NetClassifier(Keywords, PartlyLabelled):
             seeds = self._seeds()
             begun = self._begin(X_given, X, seeds[2])
             X = self._as_inputs(X)
-        own = sample_weight, self.class_weight, self.classes_
-        rows = Rows(*labels.weighted(X, indices, labelled, *own)[0])
+        rows = self._rows(X, indices, labelled, sample_weight)
         training = self._training(begun, X, (), seeds) if first else self._trained
         training.run(rows, n_epochs=1)
         return self._keep(training)
@@ -771,23 +762,19 @@ class MLPClassifier(NetClassifier):
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         found = start.source(self.n_features_in_)
         theirs = dict(found.keywords) if found else {}
+        theirs.pop("init", None)
         if (found and found.module is not MLP) or (start.theta0 and not found):
             raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
-        plain: dict[str, Callable[[Any], Any]] = {
-            "hidden_layer_sizes": checks.check_widths,
-            "activation": str,
-            "batch_norm": partial(checks.check_bool, "batch_norm"),
-        }
-        own = vars(self)
-        given = {name: as_(own[name]) for name, as_ in plain.items() if own[name] is not None}
+        given = {name: value for name in _PERCEPTRON if (value := getattr(self, name)) is not None}
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        for name, value in (rows | given).items():
+        keywords = perceptron(**(_PERCEPTRON | theirs | given | rows))
+        for name in (*rows, *given):
             refits = name == "n_classes" and not start.is_to_be_learned
-            if name in theirs and theirs[name] != value and not refits:
+            if theirs.get(name, keywords[name]) != keywords[name] and not refits:
                 who = "this classifier" if name in given else "X" if name == "n_features" else "y"
                 named = f"{start.name} has {name}={theirs[name]!r}"
-                raise ValueError(f"{named}, but {who} has {name}={value!r}")
-        return Source(MLP, _PERCEPTRON | theirs | given | rows | {"init": str(self.init)}, seed)
+                raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
+        return Source(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
         """The present weights."""
@@ -837,7 +824,7 @@ class MLPClassifier(NetClassifier):
         ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
-            given = self._skorch_params()
+            given = net.skorch_params_of(self)
             ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
             ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
         names = getattr(self, "feature_names_in_", None)

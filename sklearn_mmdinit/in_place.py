@@ -14,7 +14,7 @@ from ._core.batches import examples_of, handed_out
 from ._core.estimators import check_kind, told
 from ._core.numbers import seeded_generators
 from ._core.source import uncompiled
-from .coherence import Coherence, brings_edges, coherence_of
+from .coherence import brings_edges, coherence_of
 from .initializers import MMDInitializer
 from .theta0 import put_arrays_
 
@@ -88,45 +88,38 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
     seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
     # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
     with seeded_generators(seed):
-        if coherence is not None:
-            initializer.fit(_collected(coherence, data, initializer.batch_size))
-            return
         if isinstance(data, Dataset):
-            loader = _loader_of(data, initializer.batch_size)
-        elif own_batch_size:
+            loader = _loader_of(data, int(initializer.batch_size), shuffle=coherence is None)
+        elif own_batch_size and coherence is None:
             raise ValueError("batch_size is the DataLoader's own here; leave it out")
         else:
             loader = data
+        if coherence is not None and brings_edges(coherence) and not _in_order(loader):
+            hint = "use shuffle=False and no sampler, or pass the Dataset"
+            raise ValueError(
+                f"a graph has its order of rows, and the sampler may have another: {hint}"
+            )
         items = handed_out(loader)
         first = next(items, None)
         if first is None:
-            raise _nothing_in(data)
-        initializer._fit_loader(loader, chain([first], items), examples_of(first))
+            raise ValueError(f"{type(data).__name__} hands out no examples")
+        items = chain([first], items)
+        if coherence is None:
+            initializer._fit_loader(loader, items, examples_of(first))
+            return
+        # The graph needs all of them.
+        parts = [examples_of(item) for item in items]
+        with told(f"{type(data).__name__} cannot be read"):
+            rows = _put_together(parts)
+        initializer.fit(rows)
 
 
-def _loader_of(dataset: Dataset[Any], batch_size: int) -> DataLoader[Any]:
-    if isinstance(dataset, IterableDataset):
+def _loader_of(dataset: Dataset[Any], batch_size: int, shuffle: bool) -> DataLoader[Any]:
+    if not shuffle or isinstance(dataset, IterableDataset):
         return DataLoader(dataset, batch_size)
     with told(f"{type(dataset).__name__} cannot be read"):
         n_rows = len(dataset)  # type: ignore[arg-type]
-    return DataLoader(dataset, max(min(batch_size, n_rows), 1), shuffle=n_rows > 0)
-
-
-def _nothing_in(data: Any) -> ValueError:
-    return ValueError(f"{type(data).__name__} hands out no examples")
-
-
-def _collected(coherence: Coherence, data: Any, batch_size: int) -> Any:
-    """All examples, which the graph needs, in the order of a pass; of a Dataset, its own."""
-    loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size)
-    if brings_edges(coherence) and not _in_order(loader):
-        hint = "use shuffle=False and no sampler, or pass the Dataset"
-        raise ValueError(f"a graph has its order of rows, and the sampler may have another: {hint}")
-    parts = [examples_of(item) for item in handed_out(loader)]
-    if not parts:
-        raise _nothing_in(data)
-    with told(f"{type(data).__name__} cannot be read"):
-        return _put_together(parts)
+    return DataLoader(dataset, batch_size, shuffle=n_rows > 0)
 
 
 def _put_together(parts: list[Any]) -> Any:

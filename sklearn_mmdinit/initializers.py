@@ -88,6 +88,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     # What those that were pickled before there was one have not.
     checkpoint: Any = None
 
+    _takes_auto = False  # as max_iter and learning_rate_init
     _inputs: Inputs | None = None
     _state: State
 
@@ -97,9 +98,25 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
         return tags
 
-    @abstractmethod
     def _check_params(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
+        checks.check_widths(self.hidden_layer_sizes)
+        checks.check_positive(self, "n_classes", least=2, auto=True)
+        checks.check_choice("activation", self.activation, ACTIVATIONS)
+        checks.check_choice("init", self.init, INITS)
+        checks.check_bool("batch_norm", self.batch_norm)
+        checks.check_positive(self, "batch_size", "window")
+        if self.batch_norm and self.batch_size < 2:
+            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+        checks.check_positive(self, "max_iter", least=0, auto=self._takes_auto)
+        checks.check_finite(self, "learning_rate_init", zero=False, auto=self._takes_auto)
+        if not checks.is_auto(self.verbose):
+            check_scalar(self.verbose, "verbose", Integral)
+        checks.check_choice("output", self.output, OUTPUTS)
+        torch_device(self.device)
+        if checkpoint_of(self.checkpoint) is not None and self.random_state is None:
+            hint = "with which the call is the same again"
+            raise ValueError(f"a checkpoint needs a random_state, {hint}")
 
     @abstractmethod
     def _config(self, n_rows: int, n_classes: int) -> Config:
@@ -429,7 +446,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         profile, state = self._profile, self._state
         theta0 = state.result(config)
         self.config_ = config
-        self.gain_ = _gain(self.gain, theta0, X, state.seed, profile, config)
+        self.gain_ = self._factors(theta0, X, config)
         self.theta0_ = theta0.with_gain(self.gain_)
         network = profile.network(theta0, "cpu")
         self.samplers_ = chosen_samplers(network, self.sampler, config.batch_size)
@@ -445,6 +462,19 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
             warnings.warn(f"{words}; {hint}, or standardise X", ConvergenceWarning, stacklevel=4)
         return self
 
+    def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
+        """Gain of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
+        n_hidden = max(len(theta0.architecture.chain) - 1, 0)
+        if n_hidden == 0:
+            return ()
+        factors = 1.0 if checks.is_auto(self.gain) else self.gain
+        if checks.is_auto(self.gain) and config.coherence is not None:
+            rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
+            H = np.abs(self._profile.hidden(theta0, X[rows], "cpu"))
+            moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+            factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
+        return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
+
     def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: Any) -> Self:
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
@@ -452,26 +482,6 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         own = self._profile.examples, self._inputs
         batches = LoaderBatches(loader, opened, len(first), *own)
         return self._fit(first, *begun, batches)
-
-
-def _check_common(estimator: Any, auto: bool) -> None:
-    """Raise for the first parameter, of those that all initializers have, that is not valid."""
-    checks.check_widths(estimator.hidden_layer_sizes)
-    checks.check_positive(estimator, "n_classes", least=2, auto=True)
-    checks.check_choice("activation", estimator.activation, ACTIVATIONS)
-    checks.check_choice("init", estimator.init, INITS)
-    checks.check_bool("batch_norm", estimator.batch_norm)
-    checks.check_positive(estimator, "batch_size", "window")
-    if estimator.batch_norm and estimator.batch_size < 2:
-        raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-    checks.check_positive(estimator, "max_iter", least=0, auto=auto)
-    checks.check_finite(estimator, "learning_rate_init", zero=False, auto=auto)
-    if not checks.is_auto(estimator.verbose):
-        check_scalar(estimator.verbose, "verbose", Integral)
-    checks.check_choice("output", estimator.output, OUTPUTS)
-    torch_device(estimator.device)
-    if checkpoint_of(estimator.checkpoint) is not None and estimator.random_state is None:
-        raise ValueError("a checkpoint needs a random_state, with which the call is the same again")
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:
@@ -494,22 +504,6 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     if not chain and any(factor != 1 for factor in numbers):
         why = "its layers do not hand a scale on, one after the other"
         raise ValueError(f"{gain=} would change the function of the module: {why}")
-
-
-def _gain(
-    gain: Any, theta0: Theta0, X: np.ndarray, seed: int, profile: Profile, config: Config
-) -> tuple[float, ...]:
-    """Factor of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
-    n_hidden = max(len(profile.architecture.chain) - 1, 0)
-    if n_hidden == 0:
-        return ()
-    factors = 1.0 if checks.is_auto(gain) else gain
-    if checks.is_auto(gain) and config.coherence is not None:
-        rows = np.sort(permutation(seed, 0, len(X))[:_GAIN_ROWS])
-        H = np.abs(profile.hidden(theta0, X[rows], "cpu"))
-        moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
-        factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
-    return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
 
 
 class MMDInitializer(sources.Keywords, _Initializer):
@@ -675,6 +669,8 @@ class MMDInitializer(sources.Keywords, _Initializer):
     True
     """
 
+    _takes_auto = True
+
     def __init__(
         self,
         hidden_layer_sizes: Any = (392, 392, 392),
@@ -755,7 +751,7 @@ class MMDInitializer(sources.Keywords, _Initializer):
         return super().set_params(**params)
 
     def _check_params(self) -> None:
-        _check_common(self, auto=True)
+        super()._check_params()
         checks.check_choice("sampler", self.sampler, SAMPLERS)
         # The U-statistic divides by n - 1.
         checks.check_positive(self, "n_perturbations", least=2, auto=True)
@@ -863,9 +859,6 @@ class RandomLabelInitializer(_Initializer):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
-
-    def _check_params(self) -> None:
-        _check_common(self, auto=False)
 
     def _config(self, n_rows: int, n_classes: int) -> Config:
         return Config(

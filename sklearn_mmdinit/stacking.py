@@ -28,7 +28,7 @@ from .classifiers import MLPClassifier, PartlyLabelled
 from .coherence import coherence_of
 from .initializers import MMDInitializer
 from .transforms import RandomCorruption
-from .warm_start import is_fitted_initializer, resolve
+from .warm_start import is_fitted_initializer, resolve, seeded
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -105,23 +105,11 @@ def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def _held_out(
-    member: Any,
-    classes: np.ndarray,
-    X: np.ndarray,
-    y: np.ndarray,
-    train: np.ndarray,
-    test: np.ndarray,
+    member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray, fold: tuple[np.ndarray, ...]
 ) -> np.ndarray:
     """Probabilities (n_test, n_classes) of rows by a member that was trained on others."""
+    train, test = fold
     return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
-
-
-def _seeded(estimator: Any, seed: int) -> Any:
-    """A clone whose ``random_state`` is the seed if it has one that is None."""
-    cloned = clone(estimator)
-    if cloned.get_params(deep=False).get("random_state", seed) is None:
-        cloned.set_params(random_state=seed)
-    return cloned
 
 
 def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
@@ -299,13 +287,13 @@ class StackedStartsClassifier(PartlyLabelled):
         )
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3)
         folds_seed, seed, start_seed = map(int, draws)
-        network = _seeded(network, seed)
+        network = seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
         others = self.others
         if is_auto(others):
             others = [RandomForestClassifier(300)] if len(shape) == 1 else []
-        members += [_seeded(other, seed) for other in others]
+        members += [seeded(other, seed) for other in others]
 
         X, y = X[labelled], y[labelled]
         parallel = Parallel(n_jobs=self.n_jobs)
@@ -313,7 +301,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
-            delayed(_held_out)(member, *own, *fold) for member in members for fold in folds
+            delayed(_held_out)(member, *own, fold) for member in members for fold in folds
         )
         n = len(members)
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])

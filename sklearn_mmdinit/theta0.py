@@ -28,8 +28,7 @@ from torch import nn
 
 from ._core.estimators import check_integer, check_kind, told
 from ._core.mlp import MLP, perceptron
-from ._core.numbers import seeded_generators
-from ._core.source import uncompiled
+from ._core.source import Source, uncompiled
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -291,8 +290,7 @@ class Theta0:
         if not self.architecture.is_perceptron:
             name = self.architecture.module
             raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
-        with seeded_generators(0):
-            module = MLP(**self.architecture.keywords)
+        module = Source(MLP, self.architecture.keywords).build()
         start_(module, self)
         return module
 

@@ -54,11 +54,11 @@ def is_initializer(source: Any) -> bool:
 
 def is_fitted_initializer(source: Any) -> bool:
     """Whether an object is an initializer that has learned its theta0."""
-    source = _unfrozen(source)
     return hasattr(source, "get_params") and theta0_in(source) is not None
 
 
 def _unfrozen(source: Any) -> Any:
+    # Whose attributes a FrozenEstimator has, but not the parameters.
     return source.estimator if isinstance(source, FrozenEstimator) else source
 
 
@@ -68,7 +68,7 @@ class Start:
 
     theta0: Theta0 | None = None
     initializer: Any = None
-    n_classes: int | None = None  # of the labels
+    n_classes: int = 0  # of the labels, where there is an initializer
 
     @property
     def is_to_be_learned(self) -> bool:
@@ -141,15 +141,20 @@ class Start:
         self, X: Any, X_unlabelled: Sequence[Any], seed: int | None, inputs: Inputs | None = None
     ) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
-        fresh = clone(self.initializer)
-        if seed is not None and fresh.get_params(deep=False).get("random_state", seed) is None:
-            fresh.set_params(random_state=seed)
-        # Of labels only their number counts.
-        labels = None if self.n_classes is None else np.arange(self.n_classes)
+        fresh = seeded(self.initializer, seed)
+        labels = np.arange(self.n_classes)  # of which only the number counts
         rows = _together(X, X_unlabelled, fresh)
         with inside_another():
             fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
+
+
+def seeded(estimator: Any, seed: int | None) -> Any:
+    """A clone whose ``random_state`` is the seed if it has one that is None."""
+    cloned = clone(estimator)
+    if cloned.get_params(deep=False).get("random_state", 0) is None:
+        cloned.set_params(random_state=seed)
+    return cloned
 
 
 def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
@@ -165,7 +170,7 @@ def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
     return vstack(rows, format="csr") if any_sparse else np.concatenate(rows)
 
 
-def resolve(source: Any, X: Any, n_classes: int | None = None) -> Start:
+def resolve(source: Any, X: Any, n_classes: int) -> Start:
     """Where training starts by a value of ``warm_start_from``; X as given, perhaps with a tag."""
     if source is None:
         return Start()
@@ -176,7 +181,7 @@ def resolve(source: Any, X: Any, n_classes: int | None = None) -> Start:
         hint = f"the start of a {name} is its theta0_, and partial_fit goes on with its training"
         raise TypeError(f"warm_start_from must be {_VALID}; got a classifier: {hint}")
     if is_initializer(source):
-        theta0 = getattr(_unfrozen(source), "theta0_", None)
+        theta0 = getattr(source, "theta0_", None)
         if theta0 is None and isinstance(source, FrozenEstimator):
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
         return Start(theta0, source, n_classes)
@@ -214,7 +219,7 @@ def _is_below_initializer() -> bool:
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline):
             steps = [step for _, step in pipeline.steps[:-1] if is_initializer(step)]
-            return any(getattr(_unfrozen(step), "output", "") == "passthrough" for step in steps)
+            return any(getattr(step, "output", "") == "passthrough" for step in steps)
     return False
 
 

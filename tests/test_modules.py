@@ -553,7 +553,7 @@ class Stream(IterableDataset):
 
 
 def test_data_are_read_a_mini_batch_at_a_time(X):
-    data, params = Counted(X[:48]), SMALL | {"batch_size": 16, "max_iter": 1}
+    data, params = Counted(X[:48]), SMALL | {"batch_size": np.int64(16), "max_iter": 1}
     mmd_init_(net(), data, **params)
     assert sorted(data.asked) == list(range(48)), "each once: the look at the first ones counts"
     assert data.asked != list(range(48))

@@ -163,18 +163,18 @@ def accuracy(y: Any, predicted: np.ndarray, sample_weight: Any, unlabelled_label
     return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=sample_weight))
 
 
-def _given_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
-    """The caller's weights as float64 (n_rows,), at least 0; None where there are none."""
+def given_weights(sample_weight: Any, labelled: np.ndarray) -> np.ndarray | None:
+    """The caller's weights of labelled rows as float64, at least 0; None where there are none."""
     if sample_weight is None:
         return None
-    weights: np.ndarray = _check_sample_weight(sample_weight, np.empty(n_rows), dtype=np.float64)
+    weights: np.ndarray = _check_sample_weight(sample_weight, labelled, dtype=np.float64)
     finite_array("sample_weight", weights)  # scikit-learn lets NaN through as a number alone
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
     with np.errstate(over="ignore"):
         summable = np.isfinite(weights.sum())
     # Only their ratios count.
-    return weights if summable else weights / weights.max()
+    return (weights if summable else weights / weights.max())[labelled]
 
 
 def class_weights(
@@ -210,21 +210,6 @@ class Labelled(NamedTuple):
         """Some of the rows."""
         weights = None if self.weights is None else self.weights[index]
         return type(self)(self.X[index], self.y[index], weights)
-
-
-def weighted(
-    X: Any,
-    y: np.ndarray,
-    labelled: np.ndarray,
-    sample_weight: Any,
-    class_weight: Any,
-    classes: np.ndarray,
-) -> tuple[Labelled, np.ndarray | None]:
-    """The labelled ones of rows X, of classes y, that have a weight; and that of each class."""
-    weights = _given_weights(sample_weight, len(labelled))
-    weights = None if weights is None else weights[labelled]
-    by_class = class_weights(class_weight, classes, y, weights)
-    return in_the_loss(X if labelled.all() else X[labelled], y, weights, by_class), by_class
 
 
 def in_the_loss(

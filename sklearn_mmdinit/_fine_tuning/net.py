@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from numbers import Integral
 from typing import Any
 
 import torch
+from sklearn.utils import check_scalar
 from skorch import NeuralNet, NeuralNetClassifier
 from skorch.callbacks import Callback
 from skorch.utils import to_tensor
@@ -24,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
-from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
+from .._core.numbers import learned_is_finite, seeded_generators, torch_device, with_gradients
 from .._core.source import FAMILIAR, uncompiled
 from .._core.threads import worthwhile_threads
 from .batches import Orders, Rows, batches, inputs_and_weights
@@ -61,6 +63,11 @@ def is_skorch_param(name: str) -> bool:
     return name not in FAMILIAR and (name in _NAMES or (bool(nested) and part in _PARTS))
 
 
+def skorch_params_of(classifier: Any) -> dict[str, Any]:
+    """What a classifier hands on to skorch under its own names."""
+    return {name: value for name, value in vars(classifier).items() if is_skorch_param(name)}
+
+
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
     """The optimiser a name stands for, or the class itself; a ValueError otherwise."""
     if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer):
@@ -72,7 +79,8 @@ def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def check_skorch_params(params: Mapping[str, Any]) -> None:
-    """Raise unless these are callbacks and a nonlinearity that skorch can take."""
+    """Raise unless skorch can take these."""
+    check_scalar(params.get("verbose", 0), "verbose", Integral)
     callbacks = params.get("callbacks")
     right = callbacks is None or isinstance(callbacks, list | tuple)
     for item in (callbacks or ()) if right else ():
@@ -217,18 +225,11 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
     return dataset, dataset.valid
 
 
-def net_options(
-    skorch_params: Mapping[str, Any],
-    optimizer: Any,
-    device: torch.device,
-    batch_size: int,
-    row_size: int,
-    seed: int,
-    joins_last: bool,
-) -> dict[str, Any]:
-    """What a net of Rows is made with beside its module; `skorch_params` are the caller's own."""
-    params = {"verbose": 0, **skorch_params}
-    params["optimizer"] = find_optimizer(optimizer)
+def _net_options(classifier: Any, seed: int, joins_last: bool) -> dict[str, Any]:
+    """What the net of a classifier, of Rows, is made with beside its module."""
+    device, batch_size = torch_device(classifier.device), int(classifier.batch_size)
+    params = {"verbose": 0, **skorch_params_of(classifier)}
+    params["optimizer"] = find_optimizer(classifier.optimizer)
     fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
     if fused and not params.keys() & _FUSED_EXCLUDES:
         params["optimizer__fused"] = True
@@ -238,7 +239,8 @@ def net_options(
         params.setdefault("iterator_train__join_last", joins_last)
     if "iterator_valid" not in params:
         params.setdefault("iterator_valid__training", False)
-    evaluated = max(batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(row_size, 1)))
+    row_size = max(math.prod(classifier.input_shape_), 1)
+    evaluated = max(batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // row_size))
     if not params["verbose"]:
         params.setdefault("callbacks__print_log", None)
     params = {
@@ -255,6 +257,8 @@ def net_options(
     return params | {
         "callbacks": [("best_epoch", BestEpoch()), *callbacks],
         "train_split": _own_validation,
+        "classes": list(range(len(classifier.classes_))),
+        "lr": classifier.learning_rate_init,
         "batch_size": batch_size,
         "device": device,
     }
@@ -268,15 +272,17 @@ class Training:
     saving and restoring them is not safe among threads.
     """
 
-    def __init__(self, net: Net, module: nn.Module, seed: int, foreign: bool) -> None:
-        self.net = net
-        self._batch_norm = has_batch_norm(module)
+    def __init__(
+        self, classifier: Any, make: Callable[[], nn.Module], module: nn.Module, seed: int
+    ) -> None:
+        self._batch_norm = any(isinstance(part, _BatchNorm) for part in module.modules())
+        self.net = Net(make, **_net_options(classifier, seed, joins_last=self._batch_norm))
         is_mlp = isinstance(module, MLP)
         # Multiplications of the largest product of a perceptron; of others they are not known.
         largest = max(p.numel() for p in module.parameters()) if is_mlp else math.inf
-        self._n_multiplications = net.batch_size * largest
+        self._n_multiplications = classifier.batch_size * largest
         self._seed = seed
-        self._draws = foreign or not is_mlp
+        self._draws = not is_mlp or bool(skorch_params_of(classifier).keys() - {"verbose"})
         self._states: list[torch.Tensor] = []  # of the global generators after the last epoch
 
     def run(self, rows: Rows, n_epochs: int) -> None:
@@ -356,8 +362,3 @@ class Training:
             if order:
                 vars(orders).update(order)
             raise
-
-
-def has_batch_norm(module: nn.Module) -> bool:
-    """Whether a module cannot be trained on a batch of one row."""
-    return any(isinstance(part, _BatchNorm) for part in module.modules())

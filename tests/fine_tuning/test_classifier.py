@@ -157,7 +157,7 @@ DROPOUT = nn.Sequential(nn.Linear(64, 10), nn.Dropout(0.2))
 @pytest.mark.parametrize(
     "clf",
     [
-        small(iterator_train=DataLoader),
+        small(iterator_train=DataLoader, batch_size=np.int64(16)),
         NetClassifier(DROPOUT, random_state=0),
     ],
     ids=["DataLoader", "dropout"],
