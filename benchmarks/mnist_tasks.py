@@ -71,16 +71,7 @@ from reporting.tables import text_of
 # What is measured, as results have it; ``coherent_passes`` is None where coherence decides itself.
 PLAN = (
     *("methods", "n_labels", "tasks", "runs", "epochs", "n_perturbations", "coherent_passes"),
-    *(
-        "first_run",
-        "same_tasks",
-        "classes",
-        "draw",
-        "rivals",
-        "network",
-        "augmentation",
-        "neighbors",
-    ),
+    *("first_run", "same_tasks", "classes", "draw", "rivals", "network", "augmentation"),
     *("neighbors", "separation", "rounds", "kernels"),
 )
 

@@ -1,16 +1,13 @@
 """Every measurement whose file is in ``benchmarks/results``: its command, its time, its tables.
 
 The one declaration of each: the report is a loop over them, which shows the tables of those that
-are there and the commands of those that are not, and a command can take its own settings from it
-(:attr:`Run.arguments`). Nothing is imported here.
+are there and the commands of those that are not. Nothing is imported here.
 """
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-
-__all__ = ["CONVNET", "RUNS", "SECTIONS", "Run", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,6 @@ class Run:
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
     how: str = ""  # what the command does not say
-
-    @property
-    def arguments(self) -> list[str]:
-        """What the command is called with."""
-        return shlex.split(self.command)[1:]
 
     @property
     def parts(self) -> int:
@@ -308,11 +300,3 @@ RUNS = (
 
 SECTIONS = tuple(dict.fromkeys(run.section for run in RUNS if run.section))
 """The report's headings."""
-
-
-def run_of(file: str) -> Run:
-    """The measurement that a file is of."""
-    for run in RUNS:
-        if run.file == file:
-            return run
-    raise ValueError(f"no measurement is declared for {file!r}; valid names are in {__file__}")
