@@ -135,14 +135,8 @@ def _over_scratch(results: Results) -> pd.DataFrame:
     draws = draws_of(results)
     if not {LINE, FRESH} <= {*draws}:
         return pd.DataFrame(columns=["mean", "low", "high"])
-    differences = (draws[LINE] - draws[FRESH]).dropna()
-    found = {}
-    for n, own in differences.groupby(N):
-        # A column a set: what counts as N there is the one N of them all.
-        points = gains(own.unstack("set"))
-        parts = {"mean": points.mean[n], "low": points.low[n], "high": points.high[n]}
-        found[n] = pd.DataFrame(parts)
-    return pd.concat(found, names=[N, "set"]) if found else pd.DataFrame()
+    found = gains((draws[LINE] - draws[FRESH]).dropna().to_frame(), N, "set")
+    return pd.concat(found[:3]).set_axis(["mean", "low", "high"]).T
 
 
 def _of_each(results: Results) -> Table:
@@ -151,11 +145,6 @@ def _of_each(results: Results) -> Table:
     shown = texts("{:.1f} ± {:.1f}".format, cells.mean().T, cells.std().T)
     shown.columns = [f"{name}, N = {n}" for name, n in shown.columns]
     return named_rows("Accuracy (%): mean ± std over draws", shown, "method")
-
-
-def _most_accurate(rivals: pd.Series) -> str:
-    """The highest mean accuracy and whose it is, or a dash where there is no rival."""
-    return "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
 
 
 def _by_set(results: Results) -> Table:
@@ -174,7 +163,9 @@ def _by_set(results: Results) -> Table:
                 row |= {name: str(entry[name]) for name in ("features", "classes")}
                 row |= {name: f"{own[name].mean():.1f}" for name in (FRESH, LINE)}
                 row["difference"] = gain_text(*found.loc[key])
-                rows.append(row | {"best rival": _most_accurate(rivals_of(own).mean())})
+                rivals = rivals_of(own).mean()
+                best = "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
+                rows.append(row | {"best rival": best})
     return Table(title, pd.DataFrame(rows))
 
 
