@@ -67,7 +67,6 @@ def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add = parser.add_argument
     add("--split", choices=SPLITS, default="development", help="default: development")

@@ -184,7 +184,6 @@ def _measure(job: Job) -> command.Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     text = partial(text_of, kinds=("choices",))
     return command.run_command(_parser(), argv, _prepare, _measure, text)
 

@@ -180,7 +180,6 @@ _text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the tables were printed."""
     return command.run_command(_parser(), argv, _prepare, _measure, _text, draw_coherence)
 
 

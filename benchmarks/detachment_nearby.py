@@ -138,7 +138,6 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
     parser.add_argument("--init", choices=("xavier", "he"), default="xavier", help="fresh weights")

@@ -260,7 +260,6 @@ def _measure(job: Job) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the tables were printed."""
     text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
     return run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
 

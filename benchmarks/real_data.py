@@ -196,7 +196,6 @@ def summary(results: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     return command.run_command(_parser(), argv, _prepare, _measure, summary, draw_sets, kept=_kept)
 
 
