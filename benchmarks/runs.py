@@ -44,12 +44,7 @@ PUT_TOGETHER = "in parts put together by `combine.py`"
 RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
 RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
 
-CONVNET = (
-    "convnet/ours",
-    "convnet/ours+coherence",
-    "convnet/features+logistic",
-    "convnet/scratch",
-)
+CONVNET = ("convnet/ours", "convnet/ours+coherence", "convnet/features+logistic", "convnet/scratch")
 """Rows of the convolutional network, in the order of the tables."""
 
 PAPER = tuple(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from protocol.sets import METHODS, NETWORKS_WITHIN
-from reporting.layout import Table, gain_text, named_rows, texts
+from reporting.layout import Table, gain_text, named_rows, several, texts
 from reporting.results import Results, unpack_draws
 from reporting.statistics import N, gains, mean_by, ranks_of
 
@@ -56,16 +56,11 @@ def best_by_rank(accuracies: pd.DataFrame) -> str:
     return str(rivals_of(ranks_of(accuracies)).mean().idxmin())
 
 
-def _several(least: int, most: int, what: str) -> str:
-    counts = f"{most}" if least == most else f"{least} to {most}"
-    return f"{counts} {what}{'' if most == 1 else 's'}"
-
-
 def _heads(results: Results) -> dict[int, str]:
     """N with the number of sets, and of draws of each."""
     counts = draws_of(results).dropna().groupby([N, "set"]).size()
     return {
-        n: f"N = {n}, {_several(len(own), len(own), 'set')}, {_several(min(own), max(own), 'draw')}"
+        n: f"N = {n}, {several([len(own)], 'set')}, {several(own, 'draw')}"
         for n, own in counts.groupby(N)
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,13 @@ def gain_text(mean: float, low: float | None = None, high: float | None = None) 
     if pd.isna(mean):
         return "-"
     return f"{mean:+.2f}" + ("" if pd.isna(low) else f" [{low:+.2f}, {high:+.2f}]")
+
+
+def several(counts: Sequence[int], what: str) -> str:
+    """The counts, from the least to the most, of what is called so."""
+    least, most = min(counts), max(counts)
+    shown = f"{most}" if least == most else f"{least} to {most}"
+    return f"{shown} {what}{'' if most == 1 else 's'}"
 
 
 def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:

@@ -27,16 +27,6 @@ from reporting.statistics import Estimates, width_over_batches, width_over_runs
 HIDDEN_LAYER_SIZES = [392, 392, 392]
 
 
-def loss_name(weight: float, detachment: float) -> str:
-    """The row of a (lambda, xi)."""
-    return f"lambda = {weight:g}, xi = {detachment:g}"
-
-
-def scale_name(square: float, weight: float) -> str:
-    """The row of an (s^2, lambda)."""
-    return f"s^2 = {square:g}, lambda = {weight:g}"
-
-
 @cache
 def paper_table(name: str) -> Estimates:
     """One of its tables: means, stds and what they are over, rows by columns."""

@@ -9,13 +9,7 @@ from reporting.data_tables import DATA_TABLES, agreement_table
 from reporting.layout import Table, as_text
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import (
-    TITLES,
-    against_table,
-    choices_table,
-    gain_table,
-    task_table,
-)
+from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
 from reporting.time_tables import SPEED_KINDS, TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
