@@ -119,12 +119,6 @@ SELF_TRAINING: dict[str, Any] = {"threshold": 0.8, "max_iter": 3}
 SELF_TRAINING_ROWS = 5000
 
 
-def principal_components(X: np.ndarray, seed: int) -> PCA:
-    """The first components of rows (n, n_features), fitted."""
-    n_components = min(N_COMPONENTS, X.shape[1])
-    return PCA(n_components, random_state=seed, svd_solver="covariance_eigh").fit(X)
-
-
 class Rivals:
     """The rivals of a command, run by run; what all runs share is made once."""
 
@@ -268,13 +262,14 @@ class _Features:
     def __init__(self, X: np.ndarray, bench: Bench) -> None:
         self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
         self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
-        n_components = min(N_COMPONENTS, X.shape[1])
-        own = {"seed": self.seed, "n_train": self.n_train, "n_components": n_components}
+        self.n_components = min(N_COMPONENTS, X.shape[1])
+        own = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
         self.identity: dict[str, Any] = own
 
     @cached_property
     def pca(self) -> PCA:
-        return principal_components(self.X[: self.n_train], self.seed)
+        own = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
+        return own.fit(self.X[: self.n_train])
 
     @cached_property
     def components(self) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
+from sklearn.utils import gen_batches
 from torch import nn
 
 from sklearn_mmdinit import MLPClassifier, Theta0
@@ -173,10 +174,19 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         for number in range(self.max_iter):
             seed = np.random.SeedSequence([self.random_state, number]).generate_state(1)[0]
             generator = torch.Generator().manual_seed(int(seed))
-            loss = self._pass(X, network, optimizer, generator)
-            self.loss_curve_.append(loss)
+            order = torch.randperm(len(X), generator=generator).numpy()
+            total = 0.0
+            for batch in gen_batches(len(X), self.batch_size):
+                rows = torch.from_numpy(X[order[batch]].astype(np.float32))
+                noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(network(noisy), rows)
+                torch.autograd.backward(loss)
+                optimizer.step()
+                total += float(loss.detach()) * len(rows)
+            self.loss_curve_.append(total / len(X))
             if self.verbose:
-                print(f"pass {number + 1}/{self.max_iter}: loss {loss:.4f}", flush=True)
+                print(f"pass {number + 1}/{self.max_iter}: loss {total / len(X):.4f}", flush=True)
         self.n_iter_, self.best_loss_ = self.max_iter, min(self.loss_curve_)
         self.encoder_ = network[0]
         self.theta0_ = with_encoder(fresh, self.encoder_)
@@ -198,26 +208,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         decoder = _chain([weight.T for weight in reversed(weights)], linear_output=True)
         network = nn.Sequential(_chain(weights, linear_output=False), decoder)
         return fresh, network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
-
-    def _pass(
-        self,
-        X: np.ndarray,
-        network: nn.Sequential,
-        optimizer: torch.optim.Adam,
-        generator: torch.Generator,
-    ) -> float:
-        """Train on all rows once; the mean loss of the steps."""
-        order = torch.randperm(len(X), generator=generator).numpy()
-        total = 0.0
-        for start in range(0, len(X), self.batch_size):
-            rows = torch.from_numpy(X[order[start : start + self.batch_size]].astype(np.float32))
-            noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(network(noisy), rows)
-            torch.autograd.backward(loss)
-            optimizer.step()
-            total += float(loss.detach()) * len(rows)
-        return total / len(X)
 
 
 def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
