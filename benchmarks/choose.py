@@ -122,12 +122,8 @@ ANSWERS = (
 QUESTIONS = tuple(dict.fromkeys(answer.question for answer in ANSWERS))
 
 
-@dataclass(frozen=True)
-class Job:
-    """The answers to measure, bases of others among them, and on what."""
-
-    answers: list[Answer]
-    bench: Bench
+Job = tuple[list[Answer], Bench]
+"""The answers to measure, bases of others among them, and on what."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,7 +141,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     for answer in reversed(ANSWERS):
         if answer.question in asked or answer.name in wanted:
             wanted |= {answer.name: None, answer.base: None}
-    return Job([answer for answer in ANSWERS if answer.name in wanted], prepare_bench(options))
+    return [answer for answer in ANSWERS if answer.name in wanted], prepare_bench(options)
 
 
 def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Contender:
@@ -159,10 +155,10 @@ def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Con
 
 def _measure(job: Job) -> command.Written:
     """Records of every theta0, and all scores; each answer is finished before the next."""
-    bench, records, scores = job.bench, [], []
-    options = bench.options
+    answers, bench = job
+    options, records, scores = bench.options, [], []
     for run in bench.tasks:
-        for answer in job.answers:
+        for answer in answers:
             bench.say(f"run {run}: {answer.name}")
             initializer = answer.initializer(
                 bench.network.hidden_layer_sizes,
