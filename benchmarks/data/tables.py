@@ -346,10 +346,6 @@ def load(name: str, data_dir: Path | None, report: Report) -> Table:
     return Table(name, kind, X, y, source, _digest(X, y))
 
 
-def _float32(X: Any) -> np.ndarray:
-    return np.asarray(X, dtype=np.float32)
-
-
 def _on_sphere(X: np.ndarray) -> np.ndarray:
     """Rows as long as those of standardised columns."""
     return X * (np.sqrt(X.shape[1]) / np.linalg.norm(X, axis=1, keepdims=True))
@@ -362,16 +358,17 @@ def _components_of(features: Any) -> Any:
 
 def preprocessing(table: Table) -> Any:
     """An unfitted transformer of the rows to float32, to be fitted on those without labels."""
+    as_float32 = FunctionTransformer(partial(np.asarray, dtype=np.float32))
     if table.kind == "text":
         return make_pipeline(
             TfidfVectorizer(sublinear_tf=True, min_df=2),
             TruncatedSVD(_N_TOPICS, random_state=0),
             StandardScaler(),
-            FunctionTransformer(_float32),
+            as_float32,
         )
     if table.kind == "photographs":
         features = (_components_of(own) for own in (PatchFeatures(), OrientedGradients(4)))
-        return make_pipeline(make_union(*features), FunctionTransformer(_float32))
+        return make_pipeline(make_union(*features), as_float32)
     numbers = make_pipeline(
         SimpleImputer(strategy="median"),
         StandardScaler(),
@@ -385,4 +382,4 @@ def preprocessing(table: Table) -> Any:
         (numbers, make_column_selector(dtype_include="number")),
         (categories, make_column_selector(dtype_exclude="number")),
     )
-    return make_pipeline(columns, FunctionTransformer(_float32))
+    return make_pipeline(columns, as_float32)

@@ -168,7 +168,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
-        """Learn from unlabelled rows X (n, n_features)."""
         fresh, network, optimizer = self._begin(X.shape[1])
         self.loss_curve_: list[float] = []
         for number in range(self.max_iter):
@@ -226,16 +225,13 @@ def scarf_theta0(
     n_classes: int,
     *,
     n_steps: int = 1000,
-    batch_size: int = 128,
-    corruption: float = 0.6,
-    temperature: float = 1.0,
     random_state: int = 0,
 ) -> Theta0:
     """Hidden layers of a perceptron, learned from rows X (n, n_features); the last stays fresh.
 
-    A copy has each entry replaced, with probability ``corruption``, by the same column of a random
-    row. Cosines of two-layer projections of rows and copies, over the temperature, are logits of
-    which copy is whose; rates and sizes are the paper's.
+    A copy has each entry replaced, with probability 0.6, by the same column of a random row.
+    Cosines of two-layer projections of rows and copies are logits of which copy is whose; rates,
+    sizes and the temperature of 1 are the paper's.
     """
     fresh = fresh_theta0(classifier, X.shape[1], range(n_classes))
     hidden = range(len(classifier.hidden_layer_sizes))
@@ -250,15 +246,13 @@ def scarf_theta0(
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     rows, columns = torch.from_numpy(X.astype(np.float32)), torch.arange(X.shape[1])
     for _ in range(n_steps):
-        batch = rows[torch.randperm(len(rows), generator=generator)[:batch_size]]
+        batch = rows[torch.randperm(len(rows), generator=generator)[:128]]
         others = torch.randint(len(rows), batch.shape, generator=generator)
-        changed = torch.rand(batch.shape, generator=generator) < corruption
+        changed = torch.rand(batch.shape, generator=generator) < 0.6
         copies = torch.where(changed, rows[others, columns], batch)
         found = nn.functional.normalize(network(batch)), nn.functional.normalize(network(copies))
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(
-            found[0] @ found[1].T / temperature, torch.arange(len(batch))
-        )
+        loss = nn.functional.cross_entropy(found[0] @ found[1].T, torch.arange(len(batch)))
         torch.autograd.backward(loss)
         optimizer.step()
     return with_encoder(fresh, encoder)
