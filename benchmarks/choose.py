@@ -77,7 +77,6 @@ class Answer:
     def initializer(
         self, hidden_layer_sizes: Sequence[int], graphs: Path, **params: Any
     ) -> BaseEstimator:
-        """The unfitted initializer."""
         coherence = Coherence(memory=str(graphs))
         learned = MMDInitializer(hidden_layer_sizes, coherence=coherence, **params)
         learned.set_params(**self.changes)

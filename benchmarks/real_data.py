@@ -158,7 +158,6 @@ def _measure(job: Job) -> command.Written:
 
 
 def _kept(job: Job) -> command.Written:
-    """Results of what is there."""
     options, done = job.options, job.log.read()
     keys = [key for *_, own in job.cells() for key in own.values()]
     once = [key for data in job.data for key in job.once(data).values()]
@@ -179,7 +178,6 @@ def _kept(job: Job) -> command.Written:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Its tables."""
     return text_of(results, DATA_TABLES) or "nothing was measured"
 
 

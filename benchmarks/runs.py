@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Run:
-    """A measurement."""
-
     file: str  # with its figures
     title: str  # its heading in the report
     command: str  # what follows "python benchmarks/"
@@ -29,7 +27,6 @@ class Run:
 
     @property
     def parts(self) -> int:
-        """Of how many parts it consists."""
         return len(self.methods) * self.runs if self.methods else self.cells
 
     @property

@@ -171,7 +171,6 @@ class NetworkSettings:
         return cls(**given | {"hidden_layer_sizes": tuple(options.hidden_layer_sizes)})
 
     def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
-        """The unfitted initializer of a kind of pre-training."""
         if pretraining == "rlabel":
             return RandomLabelInitializer(**params, max_iter=self.epochs)
         if pretraining == "ours":
@@ -389,8 +388,6 @@ class FineTuning:
         return f"lr={self.learning_rate:g} epochs={self.epochs} wd={self.weight_decay:g}"
 
     def contender(self, scratch: Contender, name: str) -> Contender:
-        """Scratch under this fine-tuning."""
-
         def change(pipeline: Pipeline, random_state: int) -> Pipeline:
             return pipeline.set_params(
                 mlpclassifier__learning_rate_init=self.learning_rate,

@@ -172,7 +172,6 @@ class Appendix(Bench):
         return int(self.options.seed)
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        """The unfitted initializer of the paper's objective with the changes."""
         own: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
         return own.set_params(window=WINDOW).set_params(**changes)
 
