@@ -125,15 +125,6 @@ Job = tuple[list[Answer], Bench]
 """The answers to measure, bases of others among them, and on what."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
-    names = f"names or patterns of {'; '.join(QUESTIONS)}"
-    parser.add_argument("--questions", nargs="+", default=["*"], help=names)
-    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
-    parser.set_defaults(dataset="mnist-held-out")
-    return parser
-
-
 def _prepare(options: argparse.Namespace) -> Job:
     asked = methods.select_names(options.questions, QUESTIONS, what="question")
     wanted: dict[str, None] = {}
@@ -179,8 +170,13 @@ def _measure(job: Job) -> command.Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    parser = command.command_parser(__doc__)
+    names = f"names or patterns of {'; '.join(QUESTIONS)}"
+    parser.add_argument("--questions", nargs="+", default=["*"], help=names)
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
+    parser.set_defaults(dataset="mnist-held-out")
     text = partial(text_of, kinds=("choices",))
-    return command.run_command(_parser(), argv, _prepare, _measure, text)
+    return command.run_command(parser, argv, _prepare, _measure, text)
 
 
 if __name__ == "__main__":

@@ -77,22 +77,6 @@ class Job:
                         yield data, n_labels, draw, keys
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
-    add, many = parser.add_argument, [*sets.METHODS]
-    add("--split", choices=SPLITS, default="development", help="default: development")
-    add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
-    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
-    add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
-        help="labels of each class; default: 1 5 20 100")  # fmt: skip
-    add("--draws", type=command.positive, default=20, help="default: 20")
-    add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
-    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
-    add("--jobs", type=int, default=-1, help="processes; default: one a core")
-    command.add_output_options(parser)
-    return parser
-
-
 def _prepare(options: argparse.Namespace) -> Job:
     chosen = [*SPLITS[options.split]]
     if options.sets:
@@ -182,7 +166,19 @@ def summary(results: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return command.run_command(_parser(), argv, _prepare, _measure, summary, draw_sets, kept=_kept)
+    parser = command.command_parser(__doc__)
+    add, many = parser.add_argument, [*sets.METHODS]
+    add("--split", choices=SPLITS, default="development", help="default: development")
+    add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
+    add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
+        help="labels of each class; default: 1 5 20 100")  # fmt: skip
+    add("--draws", type=command.positive, default=20, help="default: 20")
+    add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
+    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    command.add_output_options(parser)
+    return command.run_command(parser, argv, _prepare, _measure, summary, draw_sets, kept=_kept)
 
 
 if __name__ == "__main__":

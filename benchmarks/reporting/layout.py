@@ -1,4 +1,4 @@
-"""A table is a title and a frame of strings; a terminal's printer and Markdown's share it."""
+"""A table is a title and a frame of strings, which a terminal and Markdown share."""
 
 from __future__ import annotations
 
@@ -25,11 +25,6 @@ class Table:
     @property
     def rows(self) -> list[list[str]]:
         return self.frame.to_numpy().tolist()
-
-
-def as_text(table: Table) -> str:
-    """The table with aligned columns, for a terminal."""
-    return f"{table.title}\n{table.frame.to_string(index=False)}"
 
 
 def as_markdown(table: Table) -> str:
