@@ -359,15 +359,12 @@ def contender_of(
 def variant(
     scratch: Contender,
     name: str,
-    change: Callable[[BaseEstimator, int], BaseEstimator],
+    change: Callable[[BaseEstimator], BaseEstimator],
     identity: dict[str, Any],
 ) -> Contender:
-    """Scratch but for one thing: ``change(network, random_state)`` is what is evaluated."""
-
-    def make(random_state: int) -> BaseEstimator:
-        return change(scratch.make(random_state), random_state)
-
-    return Contender(name, scratch.X, make, scratch.identity | {"change": identity})
+    """Scratch but for one thing: ``change(network)`` is what is evaluated."""
+    own = scratch.identity | {"change": identity}
+    return Contender(name, scratch.X, lambda seed: change(scratch.make(seed)), own)
 
 
 # Scratch with a fine-tuning chosen for few labels
@@ -386,7 +383,7 @@ class FineTuning:
         return f"lr={self.learning_rate:g} epochs={self.epochs} wd={self.weight_decay:g}"
 
     def contender(self, scratch: Contender, name: str) -> Contender:
-        def change(network: BaseEstimator, random_state: int) -> BaseEstimator:
+        def change(network: BaseEstimator) -> BaseEstimator:
             return network.set_params(
                 learning_rate_init=self.learning_rate,
                 max_iter=self.epochs,

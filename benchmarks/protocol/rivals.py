@@ -159,8 +159,9 @@ class Rivals:
         copies = {"n_copies": N_COPIES, "augmentation": repr(change)}
         if name == "rival/augmented-scratch":
 
-            def augmented(network: BaseEstimator, random_state: int) -> BaseEstimator:
-                return classifiers.AugmentedClassifier(network, change, N_COPIES, random_state)
+            def augmented(network: Any) -> BaseEstimator:
+                seed = network.random_state
+                return classifiers.AugmentedClassifier(network, change, N_COPIES, seed)
 
             return methods.variant(self._scratch, name, augmented, copies)
         # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
@@ -206,9 +207,9 @@ class Rivals:
         ) -> methods.Contender:
             """From arrays that follow from scratch's own fresh weights, or the seed, in a fit."""
 
-            def change(network: Any, random_state: int) -> BaseEstimator:
+            def change(network: Any) -> BaseEstimator:
                 fresh = starts.fresh_theta0(network, widths[0], range(widths[-1]))
-                own = Theta0(fresh.architecture, arrays(fresh, random_state))
+                own = Theta0(fresh.architecture, arrays(fresh, network.random_state))
                 return network.set_params(warm_start_from=own)
 
             return methods.variant(scratch, name, change, identity)
@@ -219,7 +220,7 @@ class Rivals:
             rows = shuffled_rows(len(X), "self_training", seed=self.bench.options.seed)
             X_unlabelled = X[np.sort(rows[:SELF_TRAINING_ROWS])]
 
-            def self_trained(network: BaseEstimator, random_state: int) -> BaseEstimator:
+            def self_trained(network: BaseEstimator) -> BaseEstimator:
                 return classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
 
             own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
