@@ -24,7 +24,8 @@ from engines.engine import Call, Loky
 from protocol.command import Written, add_output_options, command_parser, results_head, run_command
 from protocol.evaluation import say
 from protocol.sets import FILES, Prepared, partly_labelled, prepared
-from reporting.results import Library, unpack_draws
+from reporting.data_tables import draws_of
+from reporting.results import Library
 from reporting.tables import text_of
 from sklearn_mmdinit.diagnostics import neighbor_agreement
 
@@ -45,9 +46,8 @@ def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series
     results = Library(options.results).results(file)
     if results is None:
         raise ValueError(f"--results {options.results} has no {file}")
-    of_draw = unpack_draws(results["scores"])
-    wide = of_draw.pivot(index=["set", "n_labels", "draw"], columns="method", values="accuracy")
-    gains = wide["coherence"] - wide["scratch"]
+    accuracies = draws_of(results)
+    gains = accuracies["coherence"] - accuracies["scratch"]
     return options, gains.groupby(["set", "n_labels"]).mean().rename("gain")
 
 
@@ -67,7 +67,6 @@ def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add = parser.add_argument
     add("--split", choices=SPLITS, default="development", help="default: development")

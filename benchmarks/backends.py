@@ -28,14 +28,7 @@ from typing import Any
 import joblib
 
 from engines.engine import ENGINES, Engine, engine_of
-from protocol.command import (
-    Written,
-    add_task_options,
-    command_parser,
-    positive,
-    results_head,
-    run_command,
-)
+from protocol import command
 from protocol.evaluation import Bench, prepare_bench
 from protocol.methods import METHODS, network_contender, select_names
 from protocol.store import Log
@@ -66,7 +59,7 @@ def _round(bench: Bench, engine: Engine) -> tuple[float, list[dict[str, Any]]]:
     return time.perf_counter() - started, scores
 
 
-def _measure(job: Job) -> Written:
+def _measure(job: Job) -> command.Written:
     """Seconds of each engine; a DisagreementError if figures differ."""
     bench, engines = job
     options = bench.options
@@ -89,7 +82,7 @@ def _measure(job: Job) -> Written:
         found[name] |= {"rounds": times[name], "times_of_loky": ratio(times, name, REFERENCE)}
     settings = {"n_labels": bench.n_labels, "tasks": options.tasks, "runs": options.runs}
     return options.output / f"{bench.dataset.name}_backends.json", {
-        **results_head(__doc__, bench.dataset, settings),
+        **command.results_head(__doc__, bench.dataset, settings),
         "jobs": joblib.effective_n_jobs(options.jobs),
         "load_average": os.getloadavg()[0],
         "fits": len(reference),
@@ -99,14 +92,14 @@ def _measure(job: Job) -> Written:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed, 1 if figures differ."""
-    parser = command_parser(__doc__)
+    parser = command.command_parser(__doc__)
     add = parser.add_argument
     add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
-    add("--rounds", type=positive, default=5, help="after the first one; default: 5")
-    add_task_options(parser, n_labels=(5, 10, 20, 40), tasks=20, runs=1)
+    add("--rounds", type=command.positive, default=5, help="after the first one; default: 5")
+    command.add_task_options(parser, n_labels=(5, 10, 20, 40), tasks=20, runs=1)
     try:
         text = partial(text_of, kinds=("backends",))
-        return run_command(parser, argv, _prepare, _measure, text)
+        return command.run_command(parser, argv, _prepare, _measure, text)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

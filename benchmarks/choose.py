@@ -77,7 +77,6 @@ class Answer:
     def initializer(
         self, hidden_layer_sizes: Sequence[int], graphs: Path, **params: Any
     ) -> BaseEstimator:
-        """The unfitted initializer."""
         coherence = Coherence(memory=str(graphs))
         learned = MMDInitializer(hidden_layer_sizes, coherence=coherence, **params)
         learned.set_params(**self.changes)
@@ -122,21 +121,8 @@ ANSWERS = (
 QUESTIONS = tuple(dict.fromkeys(answer.question for answer in ANSWERS))
 
 
-@dataclass(frozen=True)
-class Job:
-    """The answers to measure, bases of others among them, and on what."""
-
-    answers: list[Answer]
-    bench: Bench
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
-    names = f"names or patterns of {'; '.join(QUESTIONS)}"
-    parser.add_argument("--questions", nargs="+", default=["*"], help=names)
-    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
-    parser.set_defaults(dataset="mnist-held-out")
-    return parser
+Job = tuple[list[Answer], Bench]
+"""The answers to measure, bases of others among them, and on what."""
 
 
 def _prepare(options: argparse.Namespace) -> Job:
@@ -145,7 +131,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     for answer in reversed(ANSWERS):
         if answer.question in asked or answer.name in wanted:
             wanted |= {answer.name: None, answer.base: None}
-    return Job([answer for answer in ANSWERS if answer.name in wanted], prepare_bench(options))
+    return [answer for answer in ANSWERS if answer.name in wanted], prepare_bench(options)
 
 
 def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Contender:
@@ -159,10 +145,10 @@ def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Con
 
 def _measure(job: Job) -> command.Written:
     """Records of every theta0, and all scores; each answer is finished before the next."""
-    bench, records, scores = job.bench, [], []
-    options = bench.options
+    answers, bench = job
+    options, records, scores = bench.options, [], []
     for run in bench.tasks:
-        for answer in job.answers:
+        for answer in answers:
             bench.say(f"run {run}: {answer.name}")
             initializer = answer.initializer(
                 bench.network.hidden_layer_sizes,
@@ -184,9 +170,13 @@ def _measure(job: Job) -> command.Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
+    parser = command.command_parser(__doc__)
+    names = f"names or patterns of {'; '.join(QUESTIONS)}"
+    parser.add_argument("--questions", nargs="+", default=["*"], help=names)
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
+    parser.set_defaults(dataset="mnist-held-out")
     text = partial(text_of, kinds=("choices",))
-    return command.run_command(_parser(), argv, _prepare, _measure, text)
+    return command.run_command(parser, argv, _prepare, _measure, text)
 
 
 if __name__ == "__main__":

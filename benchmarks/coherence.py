@@ -91,22 +91,6 @@ class Setting:
 SECTIONS = {"time": OBJECTIVES, "ablation": ABLATION}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
-    add = parser.add_argument
-    every, number = [*SECTIONS], command.positive
-    add("--sections", nargs="+", choices=every, default=every, help="default: time ablation")
-    names = "names or patterns such as 'gain=*'; a wrong one is answered with those that there are"
-    add("--settings", nargs="+", default=["*"], help=names)
-    coherent = "against time, of the objectives with coherence; default: 1 2 4 8 16"
-    add("--passes", nargs="+", type=number, default=(1, 2, 4, 8, 16), help=coherent)
-    paper = "against time, of the paper's objective; default: 1 2 4"
-    add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
-    add("--budget", type=number, default=6, help="passes of the ablation; default: 6")
-    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
-    return parser
-
-
 def _settings(options: argparse.Namespace) -> list[Setting]:
     """What is to be measured; ValueError for an unknown setting."""
     # A pattern may belong to one section alone.
@@ -176,12 +160,21 @@ def _measure(job: Job) -> command.Written:
     }
 
 
-_text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the tables were printed."""
-    return command.run_command(_parser(), argv, _prepare, _measure, _text, draw_coherence)
+    parser = command.command_parser(__doc__)
+    add = parser.add_argument
+    every, number = [*SECTIONS], command.positive
+    add("--sections", nargs="+", choices=every, default=every, help="default: time ablation")
+    names = "names or patterns such as 'gain=*'; a wrong one is answered with those that there are"
+    add("--settings", nargs="+", default=["*"], help=names)
+    coherent = "against time, of the objectives with coherence; default: 1 2 4 8 16"
+    add("--passes", nargs="+", type=number, default=(1, 2, 4, 8, 16), help=coherent)
+    paper = "against time, of the paper's objective; default: 1 2 4"
+    add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
+    add("--budget", type=number, default=6, help="passes of the ablation; default: 6")
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
+    text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
+    return command.run_command(parser, argv, _prepare, _measure, text, draw_coherence)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,6 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the tables were printed."""
     study = studies.Study
     text = partial(text_of, kinds=("degeneracies", "densities"))
     return run_command(_parser(), argv, _prepare, study.measure, text, kept=study.kept)

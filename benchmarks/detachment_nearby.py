@@ -51,10 +51,10 @@ CHANGES: dict[str, Any] = {
 N_ROWS, N_DRAWS = 1024, 4
 
 
-def log_spaced_steps(last: int, a_decade: int = 6) -> list[int]:
-    """Whole numbers from 1 to the last, rising by nearly the same factor, wider below 10."""
-    n = math.ceil(a_decade * math.log10(last))
-    return sorted({*(round(10 ** (i / a_decade)) for i in range(n)), last})
+def log_spaced_steps(last: int) -> list[int]:
+    """Whole numbers from 1 to the last, six a decade, wider below 10."""
+    n = math.ceil(6 * math.log10(last))
+    return sorted({*(round(10 ** (i / 6)) for i in range(n)), last})
 
 
 def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> Theta0:
@@ -138,7 +138,6 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
     parser.add_argument("--init", choices=("xavier", "he"), default="xavier", help="fresh weights")

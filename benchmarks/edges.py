@@ -55,7 +55,6 @@ def _measure(options: argparse.Namespace) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add = parser.add_argument
     both = ("mnist", "fashion-mnist")

@@ -6,7 +6,7 @@ tested on all 10,000 test images. Ours starts from theta0, learned once from the
 without their labels; scratch starts from fresh weights. Everything goes through scikit-learn::
 
     init = MMDInitializer(random_state=0).fit(X_unlabelled)
-    cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
+    cross_val_score(MLPClassifier(warm_start_from=init), X, y_task, cv=splits)
 
 Run it (short pre-trainings; 5 to 6 minutes on two cores), then the paper's Tables 1 and 2 in full
 (some hours: eight theta0, under half an hour each, and 3,200 short fits), or what coherence adds::
@@ -31,36 +31,8 @@ from functools import partial
 from typing import Any
 
 from engines.engine import Engine, add_engine_options, engine_of
-from protocol.command import (
-    Written,
-    add_classes_option,
-    add_task_options,
-    command_parser,
-    positive,
-    positive_number,
-    results_head,
-    run_command,
-)
+from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
-from protocol.methods import (
-    AUGMENTATIONS,
-    CONVNET_NAMES,
-    EMBEDDINGS,
-    FEATURES,
-    FEATURES_CV,
-    FEATURES_THETA0,
-    NAMES,
-    NAMES_OF,
-    PAPER_METHODS,
-    SCRATCH,
-    NetworkSettings,
-    contender_of,
-    describe_network,
-    initializer_of,
-    rows_for,
-    select_names,
-    theta0_of,
-)
 from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
 from protocol.studies import add_kernels_option, with_kernels
 from protocol.tasks import DRAWS
@@ -72,16 +44,7 @@ from reporting.tables import text_of
 # What is measured, as results have it; ``coherent_passes`` is None where coherence decides itself.
 PLAN = (
     *("methods", "n_labels", "tasks", "runs", "epochs", "n_perturbations", "coherent_passes"),
-    *(
-        "first_run",
-        "same_tasks",
-        "classes",
-        "draw",
-        "rivals",
-        "network",
-        "augmentation",
-        "neighbors",
-    ),
+    *("first_run", "same_tasks", "classes", "draw", "rivals", "network", "augmentation"),
     *("neighbors", "separation", "rounds", "kernels"),
 )
 
@@ -91,15 +54,15 @@ PLAN = (
 QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "first_run": 8, "coherent_passes": 4}
 PAPER = {"n_labels": (5, 10, 20, 40), "tasks": 20, "runs": 4, "first_run": 0}
 PAPER |= {"epochs": 5, "n_perturbations": 256}
-QUICK_METHODS = ("xavier/fcn/ours", FEATURES_THETA0, FEATURES, SCRATCH)
+QUICK_METHODS = ("xavier/fcn/ours", methods.FEATURES_THETA0, methods.FEATURES, methods.SCRATCH)
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
         "mlp": QUICK | {"methods": QUICK_METHODS, "epochs": 2, "n_perturbations": 64},
-        "convnet": QUICK | {"methods": CONVNET_NAMES, "epochs": 1, "n_perturbations": 32},
+        "convnet": QUICK | {"methods": methods.CONVNET_NAMES, "epochs": 1, "n_perturbations": 32},
     },
     "paper": {
-        "mlp": PAPER | {"methods": PAPER_METHODS},
-        "convnet": PAPER | {"methods": CONVNET_NAMES},
+        "mlp": PAPER | {"methods": methods.PAPER_METHODS},
+        "convnet": PAPER | {"methods": methods.CONVNET_NAMES},
     },
 }
 
@@ -114,36 +77,36 @@ PASSES_FOR_ONE = {"digits": 20}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
-    add = parser.add_argument
+    parser = command.command_parser(__doc__)
+    add, number = parser.add_argument, command.positive
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
     network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
-    add("--network", choices=NAMES_OF, default="mlp", help=network)
-    names = "\n".join((*NAMES, *CONVNET_NAMES))
+    add("--network", choices=methods.NAMES_OF, default="mlp", help=network)
+    names = "\n".join((*methods.NAMES, *methods.CONVNET_NAMES))
     add("--list-methods", action="version", version=names, help="print the valid names and stop")
     rivals = "names or patterns such as lsuv or '*'; alone: those without a network"
     add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
-    add("--epochs", type=positive, help="passes of the pre-training over the unlabelled images")
-    add("--n-perturbations", type=positive, help="perturbed networks a step of the pre-training")
+    add("--epochs", type=number, help="passes of the pre-training over the unlabelled images")
+    add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
     coherent = "passes with coherence; default: as many as it takes itself, in quick four"
-    add("--coherent-epochs", dest="coherent_passes", type=positive, help=coherent)
-    add_classes_option(parser)
+    add("--coherent-epochs", dest="coherent_passes", type=number, help=coherent)
+    command.add_classes_option(parser)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"
     add("--draw", choices=DRAWS, default="uniform", help=draw)
     changes = "small changes of images that ours+coherence learns not to mind; default: none"
-    add("--augmentation", choices=AUGMENTATIONS, default="none", help=changes)
+    add("--augmentation", choices=methods.AUGMENTATIONS, default="none", help=changes)
     neighbors = "among what ours+coherence searches neighbours; default: pixels"
-    add("--neighbors", choices=EMBEDDINGS, default="pixels", help=neighbors)
+    add("--neighbors", choices=methods.EMBEDDINGS, default="pixels", help=neighbors)
     finely = "how finely ours+coherence tells images apart; default: %(default)s"
-    separation = NetworkSettings.separation
-    add("--separation", type=positive_number, default=separation, help=finely)
+    separation = methods.NetworkSettings.separation
+    add("--separation", type=command.positive_number, default=separation, help=finely)
     rounds = "times that theta0 of ours+coherence is learned; default: 1"
-    add("--rounds", type=positive, default=1, help=rounds)
+    add("--rounds", type=number, default=1, help=rounds)
     add_kernels_option(parser)
-    add_task_options(parser, first_run=None)
+    command.add_task_options(parser, first_run=None)
     add_engine_options(parser)
     return parser
 
@@ -163,18 +126,19 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
         preset["tasks"] = TEN_WAY_DRAWS
     if options.classes != 2 and options.same_tasks:
         raise ValueError(f"--same-tasks is for binary tasks, and not for {options.classes} classes")
+    valid = methods.NAMES_OF[options.network]
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {
         "rivals": select_rivals(options.rivals, augmented=augmented, gradients=gradients),
-        "methods": options.methods and select_names(options.methods, NAMES_OF[options.network]),
+        "methods": options.methods and methods.select_names(options.methods, valid),
     }
     values = {name: preset.get(name) if v is None else v for name, v in given.items()}
     plan = argparse.Namespace(**values, coherent_epochs=values["coherent_passes"])
-    if FEATURES_CV in plan.methods and plan.classes == 2 and min(plan.n_labels) < FEWEST_FOR_CV:
+    cv, fewest = methods.FEATURES_CV, min(plan.n_labels)
+    if cv in plan.methods and plan.classes == 2 and fewest < FEWEST_FOR_CV:
         raise ValueError(
-            f"{FEATURES_CV} chooses its penalty on parts of the labelled rows, each of which must "
-            f"have both classes: with two classes N must be {FEWEST_FOR_CV} or more, got "
-            f"{min(plan.n_labels)}"
+            f"{cv} chooses its penalty on parts of the labelled rows, each of which must have both "
+            f"classes: with two classes N must be {FEWEST_FOR_CV} or more, got {fewest}"
         )
     return plan
 
@@ -186,21 +150,21 @@ def _prepare(options: argparse.Namespace) -> Job:
     started, plan = time.perf_counter(), plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
     bench = prepare_bench(plan, plan.draw, same_tasks=plan.same_tasks)
-    rows_for(plan.network, bench.X[:1])
+    methods.rows_for(plan.network, bench.X[:1])
     return bench, engine, started
 
 
 def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Records of every theta0, each of which is learned first, and all scores."""
     plan = bench.options
-    X = rows_for(plan.network, bench.X)
+    X = methods.rows_for(plan.network, bench.X)
     n_pixels = bench.X.shape[1]
     initializers = {
-        (name, run): initializer_of(
+        (name, run): methods.initializer_of(
             name, bench.network, n_pixels=n_pixels, random_state=bench.seed_of(run)
         )
         for run in bench.tasks
-        for name in dict.fromkeys(map(theta0_of, plan.methods))
+        for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
     theta0s = learn_all(
@@ -217,14 +181,16 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
     contenders = {}
     for run in bench.tasks:
         own = [
-            contender_of(name, bench.network, X, theta0s.get((theta0_of(name), run)))
+            methods.contender_of(
+                name, bench.network, X, theta0s.get((methods.theta0_of(name), run))
+            )
             for name in plan.methods
         ]
         others, learned = rivals.of_run(run)
         contenders[run] = own + others
         records += learned
     scores = bench.evaluate(contenders, engine=engine)
-    names = (*NAMES_OF[plan.network], *ALL_RIVALS)
+    names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
     return records, scores
 
@@ -238,7 +204,7 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
         "same_tasks": plan.same_tasks,
         f"augmented_as_{plan.augmentation}": plan.augmentation != "none",
         f"by_{plan.neighbors}": plan.neighbors != "pixels",
-        f"separation_{plan.separation:g}": plan.separation != NetworkSettings.separation,
+        f"separation_{plan.separation:g}": plan.separation != methods.NetworkSettings.separation,
     }
     parts += [name for name, wanted in other.items() if wanted]
     parts = [with_kernels("_".join(parts), plan.kernels)]
@@ -249,7 +215,7 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
     return "_".join(parts)
 
 
-def _measure(job: Job) -> Written:
+def _measure(job: Job) -> command.Written:
     bench, engine, started = job
     plan = bench.options
     with engine:
@@ -257,10 +223,10 @@ def _measure(job: Job) -> Written:
         learned, scores = _scores(bench, engine)
     settings = {name: getattr(plan, name) for name in PLAN}
     settings |= {"n_labels": bench.n_labels, "seed": plan.seed, "preset": plan.preset}
-    settings |= describe_network(plan.network, bench.network, bench.X.shape[1])
+    settings |= methods.describe_network(plan.network, bench.network, bench.X.shape[1])
     settings |= {"device": plan.device}
     return plan.output / f"{_stem(bench.dataset.name, plan)}.json", {
-        **results_head(__doc__, bench.dataset, settings),
+        **command.results_head(__doc__, bench.dataset, settings),
         "backend": where,
         "seconds_of_this_call": round(time.perf_counter() - started, 1),
         "theta0": learned,
@@ -269,9 +235,8 @@ def _measure(job: Job) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the tables were printed."""
     text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
-    return run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
+    return command.run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
 
 
 if __name__ == "__main__":

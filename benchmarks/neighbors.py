@@ -75,7 +75,6 @@ def measure(rows: np.ndarray) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
     parser = command_parser(__doc__)
     add_data_options(parser)
     options = parser.parse_args(arguments)

@@ -33,24 +33,9 @@ from typing import Any
 
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
-from protocol import command
+from protocol import command, sets
 from protocol.evaluation import say
 from protocol.methods import select_names
-from protocol.sets import (
-    FILES,
-    METHODS,
-    NETWORK,
-    Made,
-    Prepared,
-    has_enough,
-    make_once,
-    once_key,
-    package_version,
-    prepared,
-    read_once,
-    record_keys,
-    score_cell,
-)
 from protocol.store import Log
 from reporting.data_tables import DATA_TABLES
 from reporting.pictures import draw_sets
@@ -62,7 +47,7 @@ from reporting.tables import text_of
 class Job:
     """The sets, the methods, and what decides each record."""
 
-    data: list[Prepared]
+    data: list[sets.Prepared]
     tables: list[dict[str, Any]]
     methods: list[str]
     options: argparse.Namespace
@@ -75,53 +60,37 @@ class Job:
     def folder(self) -> Path:
         return Path(self.options.output) / "real_data"
 
-    def once(self, data: Prepared) -> dict[str, str]:
+    def once(self, data: sets.Prepared) -> dict[str, str]:
         """Things of ONCE that the methods need, and their keys."""
-        needed = dict.fromkeys(METHODS[name].once for name in self.methods)
-        return {name: once_key(name, data) for name in needed if name}
+        needed = dict.fromkeys(sets.METHODS[name].once for name in self.methods)
+        return {name: sets.once_key(name, data) for name in needed if name}
 
-    def cells(self) -> Iterator[tuple[Prepared, int, int, dict[str, str]]]:
+    def cells(self) -> Iterator[tuple[sets.Prepared, int, int, dict[str, str]]]:
         """Set, N, draw, and methods with the keys of their records; draws outermost, then N."""
         once = {data.name: self.once(data) for data in self.data}
         first = self.options.first_draw
         for draw in range(first, first + self.options.draws):
             for n_labels in self.options.n_labels:
                 for data in self.data:
-                    if has_enough(data, n_labels):
-                        keys = record_keys(data, self.methods, n_labels, draw, once[data.name])
+                    if sets.has_enough(data, n_labels):
+                        keys = sets.record_keys(data, self.methods, n_labels, draw, once[data.name])
                         yield data, n_labels, draw, keys
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
-    add, many = parser.add_argument, [*METHODS]
-    add("--split", choices=SPLITS, default="development", help="default: development")
-    add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
-    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
-    add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
-        help="labels of each class; default: 1 5 20 100")  # fmt: skip
-    add("--draws", type=command.positive, default=20, help="default: 20")
-    add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
-    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
-    add("--jobs", type=int, default=-1, help="processes; default: one a core")
-    command.add_output_options(parser)
-    return parser
-
-
 def _prepare(options: argparse.Namespace) -> Job:
-    sets = [*SPLITS[options.split]]
+    chosen = [*SPLITS[options.split]]
     if options.sets:
         every = [name for split in SPLITS.values() for name in split]
-        sets = select_names(options.sets, every, what="set")
-    methods = select_names(options.methods, METHODS)
+        chosen = select_names(options.sets, every, what="set")
+    methods = select_names(options.methods, sets.METHODS)
     for name in methods:
-        if METHODS[name].package:
-            package_version(METHODS[name].package)
+        if sets.METHODS[name].package:
+            sets.package_version(sets.METHODS[name].package)
     data, tables = [], []
-    for name in sets:
+    for name in chosen:
         say(options, f"{name}: preparing")
         table = load(name, options.data_dir, partial(say, options))
-        own = prepared(table, options.seed)
+        own = sets.prepared(table, options.seed)
         data.append(own)
         (split,) = [split for split, names in SPLITS.items() if name in names]
         entry: dict[str, Any] = {"set": name, "split": split, "kind": table.kind}
@@ -149,19 +118,21 @@ def _measure(job: Job) -> command.Written:
         for name, key in job.once(data).items()
         if key not in done
     ]
-    for record in engine.results(make_once, calls):
+    for record in engine.results(sets.make_once, calls):
         say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")
         job.log.append(record)
-    made: dict[str, Made] = {}
+    made: dict[str, sets.Made] = {}
     for data in job.data:
         if data.name in busy:
-            parts = [read_once(name, key, folder, data) for name, key in job.once(data).items()]
+            parts = [
+                sets.read_once(name, key, folder, data) for name, key in job.once(data).items()
+            ]
             made[data.name] = {own: value for part in parts for own, value in part.items()}
     scoring = [
         Call((missing, n_labels, draw), (data, made[data.name]))
         for data, n_labels, draw, missing in cells
     ]
-    for number, records in enumerate(engine.results(score_cell, scoring), 1):
+    for number, records in enumerate(engine.results(sets.score_cell, scoring), 1):
         first = records[0]
         where = f"{first['set']}, N = {first['n_labels']}, draw {first['draw']}"
         say(options, f"{number} of {len(scoring)}: {where}")
@@ -171,15 +142,15 @@ def _measure(job: Job) -> command.Written:
 
 
 def _kept(job: Job) -> command.Written:
-    """Results of what is there."""
     options, done = job.options, job.log.read()
     keys = [key for *_, own in job.cells() for key in own.values()]
     once = [key for data in job.data for key in job.once(data).values()]
     settings = {name: getattr(options, name) for name in ("split", "draws", "first_draw", "seed")}
-    settings |= {"n_labels": [*options.n_labels], "methods": job.methods, "network": repr(NETWORK)}
+    settings |= {"n_labels": [*options.n_labels], "methods": job.methods}
+    settings |= {"network": repr(sets.NETWORK)}
     measured = [done[key] for key in keys if key in done]
     made = [{k: v for k, v in done[key].items() if k != "key"} for key in once if key in done]
-    stem = "real-data-sets" if options.sets else FILES[options.split]
+    stem = "real-data-sets" if options.sets else sets.FILES[options.split]
     draws = range(options.first_draw, options.first_draw + options.draws)
     return options.output / f"{stem}.json", {
         **command.results_head(__doc__, None, settings),
@@ -191,13 +162,23 @@ def _kept(job: Job) -> command.Written:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Its tables."""
     return text_of(results, DATA_TABLES) or "nothing was measured"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
-    return command.run_command(_parser(), argv, _prepare, _measure, summary, draw_sets, kept=_kept)
+    parser = command.command_parser(__doc__)
+    add, many = parser.add_argument, [*sets.METHODS]
+    add("--split", choices=SPLITS, default="development", help="default: development")
+    add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")
+    add("--methods", nargs="+", default=["*"], help=f"names or patterns of {' '.join(many)}")
+    add("--n-labels", nargs="+", type=command.positive, default=(1, 5, 20, 100), metavar="N",
+        help="labels of each class; default: 1 5 20 100")  # fmt: skip
+    add("--draws", type=command.positive, default=20, help="default: 20")
+    add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
+    add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
+    add("--jobs", type=int, default=-1, help="processes; default: one a core")
+    command.add_output_options(parser)
+    return command.run_command(parser, argv, _prepare, _measure, summary, draw_sets, kept=_kept)
 
 
 if __name__ == "__main__":

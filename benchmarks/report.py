@@ -76,7 +76,6 @@ def rewrite(text: str, library: Library) -> str:
 
 
 def pages_of(library: Library) -> dict[Path, str]:
-    """What each page should be."""
     made = {library.folder / "REPORT.md": report(library)}
     for path in DOCUMENTS:
         try:

@@ -1,8 +1,7 @@
 """Every measurement whose file is in ``benchmarks/results``: its command, its time, its tables.
 
 The one declaration of each: the report is a loop over them, which shows the tables of those that
-are there and the commands of those that are not, and a command can take its own settings from it
-(:attr:`Run.arguments`). Nothing is imported here.
+are there and the commands of those that are not. Nothing is imported here.
 """
 
 from __future__ import annotations
@@ -10,13 +9,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-__all__ = ["CONVNET", "RUNS", "SECTIONS", "Run", "run_of"]
-
 
 @dataclass(frozen=True)
 class Run:
-    """A measurement."""
-
     file: str  # with its figures
     title: str  # its heading in the report
     command: str  # what follows "python benchmarks/"
@@ -31,13 +26,7 @@ class Run:
     how: str = ""  # what the command does not say
 
     @property
-    def arguments(self) -> list[str]:
-        """What the command is called with."""
-        return shlex.split(self.command)[1:]
-
-    @property
     def parts(self) -> int:
-        """Of how many parts it consists."""
         return len(self.methods) * self.runs if self.methods else self.cells
 
     @property
@@ -52,12 +41,7 @@ PUT_TOGETHER = "in parts put together by `combine.py`"
 RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
 RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
 
-CONVNET = (
-    "convnet/ours",
-    "convnet/ours+coherence",
-    "convnet/features+logistic",
-    "convnet/scratch",
-)
+CONVNET = ("convnet/ours", "convnet/ours+coherence", "convnet/features+logistic", "convnet/scratch")
 """Rows of the convolutional network, in the order of the tables."""
 
 PAPER = tuple(
@@ -308,11 +292,3 @@ RUNS = (
 
 SECTIONS = tuple(dict.fromkeys(run.section for run in RUNS if run.section))
 """The report's headings."""
-
-
-def run_of(file: str) -> Run:
-    """The measurement that a file is of."""
-    for run in RUNS:
-        if run.file == file:
-            return run
-    raise ValueError(f"no measurement is declared for {file!r}; valid names are in {__file__}")

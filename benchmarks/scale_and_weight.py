@@ -32,20 +32,6 @@ SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 WEIGHTS = (0.2, 0.4, 1.0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
-    add = parser.add_argument
-    number = positive_number
-    scales = "values of s squared to run; default: the paper's 0.2 0.5 1 2"
-    add("--squared-scales", nargs="+", type=number, default=SQUARED_SCALES, help=scales)
-    weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
-    add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
-    runs = "each from its own seed; default: 1, the paper has 4"
-    add("--runs", type=positive, default=1, help=runs)
-    studies.add_appendix_options(parser, n_perturbations=128)
-    return parser
-
-
 def _cell(
     appendix: studies.Appendix, square: float, weight: float, run: int, wanted: bool
 ) -> studies.Cell:
@@ -93,10 +79,19 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
+    parser = command_parser(__doc__)
+    add = parser.add_argument
+    number = positive_number
+    scales = "values of s squared to run; default: the paper's 0.2 0.5 1 2"
+    add("--squared-scales", nargs="+", type=number, default=SQUARED_SCALES, help=scales)
+    weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
+    add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
+    runs = "each from its own seed; default: 1, the paper has 4"
+    add("--runs", type=positive, default=1, help=runs)
+    studies.add_appendix_options(parser, n_perturbations=128)
     study = studies.Study
     text = partial(text_of, kinds=("scale_and_weight",))
-    return run_command(_parser(), argv, _prepare, study.measure, text, kept=study.kept)
+    return run_command(parser, argv, _prepare, study.measure, text, kept=study.kept)
 
 
 if __name__ == "__main__":

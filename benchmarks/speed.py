@@ -41,8 +41,7 @@ from reporting.results import machine_line
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
-from timing.fits import SIZES, measure_coherent_fits
-from timing.probe import compare, in_own_process
+from timing.probe import SIZES, compare, in_own_process, measure_coherent_fits
 from timing.steps import Step, measure_modules, measure_steps
 
 SECTIONS = ("step", "fine-tuning", "fits", "modules")

@@ -202,7 +202,6 @@ def _prepare(options: argparse.Namespace) -> Study:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add_output_options(parser)
     text = partial(text_of, kinds=("theorems",))

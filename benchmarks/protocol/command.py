@@ -122,7 +122,6 @@ def positive_number(text: str) -> float:
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add where to write, the seed, and how much to say."""
     add = parser.add_argument
     add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
     add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
@@ -130,7 +129,6 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Add which data to measure on, and what every command has."""
     add = parser.add_argument
     add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
     add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
@@ -138,7 +136,6 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
-    """Add the widths of the network, and where theta0 is learned; and the data."""
     add = parser.add_argument
     paper = (392, 392, 392)
     widths = "default: the paper's 392 392 392"

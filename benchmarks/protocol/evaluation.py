@@ -19,7 +19,7 @@ from data.datasets import DATASETS, Dataset, standardize
 from engines.engine import Call, Engine, Loky
 from protocol.methods import Contender, NetworkSettings
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
-from protocol.tasks import Task, draw_rows, fit_seed, pretraining_seed, tasks_of_runs
+from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
 from protocol.theta0s import Pretrained, learn
 
 
@@ -63,8 +63,8 @@ class Bench:
         say(self.options, line)
 
     def seed_of(self, run: int) -> int:
-        """``random_state`` of what a run learns."""
-        return pretraining_seed(run, seed=self.options.seed)
+        """``random_state`` of what a run learns; 0 in run 0 of seed 0."""
+        return int(self.options.seed + run)
 
     def learn(self, initializer: BaseEstimator, name: str) -> Pretrained:
         """Theta0 learned from the unlabelled images, where every command keeps and finds it."""
@@ -122,9 +122,7 @@ class Bench:
         test = np.arange(len(y_train), len(y))
         done, wanted, calls = log.read(), [], []
         for task in (task for run in contenders for task in self.tasks[run]):
-            rows = {
-                n: draw_rows(y_train, task, n, seed=seed, law=self.law).rows for n in self.n_labels
-            }
+            rows = {n: draw_rows(y_train, task, n, seed=seed, law=self.law) for n in self.n_labels}
             labels, random_state = task.apply(y), fit_seed(task, seed=seed)
             for contender in contenders[task.run]:
                 cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}

@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
@@ -119,12 +119,6 @@ SELF_TRAINING: dict[str, Any] = {"threshold": 0.8, "max_iter": 3}
 SELF_TRAINING_ROWS = 5000
 
 
-def principal_components(X: np.ndarray, seed: int) -> PCA:
-    """The first components of rows (n, n_features), fitted."""
-    n_components = min(N_COMPONENTS, X.shape[1])
-    return PCA(n_components, random_state=seed, svd_solver="covariance_eigh").fit(X)
-
-
 class Rivals:
     """The rivals of a command, run by run; what all runs share is made once."""
 
@@ -165,10 +159,9 @@ class Rivals:
         copies = {"n_copies": N_COPIES, "augmentation": repr(change)}
         if name == "rival/augmented-scratch":
 
-            def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
-                return make_pipeline(
-                    classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
-                )
+            def augmented(network: Any) -> BaseEstimator:
+                seed = network.random_state
+                return classifiers.AugmentedClassifier(network, change, N_COPIES, seed)
 
             return methods.variant(self._scratch, name, augmented, copies)
         # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
@@ -214,10 +207,10 @@ class Rivals:
         ) -> methods.Contender:
             """From arrays that follow from scratch's own fresh weights, or the seed, in a fit."""
 
-            def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-                fresh = starts.fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
-                own = Theta0(fresh.architecture, arrays(fresh, random_state))
-                return pipeline.set_params(mlpclassifier__warm_start_from=own)
+            def change(network: Any) -> BaseEstimator:
+                fresh = starts.fresh_theta0(network, widths[0], range(widths[-1]))
+                own = Theta0(fresh.architecture, arrays(fresh, network.random_state))
+                return network.set_params(warm_start_from=own)
 
             return methods.variant(scratch, name, change, identity)
 
@@ -227,11 +220,8 @@ class Rivals:
             rows = shuffled_rows(len(X), "self_training", seed=self.bench.options.seed)
             X_unlabelled = X[np.sort(rows[:SELF_TRAINING_ROWS])]
 
-            def self_trained(pipeline: Pipeline, random_state: int) -> Pipeline:
-                network = pipeline[-1]
-                return make_pipeline(
-                    classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
-                )
+            def self_trained(network: BaseEstimator) -> BaseEstimator:
+                return classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
 
             own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
             return methods.variant(scratch, name, self_trained, own)
@@ -268,13 +258,14 @@ class _Features:
     def __init__(self, X: np.ndarray, bench: Bench) -> None:
         self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
         self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
-        n_components = min(N_COMPONENTS, X.shape[1])
-        own = {"seed": self.seed, "n_train": self.n_train, "n_components": n_components}
+        self.n_components = min(N_COMPONENTS, X.shape[1])
+        own = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
         self.identity: dict[str, Any] = own
 
     @cached_property
     def pca(self) -> PCA:
-        return principal_components(self.X[: self.n_train], self.seed)
+        own = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
+        return own.fit(self.X[: self.n_train])
 
     @cached_property
     def components(self) -> np.ndarray:

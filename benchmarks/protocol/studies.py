@@ -15,7 +15,7 @@ from data.datasets import Dataset
 from protocol import command
 from protocol.evaluation import Bench, load_scaled, say
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
-from protocol.store import Log, digest_of, hardware, provenance
+from protocol.store import Log, commit, digest_of, hardware
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
@@ -68,7 +68,7 @@ class Study:
     def measure(self) -> command.Written:
         """Measure what is wanted and not there yet; results of all cells that are there."""
         done = self.log.read()
-        made_with = {"commit": provenance()["git_commit"], "machine": hardware()}
+        made_with = {"commit": commit(), "machine": hardware()}
         for cell in self.cells:
             if cell.wanted and cell.key not in done:
                 say(self.options, cell.name)
@@ -76,12 +76,9 @@ class Study:
         return self.kept()
 
     def kept(self) -> command.Written:
-        """Results of the cells that are there, in their order."""
+        """Results of the cells that are there; each commit and machine once for all of them."""
         done = self.log.read()
-        return self.results([done[cell.key] for cell in self.cells if cell.key in done])
-
-    def results(self, records: Sequence[dict[str, Any]]) -> command.Written:
-        """The file of results and what it holds: each commit and machine once for all its cells."""
+        records = [done[cell.key] for cell in self.cells if cell.key in done]
         machines: list[dict[str, Any]] = []
         for record in records:
             machines += [] if record["machine"] in machines else [record["machine"]]
@@ -175,7 +172,6 @@ class Appendix(Bench):
         return int(self.options.seed)
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        """The unfitted initializer of the paper's objective with the changes."""
         own: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
         return own.set_params(window=WINDOW).set_params(**changes)
 
@@ -185,8 +181,10 @@ class Appendix(Bench):
         return digest_of([own, N_BATCHES, self.seed])
 
     def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
-        """Theta0, where ``mnist_tasks.py`` keeps and finds it too."""
-        return self.learn(self.initializer(changes, run), theta0_name(changes))
+        """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
+        paper = MMDInitializer().get_params()
+        other = [f"{name}={value:g}" for name, value in changes.items() if value != paper[name]]
+        return self.learn(self.initializer(changes, run), "_".join([METHOD, *other]))
 
     def fresh(self, changes: Mapping[str, Any] | None = None) -> Theta0:
         """The weights that pre-training begins from."""
@@ -212,20 +210,12 @@ class Appendix(Bench):
         return Study(stem, doc, cells, common | settings, self.options, self.dataset)
 
 
-def theta0_name(changes: Mapping[str, Any]) -> str:
-    """Beginning of a file's name; with the paper's own values that of ``mnist_tasks.py``."""
-    paper = MMDInitializer().get_params()
-    other = [f"{name}={value:g}" for name, value in changes.items() if value != paper[name]]
-    return "_".join([METHOD, *other])
-
-
 def with_kernels(stem: str, kernels: str) -> str:
     """Name of results: one reading of the paper must not overwrite another."""
     return stem if kernels == "sum" else f"{stem}_{kernels}_of_kernels"
 
 
 def add_kernels_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--kernels``."""
     kernels = "whether the nine kernels of L_uni, without coherence, are summed; default: sum"
     parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
 

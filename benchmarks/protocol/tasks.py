@@ -43,19 +43,6 @@ class Task:
         return np.asarray(self.values, dtype=np.int8)[y]
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Row numbers of the training set: those to train on, and those to validate with, if any."""
-
-    train: np.ndarray
-    validation: np.ndarray
-
-    @property
-    def rows(self) -> np.ndarray:
-        """All rows, the training rows first: what a splitter that cuts off the end needs."""
-        return np.concatenate([self.train, self.validation])
-
-
 def _stream(seed: int, purpose: str, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=(PURPOSES[purpose], *key))
 
@@ -79,22 +66,20 @@ def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[T
     return [Task(run, index, values) for index, values in enumerate(found)]
 
 
-def ten_way_tasks(n_classes: int, n_draws: int, *, run: int) -> list[Task]:
-    """The task with all classes, once for each draw of labelled rows."""
-    return [Task(run, index, tuple(range(n_classes))) for index in range(n_draws)]
+def draw_rows(
+    y: np.ndarray, task: Task, n_labels: int, *, seed: int, law: str = "uniform"
+) -> np.ndarray:
+    """Numbers of the labelled rows of a task among classes y (n,); ``law`` is a key of DRAWS.
 
-
-def draw_rows(y: np.ndarray, task: Task, n_labels: int, *, seed: int, law: str = "uniform") -> Draw:
-    """The labelled rows of a task among classes y (n,), none twice; ``law`` is a key of DRAWS.
-
-    A binary task has 10 N rows to train on and 2 N to validate with. Where the task keeps the
-    classes apart they are exactly N of each class, and none to validate with.
+    A binary task has 10 N rows to train on and then 2 N to validate with, for a splitter that cuts
+    off the end. Where the task keeps the classes apart they are exactly N of each class, and none
+    to validate with.
     """
     draw = DRAWS[law] if max(task.values) == 1 else _draw_of_each_class
     return draw(y, task, n_labels, seed)
 
 
-def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
     fewest = int(np.bincount(y, minlength=len(task.values)).min())
     if not 1 <= n_labels <= fewest:
         raise ValueError(
@@ -107,10 +92,10 @@ def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> 
         for c in range(len(task.values))
     ]
     # Mixed, so that no reader of the rows in their order meets one class after the other.
-    return Draw(rng.permutation(np.concatenate(chosen)), np.empty(0, dtype=np.int64))
+    return rng.permutation(np.concatenate(chosen))
 
 
-def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
     """N rows of each class to train on, and 2 N in all to validate with, as evenly as can be."""
     counts = np.bincount(y, minlength=len(task.values))
     n_classes = len(counts)
@@ -133,10 +118,11 @@ def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
         for c in range(n_classes)
     ]
     train = rng.permutation(np.concatenate([rows[:n_labels] for rows in chosen]))
-    return Draw(train, rng.permutation(np.concatenate([rows[n_labels:] for rows in chosen])))
+    validation = rng.permutation(np.concatenate([rows[n_labels:] for rows in chosen]))
+    return np.concatenate([train, validation])
 
 
-def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw:
+def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
     """10 N rows to train on and 2 N to validate with, given that both labels are trained on.
 
     A draw whose training rows have one label is drawn again as a whole, so that nothing else is
@@ -155,9 +141,9 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> Draw
     rng = np.random.default_rng(_stream(seed, "rows", task.run, task.index, n_labels))
     while True:
         rows = rng.choice(len(y), size=per_n * n_labels, replace=False)
-        train, validation = rows[:n_train], rows[n_train:]
-        if labels[train].min() != labels[train].max():
-            return Draw(train, validation)
+        train = labels[rows[:n_train]]
+        if train.min() != train.max():
+            return rows
 
 
 DRAWS = {"uniform": _draw_uniformly, "balanced": _draw_balanced}
@@ -189,7 +175,9 @@ def tasks_of_runs(
         drawn = {run: random_tasks(n_classes, n_tasks, seed=seed, run=maps_of[run]) for run in runs}
         tasks = {run: [replace(task, run=run) for task in own] for run, own in drawn.items()}
     else:
-        tasks = {run: ten_way_tasks(n_classes, n_tasks, run=run) for run in runs}
+        # One task, once for each draw of labelled rows.
+        all_apart, draws = tuple(range(n_classes)), range(n_tasks)
+        tasks = {run: [Task(run, index, all_apart) for index in draws] for run in runs}
     for n in n_labels:
         # Whether there are enough rows is the same for every task.
         draw_rows(y, tasks[first_run][0], n, seed=seed, law=law)
@@ -204,11 +192,6 @@ def shuffled_rows(n: int, purpose: str, *key: int, seed: int) -> np.ndarray:
 def fit_seed(task: Task, *, seed: int) -> int:
     """``random_state`` of the fine-tuning on a task, the same for every method and every N."""
     return int(_stream(seed, "fit", task.run, task.index).generate_state(1)[0])
-
-
-def pretraining_seed(run: int, *, seed: int) -> int:
-    """``random_state`` of the pre-training of a run; run 0 of seed 0 is ``random_state=0``."""
-    return seed + run
 
 
 def diagnostics_seed(*, seed: int) -> int:

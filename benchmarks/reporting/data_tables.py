@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from protocol.sets import METHODS, NETWORKS_WITHIN
-from reporting.layout import Table, gain_text, named_rows, texts
+from reporting.layout import Table, gain_text, named_rows, several, texts
 from reporting.results import Results, unpack_draws
 from reporting.statistics import N, gains, mean_by, ranks_of
 
@@ -56,16 +56,11 @@ def best_by_rank(accuracies: pd.DataFrame) -> str:
     return str(rivals_of(ranks_of(accuracies)).mean().idxmin())
 
 
-def _several(least: int, most: int, what: str) -> str:
-    counts = f"{most}" if least == most else f"{least} to {most}"
-    return f"{counts} {what}{'' if most == 1 else 's'}"
-
-
 def _heads(results: Results) -> dict[int, str]:
     """N with the number of sets, and of draws of each."""
     counts = draws_of(results).dropna().groupby([N, "set"]).size()
     return {
-        n: f"N = {n}, {_several(len(own), len(own), 'set')}, {_several(min(own), max(own), 'draw')}"
+        n: f"N = {n}, {several([len(own)], 'set')}, {several(own, 'draw')}"
         for n, own in counts.groupby(N)
     }
 
@@ -135,14 +130,8 @@ def _over_scratch(results: Results) -> pd.DataFrame:
     draws = draws_of(results)
     if not {LINE, FRESH} <= {*draws}:
         return pd.DataFrame(columns=["mean", "low", "high"])
-    differences = (draws[LINE] - draws[FRESH]).dropna()
-    found = {}
-    for n, own in differences.groupby(N):
-        # A column a set: what counts as N there is the one N of them all.
-        points = gains(own.unstack("set"))
-        parts = {"mean": points.mean[n], "low": points.low[n], "high": points.high[n]}
-        found[n] = pd.DataFrame(parts)
-    return pd.concat(found, names=[N, "set"]) if found else pd.DataFrame()
+    found = gains((draws[LINE] - draws[FRESH]).dropna().to_frame(), N, "set")
+    return pd.concat(found[:3]).set_axis(["mean", "low", "high"]).T
 
 
 def _of_each(results: Results) -> Table:
@@ -151,11 +140,6 @@ def _of_each(results: Results) -> Table:
     shown = texts("{:.1f} ± {:.1f}".format, cells.mean().T, cells.std().T)
     shown.columns = [f"{name}, N = {n}" for name, n in shown.columns]
     return named_rows("Accuracy (%): mean ± std over draws", shown, "method")
-
-
-def _most_accurate(rivals: pd.Series) -> str:
-    """The highest mean accuracy and whose it is, or a dash where there is no rival."""
-    return "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
 
 
 def _by_set(results: Results) -> Table:
@@ -174,7 +158,9 @@ def _by_set(results: Results) -> Table:
                 row |= {name: str(entry[name]) for name in ("features", "classes")}
                 row |= {name: f"{own[name].mean():.1f}" for name in (FRESH, LINE)}
                 row["difference"] = gain_text(*found.loc[key])
-                rows.append(row | {"best rival": _most_accurate(rivals_of(own).mean())})
+                rivals = rivals_of(own).mean()
+                best = "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
+                rows.append(row | {"best rival": best})
     return Table(title, pd.DataFrame(rows))
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from protocol.methods import FEATURES_THETA0
+from protocol.methods import FEATURES_THETA0, SCRATCH
 from protocol.store import digest_of
 from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.pictures import draw
 from reporting.results import Library
 from reporting.statistics import mean_by
-from reporting.task_tables import OURS, SCRATCH, rows_of_all_files
+from reporting.task_tables import OURS, rows_of_all_files
 
 PICTURE = "in-words.png"
 LABELS_OF_N = 12  # for training and to choose the epoch by; ten digits are two classes of a task

@@ -1,8 +1,8 @@
-"""A table is a title and a frame of strings; a terminal's printer and Markdown's share it."""
+"""A table is a title and a frame of strings, which a terminal and Markdown share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +27,6 @@ class Table:
         return self.frame.to_numpy().tolist()
 
 
-def as_text(table: Table) -> str:
-    """The table with aligned columns, for a terminal."""
-    return f"{table.title}\n{table.frame.to_string(index=False)}"
-
-
 def as_markdown(table: Table) -> str:
     """The table as GitHub reads it."""
     lines = [table.head, ["---"] * len(table.head), *table.rows]
@@ -50,6 +45,13 @@ def gain_text(mean: float, low: float | None = None, high: float | None = None) 
     if pd.isna(mean):
         return "-"
     return f"{mean:+.2f}" + ("" if pd.isna(low) else f" [{low:+.2f}, {high:+.2f}]")
+
+
+def several(counts: Sequence[int], what: str) -> str:
+    """The counts, from the least to the most, of what is called so."""
+    least, most = min(counts), max(counts)
+    shown = f"{most}" if least == most else f"{least} to {most}"
+    return f"{shown} {what}{'' if most == 1 else 's'}"
 
 
 def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:

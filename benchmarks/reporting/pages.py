@@ -18,13 +18,7 @@ from reporting.results import Library, Results, made_with
 from reporting.statistics import Estimates
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
-from reporting.task_tables import (
-    FIGURES,
-    differences_table,
-    ranking_table,
-    task_estimates,
-    wide_of,
-)
+from reporting.task_tables import FIGURES, differences_table, ranking_table, task_estimates, wide_of
 
 
 def progress(run: runs.Run, results: Results | None) -> int:

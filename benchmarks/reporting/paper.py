@@ -14,7 +14,6 @@ less than two of the paper's standard deviations.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -26,18 +25,6 @@ from reporting.results import Results
 from reporting.statistics import Estimates, width_over_batches, width_over_runs
 
 HIDDEN_LAYER_SIZES = [392, 392, 392]
-
-Width = Callable[[Estimates, Estimates], np.ndarray]
-
-
-def loss_name(weight: float, detachment: float) -> str:
-    """The row of a (lambda, xi)."""
-    return f"lambda = {weight:g}, xi = {detachment:g}"
-
-
-def scale_name(square: float, weight: float) -> str:
-    """The row of an (s^2, lambda)."""
-    return f"s^2 = {square:g}, lambda = {weight:g}"
 
 
 @cache
@@ -51,11 +38,6 @@ def paper_table(name: str) -> Estimates:
         pd.DataFrame(figures[..., 1], **shape),
         pd.DataFrame(table["over"], **shape),
     )
-
-
-def paper_texts(name: str) -> pd.DataFrame:
-    """The same as it is written."""
-    return texts(mean_and_std, *paper_table(name)[:2])
 
 
 def compares_with_paper(results: Results) -> bool:
@@ -73,16 +55,16 @@ def tasks_compare_with_paper(results: Results) -> bool:
 # Ours beside them
 
 
-def _width(name: str) -> Width:
-    """How far apart figures of a table may be and still agree."""
-    return width_over_runs if (paper_table(name).n > 1).all(axis=None) else width_over_batches
+def _is_over_runs(name: str) -> bool:
+    """Whether the spreads of the paper's table are over runs, and not over mini-batches."""
+    return bool((paper_table(name).n > 1).all(axis=None))
 
 
 def said_of(name: str) -> str:
     """What brackets and stars beside a table's figures say, to end a title."""
     differ = (
         "different from it at 95 % (Welch)"
-        if _width(name) is width_over_runs
+        if _is_over_runs(name)
         else "not within two of its standard deviations over mini-batches"
     )
     return f" (the paper's figure in brackets, * {differ})"
@@ -95,8 +77,9 @@ def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     paper = paper_table(name)
     ours = Estimates(*(part.reindex_like(paper.mean) for part in own))
+    width = width_over_runs if _is_over_runs(name) else width_over_batches
     distance = (ours.mean - paper.mean).abs()
-    return distance, distance * 0.0 + _width(name)(ours, paper)
+    return distance, distance * 0.0 + width(ours, paper)
 
 
 def beside_paper(own: Estimates, *names: str) -> pd.DataFrame:
@@ -105,7 +88,8 @@ def beside_paper(own: Estimates, *names: str) -> pd.DataFrame:
     for name in names:
         distance, width = _agreement(own, name)
         stars = (distance > width).reindex_like(cells).fillna(False).astype(bool)
-        cells = in_brackets(cells, paper_texts(name)) + np.where(stars, " *", "")
+        cells = in_brackets(cells, texts(mean_and_std, *paper_table(name)[:2]))
+        cells += np.where(stars, " *", "")
     return cells
 
 

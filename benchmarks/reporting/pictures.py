@@ -12,11 +12,12 @@ from typing import Any
 
 import pandas as pd
 
+from protocol.methods import SCRATCH
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
 from reporting.results import Results
 from reporting.statistics import alike, critical_difference, ranks_of
-from reporting.task_tables import SCRATCH, wide_of
+from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
 from sklearn_mmdinit.display import TaskAccuracyDisplay
 

@@ -67,13 +67,14 @@ def _over_runs(of_run: pd.DataFrame) -> Estimates:
     return Estimates(mean_by(of_run, N).T, grouped.std().T, grouped.count().T)
 
 
-def gains(differences: pd.DataFrame) -> Gains:
-    """Mean of the differences of each column and its t interval: columns by N.
+def gains(differences: pd.DataFrame, *keys: str) -> Gains:
+    """Mean of the differences of each column and its t interval: columns by the keys, or by N.
 
     One pair has a mean and no interval.
     """
-    grouped = differences.groupby(N)
-    mean, n = mean_by(differences, N).T, grouped.count().T
+    keys = keys or (N,)
+    grouped = differences.groupby([*keys])
+    mean, n = mean_by(differences, *keys).T, grouped.count().T
     several = n.where(n > 1)
     half = stats.t.ppf(0.5 + CONFIDENCE / 2, several - 1) * grouped.std().T / np.sqrt(several)
     return Gains(mean, mean - half, mean + half, n)

@@ -13,13 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from reporting.layout import Table, mean_and_std, named_rows, texts
-from reporting.paper import (
-    beside_paper,
-    compares_with_paper,
-    loss_name,
-    said_of,
-    scale_name,
-)
+from reporting.paper import beside_paper, compares_with_paper, said_of
 from reporting.results import Results
 from reporting.statistics import Estimates
 
@@ -30,9 +24,11 @@ N_STEPS = 6
 
 
 def _row_of(record: dict[str, Any]) -> str:
-    """The (lambda, xi) of a record."""
-    weights = record["degeneracy_weight"], record["detachment_weight"]
-    return "fresh weights" if None in weights else loss_name(*weights)
+    """The (lambda, xi) of a record, as the paper's rows are called here."""
+    weight, detachment = record["degeneracy_weight"], record["detachment_weight"]
+    if weight is None:
+        return "fresh weights"
+    return f"lambda = {weight:g}, xi = {detachment:g}"
 
 
 def _how(settings: dict[str, Any]) -> str:
@@ -85,7 +81,7 @@ def scale_figures(results: Results) -> Estimates:
     figures = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst})
     over_runs = figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]])
     found = over_runs.mean(), over_runs.std(), over_runs.count()
-    names = [scale_name(*key) for key in found[0].index]
+    names = [f"s^2 = {square:g}, lambda = {weight:g}" for square, weight in found[0].index]
     return Estimates(*(part.set_axis(names) for part in found))
 
 

@@ -6,16 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from reporting.data_tables import DATA_TABLES, agreement_table
-from reporting.layout import Table, as_text
+from reporting.layout import Table
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
-from reporting.task_tables import (
-    TITLES,
-    against_table,
-    choices_table,
-    gain_table,
-    task_table,
-)
+from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
 from reporting.time_tables import SPEED_KINDS, TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
@@ -44,4 +38,5 @@ def build_table(kind: str, results: Results) -> Table:
 def text_of(results: Results, kinds: Iterable[str]) -> str:
     """All that a command prints: its tables, those without a row left out."""
     tables = [build_table(kind, results) for kind in kinds]
-    return "\n\n".join(as_text(table) for table in tables if table.rows)
+    shown = [table for table in tables if table.rows]
+    return "\n\n".join(f"{own.title}\n{own.frame.to_string(index=False)}" for own in shown)

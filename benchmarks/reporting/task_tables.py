@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from protocol.methods import FEATURES, FEATURES_CV, FEATURES_THETA0
+from protocol.methods import FEATURES, FEATURES_THETA0, SCRATCH, theta0_of
 from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
 from reporting.paper import beside_paper, paper_table, said_of, tasks_compare_with_paper
@@ -29,18 +29,9 @@ from reporting.statistics import (
     task_std_over_runs,
 )
 
-OURS, SCRATCH = "xavier/fcn/ours", "xavier/fcn/scratch"
+OURS = "xavier/fcn/ours"
 MEASURED_THERE = "best rival measured there"
 SPREADING = "rival/label-spreading"
-
-THETA0_OF = {
-    FEATURES: FEATURES_THETA0,
-    FEATURES_CV: FEATURES_THETA0,
-    "convnet/features+logistic": "convnet/ours+coherence",
-}
-"""Rows that fine-tune nothing, and the networks whose theta0 they are of."""
-
-COHERENT = {*THETA0_OF, *THETA0_OF.values(), "he/fcn/ours+coherence"}
 
 PERCEPTRONS = {
     "convnet/ours+coherence": FEATURES_THETA0,
@@ -123,8 +114,8 @@ def against_table(results: Results) -> Table:
     title = f"Difference on the same tasks and labelled images (points): {INTERVALS}"
     wide = wide_of(results)
     found, named = {}, {}
-    for row in [name for name in wide if name in COHERENT]:
-        for other in (scratch_of(THETA0_OF.get(row, row)), SPREADING):
+    for row in [name for name in wide if theta0_of(name).endswith("/ours+coherence")]:
+        for other in (scratch_of(theta0_of(row)), SPREADING):
             if other in wide:
                 found[row, other] = complete(wide[row], wide[other])
         if best := best_rival(wide, row):

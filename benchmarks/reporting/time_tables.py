@@ -13,10 +13,11 @@ from functools import partial
 
 import pandas as pd
 
-from reporting.layout import Table, gain_text, mean_and_std, template_environment, texts
+from protocol.methods import SCRATCH
+from reporting.layout import Table, gain_text, mean_and_std, several, template_environment, texts
 from reporting.results import Results
 from reporting.statistics import complete, gains, mean_by
-from reporting.task_tables import SCRATCH, wide_of
+from reporting.task_tables import wide_of
 
 # The setting that others of an ablation are compared with.
 DEFAULT = "default"
@@ -66,10 +67,8 @@ def coherence_points(results: Results) -> pd.DataFrame:
 def _coherence(section: str, results: Results) -> Table:
     points = coherence_points(results)
     points = points[points["section"] == section]
-    counts = [str(count) for count in sorted(points["runs"].unique())] or ["0"]
     title = COHERENCE_TITLES[section].format(passes="/".join(map(str, points["passes"].unique())))
-    runs = " to ".join([counts[0], *counts[1:][-1:]])
-    title = f"{title}; {runs} run{'' if runs == '1' else 's'}"
+    title = f"{title}; {several([*points['runs']] or [0], 'run')}"
     over = "over scratch" if section == "time" else "difference"
     columns = [points["name"].rename("objective" if section == "time" else "change")]
     # An ablation has no seconds: every row takes as many steps, and they say more of the machine.
@@ -135,14 +134,7 @@ def _written(kind: str, results: Results) -> Table:
     return Table(title, pd.DataFrame(rows, columns=head))
 
 
-SPEED_KINDS = (
-    "step",
-    "memory",
-    "fine_tuning",
-    "coherent_fits",
-    "modules",
-    "module_memory",
-)
+SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "module_memory")
 """Those of ``speed.py``, each made of the results' entry of its name."""
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {

@@ -32,7 +32,6 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> AugmentedClassifier:
-        """Train on rows X (n, n_features) with labels y (n,), and on copies of them."""
         X, each = np.asarray(X), 1 + self.n_copies
         rows = np.repeat(X, each, axis=0)
         rows = self.augmentation(rows, np.random.default_rng(self.random_state))
@@ -42,7 +41,6 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Labels (n,) of rows X (n, n_features), as they are."""
         return self.estimator_.predict(X)
 
 
@@ -191,5 +189,4 @@ class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Labels (n,) of rows X (n, n_features)."""
         return self.model_.predict(X)

@@ -71,7 +71,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = fitted.classes_
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, n_classes)."""
         scores = self.fitted.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
@@ -120,7 +119,6 @@ class Prototypes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Prototypes:
-        """Means of the rows X (n, n_features) of each class of y (n,)."""
         self.classes_ = np.unique(y)
         self.means_ = np.stack([X[y == each].mean(axis=0) for each in self.classes_])
         return self
@@ -131,7 +129,6 @@ class Prototypes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Classes (n,) of rows."""
         return self.classes_[euclidean_distances(X, self.means_).argmin(axis=1)]
 
 

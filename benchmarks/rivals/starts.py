@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
+from sklearn.utils import gen_batches
 from torch import nn
 
 from sklearn_mmdinit import MLPClassifier, Theta0
@@ -167,16 +168,24 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
-        """Learn from unlabelled rows X (n, n_features)."""
         fresh, network, optimizer = self._begin(X.shape[1])
         self.loss_curve_: list[float] = []
         for number in range(self.max_iter):
             seed = np.random.SeedSequence([self.random_state, number]).generate_state(1)[0]
             generator = torch.Generator().manual_seed(int(seed))
-            loss = self._pass(X, network, optimizer, generator)
-            self.loss_curve_.append(loss)
+            order = torch.randperm(len(X), generator=generator).numpy()
+            total = 0.0
+            for batch in gen_batches(len(X), self.batch_size):
+                rows = torch.from_numpy(X[order[batch]].astype(np.float32))
+                noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(network(noisy), rows)
+                torch.autograd.backward(loss)
+                optimizer.step()
+                total += float(loss.detach()) * len(rows)
+            self.loss_curve_.append(total / len(X))
             if self.verbose:
-                print(f"pass {number + 1}/{self.max_iter}: loss {loss:.4f}", flush=True)
+                print(f"pass {number + 1}/{self.max_iter}: loss {total / len(X):.4f}", flush=True)
         self.n_iter_, self.best_loss_ = self.max_iter, min(self.loss_curve_)
         self.encoder_ = network[0]
         self.theta0_ = with_encoder(fresh, self.encoder_)
@@ -199,26 +208,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         network = nn.Sequential(_chain(weights, linear_output=False), decoder)
         return fresh, network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
 
-    def _pass(
-        self,
-        X: np.ndarray,
-        network: nn.Sequential,
-        optimizer: torch.optim.Adam,
-        generator: torch.Generator,
-    ) -> float:
-        """Train on all rows once; the mean loss of the steps."""
-        order = torch.randperm(len(X), generator=generator).numpy()
-        total = 0.0
-        for start in range(0, len(X), self.batch_size):
-            rows = torch.from_numpy(X[order[start : start + self.batch_size]].astype(np.float32))
-            noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(network(noisy), rows)
-            torch.autograd.backward(loss)
-            optimizer.step()
-            total += float(loss.detach()) * len(rows)
-        return total / len(X)
-
 
 def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:
     """Activations (n, width) of the last hidden layer of a ReLU perceptron."""
@@ -236,16 +225,13 @@ def scarf_theta0(
     n_classes: int,
     *,
     n_steps: int = 1000,
-    batch_size: int = 128,
-    corruption: float = 0.6,
-    temperature: float = 1.0,
     random_state: int = 0,
 ) -> Theta0:
     """Hidden layers of a perceptron, learned from rows X (n, n_features); the last stays fresh.
 
-    A copy has each entry replaced, with probability ``corruption``, by the same column of a random
-    row. Cosines of two-layer projections of rows and copies, over the temperature, are logits of
-    which copy is whose; rates and sizes are the paper's.
+    A copy has each entry replaced, with probability 0.6, by the same column of a random row.
+    Cosines of two-layer projections of rows and copies are logits of which copy is whose; rates,
+    sizes and the temperature of 1 are the paper's.
     """
     fresh = fresh_theta0(classifier, X.shape[1], range(n_classes))
     hidden = range(len(classifier.hidden_layer_sizes))
@@ -260,15 +246,13 @@ def scarf_theta0(
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     rows, columns = torch.from_numpy(X.astype(np.float32)), torch.arange(X.shape[1])
     for _ in range(n_steps):
-        batch = rows[torch.randperm(len(rows), generator=generator)[:batch_size]]
+        batch = rows[torch.randperm(len(rows), generator=generator)[:128]]
         others = torch.randint(len(rows), batch.shape, generator=generator)
-        changed = torch.rand(batch.shape, generator=generator) < corruption
+        changed = torch.rand(batch.shape, generator=generator) < 0.6
         copies = torch.where(changed, rows[others, columns], batch)
         found = nn.functional.normalize(network(batch)), nn.functional.normalize(network(copies))
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(
-            found[0] @ found[1].T / temperature, torch.arange(len(batch))
-        )
+        loss = nn.functional.cross_entropy(found[0] @ found[1].T, torch.arange(len(batch)))
         torch.autograd.backward(loss)
         optimizer.step()
     return with_encoder(fresh, encoder)

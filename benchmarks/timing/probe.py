@@ -1,7 +1,7 @@
-"""A step in a process of its own: its memory, or its seconds by another checkout of the package.
+"""A step or a whole fit in a process of its own: memory, or seconds by another checkout.
 
-Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one step; or seconds, once
-for each line that it reads.
+Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one step; the seconds and
+bytes of a fit; or seconds of a step, once for each line that it reads.
 """
 
 from __future__ import annotations
@@ -11,20 +11,27 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import sklearn_mmdinit
-from timing.clock import in_turns, ratio
+from sklearn_mmdinit import MMDInitializer
+from timing.clock import in_turns, ratio, timed
 from timing.steps import Step
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
 CHECKOUT = Path(sklearn_mmdinit.__file__).resolve().parents[1]
+
+# Rows and columns of whole fits: tables, MNIST's images, and as many rows as make the search of
+# neighbours another one.
+SIZES = ((2_000, 50), (20_000, 50), (60_000, 784), (1_000_000, 50))
+N_FACTORS = 10
 
 
 def _memory() -> tuple[int, int]:
@@ -59,32 +66,57 @@ def _peak(step: Step, form: str) -> int:
     return grown_by(lambda: step.initializer(max_iter=1).fit(rows))
 
 
-def process_of(module: str, *arguments: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
-    """What starts a process of a module of the benchmarks, with a checkout's package."""
+def _fit(n_rows: int, n_columns: int) -> tuple[float, int]:
+    """Seconds and peak memory of a fit; rows are near a plane, as those of real tables are."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, N_FACTORS), np.float32) @ rng.standard_normal(
+        (N_FACTORS, n_columns), np.float32
+    )
+    X += rng.standard_normal(X.shape, np.float32)
+    X /= X.std()
+    hidden = (392, 392, 392) if n_columns == 784 else (256, 256)  # the paper's for images
+    init = MMDInitializer(hidden, coherence="auto", random_state=0)
+    taken: list[float] = []
+    peak = grown_by(lambda: taken.append(timed(lambda: init.fit(X))))
+    return round(taken[0], 2), peak
+
+
+def _process(subject: Any, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
+    """What starts a process of this file on a step or a size, with a checkout's package."""
     path = os.pathsep.join([str(checkout), str(BENCHMARKS)])
-    threads = str(torch.get_num_threads())
+    n_threads = torch.get_num_threads()
+    job = json.dumps([subject, form, n_threads])
     return {
         # By its name, and not from the folder one stands in: the child's files are these.
-        "args": [sys.executable, "-P", "-m", module, *arguments],
-        "env": {**os.environ, "OMP_NUM_THREADS": threads, "PYTHONPATH": path},
+        "args": [sys.executable, "-P", "-m", "timing.probe", job],
+        "env": {**os.environ, "OMP_NUM_THREADS": str(n_threads), "PYTHONPATH": path},
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "text": True,
     }
 
 
-def _process(step: Step, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
-    """The same, to measure a step."""
-    job = json.dumps([asdict(step), form, torch.get_num_threads()])
-    return process_of("timing.probe", job, checkout=checkout)
+def _said(subject: Any, form: str) -> list[str]:
+    """The words that such a process ends with."""
+    answer = subprocess.run(**_process(subject, form), stderr=subprocess.PIPE, check=False)
+    if answer.returncode != 0:
+        raise RuntimeError(f"measuring {form} of {subject} failed:\n{answer.stderr}")
+    return answer.stdout.splitlines()[-1].split()
 
 
 def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
     """Peak memory of a step above what the process held before."""
-    answer = subprocess.run(**_process(step, form), stderr=subprocess.PIPE, check=False)
-    if answer.returncode != 0:
-        raise RuntimeError(f"measuring {form} of {step} failed:\n{answer.stderr}")
-    return {"peak": int(answer.stdout.splitlines()[-1])}
+    return {"peak": int(_said(asdict(step), form)[0])}
+
+
+def measure_coherent_fits(sizes: Sequence[tuple[int, int]] = SIZES) -> list[dict[str, Any]]:
+    """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
+    found = []
+    for rows, columns in sizes:
+        seconds, peak = _said([rows, columns], "fit")
+        own = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
+        found.append(own)
+    return found
 
 
 def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
@@ -94,7 +126,7 @@ def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
         with ExitStack() as stack:
             for which, checkout in (("old", old.resolve()), ("new", CHECKOUT)):
                 process: Any = stack.enter_context(
-                    subprocess.Popen(**_process(step, "s", checkout))
+                    subprocess.Popen(**_process(asdict(step), "seconds", checkout))
                 )
                 if not Path(process.stdout.readline()).is_relative_to(checkout):
                     raise RuntimeError(f"the package is not imported from {checkout}")
@@ -112,11 +144,14 @@ def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    given, form, n_threads = json.loads(sys.argv[1])
+    subject, form, n_threads = json.loads(sys.argv[1])
     torch.set_num_threads(n_threads)
-    given["hidden_layer_sizes"] = tuple(given["hidden_layer_sizes"])
-    step = Step(**given)
-    if form != "s":
+    if form == "fit":
+        print(*_fit(*subject))
+        raise SystemExit
+    subject["hidden_layer_sizes"] = tuple(subject["hidden_layer_sizes"])
+    step = Step(**subject)
+    if form != "seconds":
         print(_peak(step, form))
     else:
         measure = step.library(24)

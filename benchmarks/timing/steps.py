@@ -24,13 +24,6 @@ from timing.clock import in_turns, ratio, timed
 from timing.textbook import FORMS, TextbookStep
 
 
-def random_rows(n_rows: int, n_features: int, seed: int = 0) -> np.ndarray:
-    """Correlated rows, as pixels are: 16 directions carry most of their variance."""
-    rng = np.random.default_rng(seed)
-    latent = rng.normal(size=(n_rows, 16)) @ rng.normal(size=(16, n_features)) / 4
-    return (0.9 * latent + 0.4 * rng.normal(size=(n_rows, n_features))).astype(np.float32)
-
-
 def perceptron(widths: Sequence[int]) -> nn.Sequential:
     """A ReLU network of PyTorch's own layers, with Glorot's weights and biases of 0."""
     layers: list[nn.Module] = []
@@ -63,8 +56,10 @@ class Step:
         return (self.n_features, *self.hidden_layer_sizes, self.n_classes)
 
     def rows(self, n_rows: int, seed: int = 0) -> np.ndarray:
-        """So many examples."""
-        rows, side = random_rows(n_rows, self.n_features, seed), isqrt(self.n_features)
+        """Correlated rows, as pixels are: 16 directions carry most of their variance."""
+        n, side, rng = self.n_features, isqrt(self.n_features), np.random.default_rng(seed)
+        latent = rng.normal(size=(n_rows, 16)) @ rng.normal(size=(16, n)) / 4
+        rows = (0.9 * latent + 0.4 * rng.normal(size=(n_rows, n))).astype(np.float32)
         return rows.reshape(n_rows, 1, side, side) if self.network == "convnet" else rows
 
     def initializer(self, **parameters: Any) -> MMDInitializer:

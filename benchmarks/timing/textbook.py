@@ -24,9 +24,9 @@ def _normals(network: Network, K: int, generator: torch.Generator) -> Network:
     return [torch.randn(K, *w.shape, generator=generator, device=w.device) for w in network]
 
 
-def _copies(network: Network, normals: Network, scale: float = SCALE) -> Network:
+def _copies(network: Network, normals: Network) -> Network:
     """theta0 + epsilon: std s / sqrt(n_in) for a weight, s / sqrt(n_out) for a bias."""
-    return [w + scale / math.sqrt(w.shape[-1]) * e for w, e in zip(network, normals, strict=True)]
+    return [w + SCALE / math.sqrt(w.shape[-1]) * e for w, e in zip(network, normals, strict=True)]
 
 
 def _stacked_logits(copies: Network, X: torch.Tensor) -> torch.Tensor:

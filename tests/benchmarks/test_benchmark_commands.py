@@ -241,8 +241,10 @@ def test_a_study_shows_what_it_has_measured_and_names_every_commit_and_machine(t
     assert results["claim"] == "Claim: more."
     assert results["records"] == [{"number": n, "value": 10 * n} for n in (0, 2)]
     made_with = [("one", 2), ("two", 2), ("one", 4)]
-    records = [{"key": "a", "value": 1, "commit": c, "machine": m} for c, m in made_with]
-    _, found = study(options, []).results(records)
+    again = study(options, [])
+    for n, (commit, machine) in enumerate(made_with):
+        again.log.append({"key": f"key{n}", "value": 1, "commit": commit, "machine": machine})
+    _, found = again.kept()
     assert found["measured_at_commits"] == ["one", "two"]
     assert found["measured_on"] == [2, 4]
     assert found["records"] == [{"value": 1}] * 3

@@ -177,17 +177,17 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     log = tmp_path / "real_data.jsonl"
     *kept, last = log.read_text().splitlines()
     log.write_text("\n".join(kept) + "\n" + last[:20])
-    measured = []
+    measured, score_cell = [], sets.score_cell
 
     def counted(wanted, *args):
         measured.extend(wanted)
-        return sets.score_cell(wanted, *args)
+        return score_cell(wanted, *args)
 
     def no_more(*args):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(real_data, "score_cell", counted)
-    monkeypatch.setattr(real_data, "make_once", no_more)
+    monkeypatch.setattr(sets, "score_cell", counted)
+    monkeypatch.setattr(sets, "make_once", no_more)
     again = records()
     assert measured == ["label-spreading"]
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), again.drop(columns="seconds"))

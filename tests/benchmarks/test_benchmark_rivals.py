@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
@@ -33,7 +34,6 @@ from protocol.rivals import (
     NETWORKS,
     RIVALS,
     Rivals,
-    principal_components,
     select_rivals,
 )
 from protocol.tasks import random_tasks
@@ -331,8 +331,8 @@ def scratch_of(bench):
 
 def start_of(contender, bench, seed=3):
     """The weights a fit of it starts from."""
-    pipeline = clone(contender.make(seed)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
-    return pipeline[-1].theta0_.arrays
+    network = clone(contender.make(seed)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
+    return network.theta0_.arrays
 
 
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
@@ -372,7 +372,7 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
     lsuv = [start_of(found["rival/lsuv"], bench, seed)[weight_name(0)] for seed in (3, 3, 4)]
     assert np.array_equal(lsuv[0], lsuv[1])
     assert not np.allclose(lsuv[0], lsuv[2])
-    rows = found["rival/self-training"].make(0)[-1].X_unlabelled
+    rows = found["rival/self-training"].make(0).X_unlabelled
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
 
 
@@ -400,7 +400,9 @@ def test_an_encoder_is_learned_once_a_run_and_found_again(bench, monkeypatch):
 def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     found, _ = contenders_of(bench, (*GRADIENTS, "rival/rbf-svm", AUGMENTED_GRADIENTS))
     histograms = OrientedGradients().fit_transform(bench.X)
-    pca = principal_components(histograms[: len(bench.X_unlabelled)], 0)
+    n_components = min(50, histograms.shape[1])
+    pca = PCA(n_components, svd_solver="covariance_eigh")
+    pca.fit(histograms[: len(bench.X_unlabelled)])
     own, pixels = found["rival/gradients-svm"], found["rival/rbf-svm"]
     np.testing.assert_allclose(own.X, pca.transform(histograms), atol=1e-4)
     embedding = ["OrientedGradients", OrientedGradients().get_params()]
@@ -435,7 +437,7 @@ def test_rivals_are_selected_by_name_or_pattern(patterns, given, expected):
 
 def test_a_fine_tuning_sets_its_three_values_and_the_paper_s_is_scratch_itself(bench):
     X, y = bench.X[:60], bench.dataset.y_train[:60] > 4
-    tuned = FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0)[-1].fit(X, y)
+    tuned = FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0).fit(X, y)
     assert tuned.n_iter_ == 4
     (group,) = tuned.net_.optimizer_.param_groups
     assert (group["lr"], group["weight_decay"]) == (3e-3, 0.5)

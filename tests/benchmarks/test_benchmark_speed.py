@@ -16,7 +16,6 @@ from reporting.tables import build_table
 from timing import fine_tuning, probe, steps
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
-from timing.fits import measure_coherent_fits
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
 
@@ -217,7 +216,7 @@ def test_fits_are_timed_beside_the_others(monkeypatch):
 
 
 def test_a_whole_fit_is_measured_in_a_process_of_its_own():
-    [record] = measure_coherent_fits(((300, 4),))
+    [record] = probe.measure_coherent_fits(((300, 4),))
     assert (record["rows"], record["columns"]) == (300, 4)
     assert record["seconds"] > 0.0
     assert build_table("coherent_fits", {"coherent_fits": [record]}).rows[0][:2] == ["300", "4"]

@@ -28,10 +28,8 @@ from protocol.tasks import (
     Task,
     draw_rows,
     fit_seed,
-    pretraining_seed,
     random_tasks,
     tasks_of_runs,
-    ten_way_tasks,
 )
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import MMDInitializer
@@ -66,14 +64,18 @@ def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
     # Figures of today.
     task = random_tasks(10, 1, seed=0, run=0)[0]
     assert task.values == (0, 1, 1, 1, 1, 0, 0, 1, 1, 1)
-    assert draw_rows(Y, task, 5, seed=0).rows[:4].tolist() == [16, 467, 360, 475]
-    balanced = draw_rows(Y, task, 5, seed=0, law="balanced").rows[:4].tolist()
+    assert draw_rows(Y, task, 5, seed=0)[:4].tolist() == [16, 467, 360, 475]
+    balanced = draw_rows(Y, task, 5, seed=0, law="balanced")[:4].tolist()
     assert balanced == [670, 404, 983, 438]
     assert fit_seed(task, seed=0) == 2103646603
-    assert pretraining_seed(0, seed=0) == 0
 
 
 # Rows
+
+
+def parts(rows):
+    """Of a binary task, those to train on and those to validate with."""
+    return np.split(rows, [len(rows) * 10 // 12])
 
 
 @pytest.mark.parametrize("law", ["uniform", "balanced"])
@@ -82,14 +84,13 @@ def test_rows_are_distinct_of_the_right_number_and_have_both_labels(law, n_label
     # At N = 1 a third of all uniform draws has one label, and must be redrawn.
     for index in range(30):
         task = Task(0, index, LOPSIDED.values)
-        draw = draw_rows(Y, task, n_labels, seed=0, law=law)
-        assert (len(draw.train), len(draw.validation)) == (10 * n_labels, 2 * n_labels)
-        assert len(set(draw.rows)) == 12 * n_labels
-        assert np.array_equal(draw.rows, np.r_[draw.train, draw.validation])
-        assert set(task.apply(Y)[draw.train]) == {0, 1}
+        rows = draw_rows(Y, task, n_labels, seed=0, law=law)
+        train, validation = parts(rows)
+        assert len(set(rows)) == len(rows) == 12 * n_labels
+        assert set(task.apply(Y)[train]) == {0, 1}
         if law == "balanced":
-            assert np.array_equal(np.bincount(Y[draw.train], minlength=10), [n_labels] * 10)
-            rest = np.bincount(Y[draw.validation], minlength=10)
+            assert np.array_equal(np.bincount(Y[train], minlength=10), [n_labels] * 10)
+            rest = np.bincount(Y[validation], minlength=10)
             assert rest.max() - rest.min() <= 1
 
 
@@ -98,10 +99,11 @@ def test_balanced_rows_are_uniform_within_a_class_and_the_odd_ones_among_classes
     n_draws, n_labels = 3000, 2
     train, validation, place = np.zeros(80), np.zeros(80), np.zeros(10)
     for index in range(n_draws):
-        draw = draw_rows(y, Task(0, index, LOPSIDED.values), n_labels, seed=1, law="balanced")
-        train[draw.train] += 1
-        validation[draw.validation] += 1
-        place += draw.train[0] % 10 == np.arange(10)
+        rows = draw_rows(y, Task(0, index, LOPSIDED.values), n_labels, seed=1, law="balanced")
+        own, others = parts(rows)
+        train[own] += 1
+        validation[others] += 1
+        place += rows[0] % 10 == np.arange(10)
     # A row is chosen with probability 2 / 8 to train with, and with 4 / 80 to validate with; each
     # class is the first one in a tenth of the draws. Five standard deviations.
     for counts, p in ((train, 0.25), (validation, 0.05), (place, 0.1)):
@@ -110,30 +112,29 @@ def test_balanced_rows_are_uniform_within_a_class_and_the_odd_ones_among_classes
 
 def test_rows_follow_from_their_key_alone():
     task, other = random_tasks(10, 2, seed=0, run=0)
-    ten_way = ten_way_tasks(10, 1, run=0)[0]
+    ten_way = Task(0, 0, tuple(range(10)))
     keys = [(task, 0), (other, 0), (task, 1)]
     drawn = {
-        (law, i): tuple(draw_rows(Y, own, 5, seed=seed, law=law).rows[:50])
+        (law, i): tuple(draw_rows(Y, own, 5, seed=seed, law=law)[:50])
         for law in ("uniform", "balanced")
         for i, (own, seed) in enumerate(keys)
     }
-    drawn["ten_way"] = tuple(draw_rows(Y, ten_way, 5, seed=0).rows)
-    drawn["more"] = tuple(draw_rows(Y, task, 10, seed=0).rows[:50])
+    drawn["ten_way"] = tuple(draw_rows(Y, ten_way, 5, seed=0))
+    drawn["more"] = tuple(draw_rows(Y, task, 10, seed=0)[:50])
     assert len(set(drawn.values())) == len(drawn)
-    assert tuple(draw_rows(Y, task, 5, seed=0).rows[:50]) == drawn["uniform", 0]
+    assert tuple(draw_rows(Y, task, 5, seed=0)[:50]) == drawn["uniform", 0]
     assert fit_seed(task, seed=0) != fit_seed(other, seed=0)
 
 
 @pytest.mark.parametrize("n_labels", [1, 7, 100])
 def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_labels):
-    tasks = ten_way_tasks(10, 3, run=0)
-    rows = [draw_rows(Y, task, n_labels, seed=0) for task in tasks]
-    for task, draw in zip(tasks, rows, strict=True):
-        assert np.array_equal(np.bincount(Y[draw.train]), [n_labels] * 10)
-        assert len(set(draw.rows)) == len(draw.rows) == 10 * n_labels
-        assert len(draw.validation) == 0
+    tasks = tasks_of_runs(Y, (n_labels,), n_tasks=3, n_runs=1, seed=0, classes=10)[0]
+    draws = [draw_rows(Y, task, n_labels, seed=0) for task in tasks]
+    for task, rows in zip(tasks, draws, strict=True):
+        assert np.array_equal(np.bincount(Y[rows]), [n_labels] * 10)
+        assert len(set(rows)) == len(rows) == 10 * n_labels
         assert np.array_equal(task.apply(Y), Y)
-    assert len({tuple(draw.rows) for draw in rows}) == 3
+    assert len(set(map(tuple, draws))) == 3
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_the_tasks_of_a_run_may_be_those_of_all_and_its_rows_are_its_own():
     assert same[4] == own[4]
     assert [task.values for task in same[5]] == [task.values for task in own[4]]
     assert [task.values for task in own[5]] != [task.values for task in own[4]]
-    first, second = (draw_rows(Y, same[run][0], 5, seed=0).rows for run in (4, 5))
+    first, second = (draw_rows(Y, same[run][0], 5, seed=0) for run in (4, 5))
     assert set(first) != set(second)
     assert fit_seed(same[4][0], seed=0) != fit_seed(same[5][0], seed=0)
 
@@ -264,7 +265,7 @@ def test_the_classifier_validates_with_the_validation_rows_of_the_draw(digits):
     # What reaches the classifier inside cross_val_score, in its order, is what the draw says.
     X, y_train, y_test = digits
     (task,) = random_tasks(10, 1, seed=0, run=0)
-    draw, seen = draw_rows(y_train, task, 5, seed=0), []
+    rows, seen = draw_rows(y_train, task, 5, seed=0), []
 
     class Spy(LastRowsSplit):
         def split(self, X, y=None, groups=None):
@@ -272,13 +273,13 @@ def test_the_classifier_validates_with_the_validation_rows_of_the_draw(digits):
             seen.append((np.asarray(X)[pair[0]], np.asarray(X)[pair[1]]))
             yield pair
 
-    pipeline = network_contender(SCRATCH, NetworkSettings((4,)), X).make(0)
-    pipeline.set_params(mlpclassifier__validation_split=Spy())
+    network = network_contender(SCRATCH, NetworkSettings((4,)), X).make(0)
+    network.set_params(validation_split=Spy())
     y = task.apply(np.concatenate([y_train, y_test]))
-    cross_val_score(pipeline, X, y, cv=[(draw.rows, np.arange(len(y_train), len(X)))])
+    cross_val_score(network, X, y, cv=[(rows, np.arange(len(y_train), len(X)))])
     ((train, validation),) = seen
-    assert np.array_equal(train, X[draw.train])
-    assert np.array_equal(validation, X[draw.validation])
+    for found, expected in zip((train, validation), parts(rows), strict=True):
+        assert np.array_equal(found, X[expected])
 
 
 SMALL = NetworkSettings((6,), epochs=1, n_perturbations=4, coherent_epochs=1)
@@ -290,17 +291,17 @@ def _pretrained(name, X):
 
 
 @pytest.mark.parametrize("name", ["xavier/fcn/ours", FEATURES_THETA0, "convnet/ours"])
-def test_a_pipeline_starts_from_the_theta0_it_was_given(name, digits):
+def test_a_network_starts_from_the_theta0_it_was_given(name, digits):
     X = rows_for("convnet" if name.startswith("convnet") else "mlp", digits[0])
     theta0 = _pretrained(name, X)
     contender = contender_of(name, SMALL, X, theta0)
-    classifier = clone(contender.make(0)).fit(X[:60], digits[1][:60] > 4)[-1]
+    classifier = clone(contender.make(0)).fit(X[:60], digits[1][:60] > 4)
     for key, array in theta0.initializer.theta0_.arrays.items():
         assert np.array_equal(classifier.theta0_.arrays[key], array)
     assert isinstance(classifier.validation_split, LastRowsSplit)
     assert contender.identity["theta0"] == theta0.digest
     ten_way = network_contender(name, NetworkSettings((6,), classes=10), X)
-    assert ten_way.make(0)[-1].validation_split is None
+    assert ten_way.make(0).validation_split is None
 
 
 def test_the_identity_of_a_score_has_not_changed():
