@@ -59,7 +59,7 @@ TINY = {
     edges: (("--quiet", "--datasets", "digits"), "edges"),
     scale_and_weight: (
         (
-            *(*APPENDIX, K4, "--rows=320", "--epochs=10", "--runs=2"),
+            *(*APPENDIX, K4, "--rows=320", "--runs=2"),
             *("--squared-scales", "0.5", "2", "--weights=0.4"),
         ),
         "digits_scale_and_weight",
@@ -81,11 +81,12 @@ FEW = {
 
 @pytest.fixture(autouse=True, scope="module")
 def quick():
-    """No pictures, which take longest, and few mini-batches."""
+    """No pictures, which take longest, few mini-batches and few steps."""
     with pytest.MonkeyPatch.context() as patch:
         for command, draw in ((coherence, "draw_coherence"), (mnist_tasks, "draw_accuracy")):
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
+        patch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 20)
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
         yield
 
@@ -144,7 +145,7 @@ CUTS = {
     coherence: (train, "take_step", 6),
     degeneracies: (train, "take_step", 6),
     detachment_nearby: (MMDInitializer, "score", 40),
-    scale_and_weight: (train, "take_step", 150),
+    scale_and_weight: (train, "take_step", 30),
     theorems: (theorems, "prediction_samples", 3),
 }
 
@@ -436,10 +437,10 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
         (4, 3),
         perturbation_scale=2.0**0.5,
         n_perturbations=4,
-        max_iter=10,
+        max_iter=2,
         random_state=1,
     ).fit(X[:320])
-    assert results["records"][3]["steps"] == [100]
+    assert results["records"][3]["steps"] == [20]
     expected = [window["uniformity"] for window in initializer.history_]
     assert results["records"][3]["uniformity"] == pytest.approx(expected)
 
@@ -448,7 +449,7 @@ def test_the_curve_of_averaged_kernels_is_a_ninth(tmp_path):
     few = ("--runs", "1", "--squared-scales", "0.5", "--kernels", "mean")
     assert run(scale_and_weight, tmp_path, *few) == 0
     initializer = MMDInitializer(
-        (4, 3), uniformity_weight=1 / 9, n_perturbations=4, max_iter=10, random_state=0
+        (4, 3), uniformity_weight=1 / 9, n_perturbations=4, max_iter=2, random_state=0
     ).fit(X[:320])
     (record,) = results_of(scale_and_weight, tmp_path, "_mean_of_kernels")["records"]
     expected = [window["uniformity"] / 9 for window in initializer.history_]
