@@ -22,6 +22,7 @@ from sklearn.base import clone
 
 import mnist_tasks
 from engines.engine import Call, Dask, Loky, engine_of, threads, work
+from nets import assert_same_arrays
 from protocol import evaluation, theta0s
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
@@ -203,8 +204,7 @@ def test_each_pre_training_is_found_under_its_method_and_run(initializers, tmp_p
     assert [line.partition(":")[2].split()[0] for line in said] == ["learning", "kept"] * 4
     for key, initializer in initializers.items():
         whole = clone(initializer).fit(X[:64])
-        for name, array in whole.theta0_.arrays.items():
-            assert np.array_equal(learned[key].initializer.theta0_.arrays[name], array)
+        assert_same_arrays(learned[key].initializer.theta0_, whole.theta0_)
     again, said = _learn_all(initializers, tmp_path)
     assert all(" reused " in line for line in said)
     assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
