@@ -102,7 +102,8 @@ def _coherent(passes, **params):
     return initializer_of(FEATURES_THETA0, settings).set_params(**params)
 
 
-def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path):
+def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 8)
     learned = _learn(_coherent(None), tmp_path)
     record = json.loads(json.dumps(learned.record()))
     assert record["auto"]["max_iter"] == record["passes"] > 1
