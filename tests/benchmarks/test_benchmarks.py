@@ -195,7 +195,6 @@ def test_the_presets():
     [
         (("--methods", "lecun/*"), "unknown method 'lecun/*'; valid names are xavier/fcn/ours"),
         (("--n-labels", "500"), "N = 500 takes 6000 labelled rows; the training set has 1297"),
-        (("--tasks", "2000"), "n_tasks = 2000: 10 classes have between 1 and 1022"),
         (("--classes", "10", "--draw", "balanced"), "--draw balanced is for binary tasks"),
         (("--methods", "features+logistic-cv", "--n-labels", "1", "5"), "5 or more, got 1"),
         (("--address", "tcp://a:1"), "--address tcp://a:1 is for --backend dask or ray"),
