@@ -285,7 +285,7 @@ def test_a_network_that_needs_more_steps_than_few_passes_has_them():
         cross_val_score(NetClassifier(net, warm_start_from=own, **settings), X, y, cv=few).mean()
         for own in (None, init)
     )
-    assert start > fresh + 0.08
+    assert start > fresh + 0.15  # after five passes it is 0.10
 
 
 # Passes
