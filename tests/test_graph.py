@@ -250,8 +250,8 @@ def n_rows_of_pynndescent(request, tmp_path, monkeypatch):
         # this environment would get it too.
         monkeypatch.setenv("NUMBA_OPT", "0")
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    # Here it is imported as it is to be, and again by whoever imports it next. Numba gives PyTorch
-    # all cores back.
+    # Here it is imported as it is to be, and again by whoever imports it next. Interpreted it
+    # leaves PyTorch all cores.
     forget("pynndescent")
     with threads(torch.get_num_threads()):
         yield 250 if request.param == "interpreted" else 2_000
