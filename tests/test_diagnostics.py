@@ -203,8 +203,6 @@ def test_diagnostics_of_a_module():
     own = {"n_batches": 3, "random_state": 0}
     assert degenerate_softmax_ratio(init, X, n_perturbations=10, **own).shape == (3,)
     assert coherence_kernel(init, X[:5]).shape == (5, 5)
-    with pytest.raises(ValueError, match=r"to_module\(\) of its initializer"):
-        prediction_samples(init.theta0_, X)
 
 
 def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_them():

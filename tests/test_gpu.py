@@ -20,10 +20,6 @@ from sklearn_mmdinit._core.random import StepRandom
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
-KINDS = pytest.mark.parametrize(
-    "kind", [MMDInitializer, RandomLabelInitializer], ids=lambda kind: kind.__name__
-)
-
 
 @pytest.fixture(scope="module")
 def X():
@@ -76,7 +72,7 @@ def test_the_loss_falls_and_the_score_rises(params, X):
     assert all(type(W) is np.ndarray for W in init.coefs_), "what is learned is on the host"
 
 
-@KINDS
+@pytest.mark.parametrize("kind", [MMDInitializer, RandomLabelInitializer])
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_fit_is_max_iter_times_partial_fit(kind, batch_norm, X):
     # Sums on the device may be added up in any order.

@@ -57,7 +57,7 @@ def tiny(kind=MMDInitializer, **params):
 
 
 @KINDS
-@pytest.mark.parametrize("rate", [1, 100, 1e4])
+@pytest.mark.parametrize("rate", [1, 1e4])
 def test_a_loss_that_ends_far_above_where_it_began_is_told(kind, rate, X):
     with pytest.warns(ConvergenceWarning, match=r"at the end, and began at .* smaller learning"):
         tiny(kind, learning_rate_init=rate, window=2 * STEPS).fit(X)
@@ -425,7 +425,7 @@ def test_passes_after_a_divergence_begin_adam_and_the_window_anew(X, watch):
 
 
 @KINDS
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
 def test_the_passthrough_hands_on_x_and_theta0(kind, dtype, X):
     X = (10 * np.abs(X)).astype(dtype)
     init = tiny(kind).fit(X)
@@ -507,9 +507,8 @@ def test_data_frames(X):
 
 
 @KINDS
-@BATCH_NORM
-def test_fewer_rows_than_a_mini_batch_are_one(kind, batch_norm, X):
-    params = {"batch_norm": batch_norm, "window": 1, "max_iter": 3}
+def test_fewer_rows_than_a_mini_batch_are_one(kind, X):
+    params = {"batch_norm": True, "window": 1, "max_iter": 3}
     init = tiny(kind, batch_size=1000, **params).fit(X[:2])
     assert [record["step"] for record in init.history_] == [1, 2, 3]
     assert_same_fit(tiny(kind, batch_size=2, **params).fit(X[:2]), init)

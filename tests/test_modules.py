@@ -124,10 +124,6 @@ def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
     assert scaled.score(X) == pytest.approx(plain.score(X), rel=1e-4), "of theta0 before its gain"
     coherent = small(module, coherence=Coherence(batch_size=20), max_iter=1).fit(X)
     assert coherent.gain_[0] == coherent.gain_[1] != 1
-    with pytest.raises(ValueError, match="one for each of the 2 hidden"):
-        small(module, gain=(1.0, 2.0, 3.0)).fit(X)
-    with pytest.raises(ValueError, match="would change the function of the module"):
-        small(network("convnet+bn"), gain=2.0).fit(X)
 
 
 def between(*parts, first=None):
@@ -289,7 +285,7 @@ def test_a_network_that_needs_more_steps_than_few_passes_has_them():
         cross_val_score(NetClassifier(net, warm_start_from=own, **settings), X, y, cv=few).mean()
         for own in (None, init)
     )
-    assert start > fresh + 0.08
+    assert start > fresh + 0.15  # after five passes it is 0.10
 
 
 # Passes
@@ -616,6 +612,6 @@ def test_the_number_of_threads_changes_rounding_at_most(params, bound):
     X, found = load_digits().data[:64] / 16, []
     for n in (1, 2):
         with threads(n):
-            init = MMDInitializer(**params, max_iter=2, random_state=0).fit(X)
+            init = MMDInitializer(**params, max_iter=1, random_state=0).fit(X)
         found.append(np.concatenate([array.ravel() for array in init.theta0_.arrays.values()]))
     assert np.abs(found[0] - found[1]).max() <= bound

@@ -258,19 +258,11 @@ def test_a_tensor_changed_in_between_is_noticed():
 # Buffers
 
 
-def test_a_buffer_is_that_of_its_place_shape_and_dtype():
+def test_a_buffer_is_taken_again_and_not_for_another_dtype():
     buffers, like = Buffers(), torch.zeros(1)
     first = buffers.take("normals", (2, 3), like)
-    assert first.shape == (2, 3)
     assert buffers.take("normals", (2, 3), like).data_ptr() == first.data_ptr()
-    others = [
-        buffers.take("weights", (2, 3), like),
-        buffers.take("normals", (3, 2), like),
-        buffers.take("normals", (2, 3), like.double()),
-        Buffers().take("normals", (2, 3), like),
-    ]
-    assert len({first.data_ptr(), *(other.data_ptr() for other in others)}) == 5
-    assert others[2].dtype == torch.float64
+    assert buffers.take("normals", (2, 3), like.double()).dtype == torch.float64
 
 
 # Numbers that float32 has no room for, and rows a portion at a time

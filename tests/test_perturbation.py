@@ -641,7 +641,7 @@ class Recurrent(nn.Module):
         return self.last(self.body(x.view(len(x), 2, 3))[0][:, -1])
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
 def test_copies_beyond_vmap_are_drawn_one_after_the_other(kind):
     with pytest.warns(
         UserWarning, match=rf"one after the other.*'body' \({kind.__name__}\)"

@@ -38,9 +38,9 @@ def short_in_place(module, data, **params):
     )
 
 
-def run(text, needle=""):
-    """What the blocks of a text leave, one program; or the block with the needle alone."""
-    program, left = "\n".join(b for b in BLOCK.findall(text) if needle in b), {}
+def run(text):
+    """What the blocks of a text leave, as one program."""
+    program, left = "\n".join(BLOCK.findall(text)), {}
     in_one_process = joblib.parallel_config("sequential")
     with sklearn.config_context(), torch.random.fork_rng(devices=[]), in_one_process:
         torch.manual_seed(0)

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from helpers import seeded
+from nets import assert_same_arrays
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, NetClassifier, mmd_init_
 
 N = 80
@@ -61,10 +62,6 @@ class OneTuple(Both):
 ONE = np.concatenate([WORDS, IMAGES.reshape(N, -1)], axis=1)
 
 
-def same(one, other):
-    return all(np.array_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
-
-
 @pytest.mark.parametrize("coherence", [None, Coherence(n_neighbors=3, batch_size=16)])
 @pytest.mark.parametrize("sampler", ["auto", "functional"])
 def test_learned_is_what_one_array_taken_apart_inside_would_give(coherence, sampler):
@@ -72,10 +69,10 @@ def test_learned_is_what_one_array_taken_apart_inside_would_give(coherence, samp
     want = MMDInitializer(module=seeded(SideBySide), **params).fit(ONE)
     init = MMDInitializer(module=seeded(Both), **params)
     init.fit({"words": WORDS, "image": torch.tensor(IMAGES)})
-    assert same(init.theta0_, want.theta0_)
+    assert_same_arrays(init.theta0_, want.theta0_)
     for kind in (ByPlace, OneTuple):
         by_place = MMDInitializer(module=seeded(kind), **params).fit((WORDS, IMAGES))
-        assert same(by_place.theta0_, want.theta0_)
+        assert_same_arrays(by_place.theta0_, want.theta0_)
     assert init.score(BOTH) == want.score(ONE)
     assert init.score(dict(reversed(BOTH.items()))) == want.score(ONE), "names count, not order"
     again = pickle.loads(pickle.dumps(init))
@@ -115,7 +112,7 @@ def test_a_classifier_takes_them_with_all_that_goes_with_it(kind, X):
     clf.fit(X, Y, X_unlabelled=BOTH if kind is Both else (X,))
     twice = np.concatenate([ONE, ONE])
     want = clone(init).set_params(module=seeded(SideBySide)).fit(twice, Y)
-    assert same(clf.theta0_, want.theta0_)
+    assert_same_arrays(clf.theta0_, want.theta0_)
     proba = clf.predict_proba(X)
     by_name = {"words": torch.tensor(WORDS), "image": torch.tensor(IMAGES).float()}
     by_hand = clf.module_.eval()(**by_name)

@@ -118,7 +118,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def coherent(digits):
-    init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=20, random_state=0)
+    init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=8, random_state=0)
     return init.fit(digits[0])
 
 

@@ -22,8 +22,6 @@ N_DRAWS = 20_000
 N_SIGMA = 5.0
 
 STDS = {
-    "one coordinate": np.array([0.7]),
-    "equal": np.full(40, 0.3),
     "spread": np.geomspace(0.01, 1.0, 25),
     "one dominates": np.concatenate([[1.0], np.full(60, 0.02)]),
     "some fixed": np.concatenate([np.zeros(5), np.ones(3)]),

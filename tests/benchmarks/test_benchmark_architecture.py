@@ -7,13 +7,12 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
 from protocol.methods import CONVNET_NAMES, NAMES
+from test_architecture import ROOT, imported_by
 
-ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 
 # Room -> the rooms it may import. The commands at the top may import every room, and nothing
@@ -36,7 +35,6 @@ USES_PRIVATE_NAMES = {"edges.py", "neighbors.py"}
 TOP = sorted(BENCHMARKS.glob("*.py"))
 COMMANDS = [path for path in TOP if path.name not in NO_COMMANDS]
 FILES = [*TOP, *sorted(path for room in ROOMS for path in (BENCHMARKS / room).rglob("*.py"))]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def place(path):
@@ -48,18 +46,9 @@ def dotted(path):
     return place(path).removesuffix(".py").replace("/", ".")
 
 
-def imported_names(tree):
-    """Absolute dotted names that a tree imports, wherever in the file."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def files_imported(path):
     """Files of the benchmarks that one imports, by their dotted names."""
-    names = set(imported_names(TREES[path]))
+    names = imported_by(path)
     return (names | {name.rpartition(".")[0] for name in names}) & set(map(dotted, FILES))
 
 
@@ -79,7 +68,7 @@ def test_imports_go_one_way_and_nothing_imports_a_command():
 
 @pytest.mark.parametrize("path", COMMANDS, ids=place)
 def test_a_command_says_its_claim_how_to_run_it_and_how_long_it_takes(path, capsys):
-    said = ast.get_docstring(TREES[path])
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert said.startswith("Claim: ")
     assert f"\n    python benchmarks/{path.name}" in said
     assert re.search(r"\b(seconds|minutes|hours)\b", said)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +22,7 @@ from sklearn.base import clone
 
 import mnist_tasks
 from engines.engine import Call, Dask, Loky, engine_of, threads, work
+from nets import assert_same_arrays
 from protocol import evaluation, theta0s
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
@@ -204,8 +204,7 @@ def test_each_pre_training_is_found_under_its_method_and_run(initializers, tmp_p
     assert [line.partition(":")[2].split()[0] for line in said] == ["learning", "kept"] * 4
     for key, initializer in initializers.items():
         whole = clone(initializer).fit(X[:64])
-        for name, array in whole.theta0_.arrays.items():
-            assert np.array_equal(learned[key].initializer.theta0_.arrays[name], array)
+        assert_same_arrays(learned[key].initializer.theta0_, whole.theta0_)
     again, said = _learn_all(initializers, tmp_path)
     assert all(" reused " in line for line in said)
     assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
@@ -335,7 +334,7 @@ def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys)
 def _learn_with_checkpoint(path):
     """What a user's own function would do on a worker; theta0, and how many steps it took."""
     X = np.random.default_rng(0).normal(size=(160, 4))
-    learned = {"n_perturbations": 4, "window": 2, "max_iter": 60, "random_state": 0}
+    learned = {"n_perturbations": 4, "window": 2, "max_iter": 30, "random_state": 0}
     checkpoint = path and Checkpoint(path, seconds=0)
     own, steps = train.take_step, []
     train.take_step = lambda *args: (steps.append(0), own(*args))[1]
@@ -366,31 +365,6 @@ def test_a_training_on_a_worker_that_is_killed_goes_on_from_its_checkpoint(clust
         victim.kill()
         learned, n_taken = future.result(60)
     assert victim.wait() == -signal.SIGKILL
-    assert learned == whole
-    assert 0 < n_taken < n_steps
-
-
-def test_a_training_goes_on_from_its_checkpoint_where_the_scheduler_was_lost(tmp_path):
-    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
-    path = tmp_path / "training.safetensors"
-    with threads(1):
-        whole, n_steps = _learn_with_checkpoint(None)
-    with (
-        _processes(tmp_path, 1) as cluster,
-        distributed.Client(cluster.address, set_as_default=False) as client,
-    ):
-        future = client.submit(_learn_with_checkpoint, path, pure=False)
-        while not path.exists() or _kept_step(path) == 0:
-            time.sleep(0.005)
-        cluster.scheduler.kill()
-        with pytest.raises(CancelledError):
-            future.result(60)
-        cluster.workers[0].kill()  # it may go on without a scheduler, and would come to the end
-    with (
-        _in_this_process(threads_per_worker=1) as again,
-        distributed.Client(again, set_as_default=False) as client,
-    ):
-        learned, n_taken = client.submit(_learn_with_checkpoint, path, pure=False).result(60)
     assert learned == whole
     assert 0 < n_taken < n_steps
 

@@ -13,6 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
+from nets import assert_same_arrays
 from protocol import rivals as protocol_rivals
 from protocol import theta0s
 from protocol.evaluation import Bench
@@ -110,10 +111,8 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
 def test_fresh_theta0_is_what_a_fit_starts_from(classes):
     X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
     network = MLPClassifier((7, 3), warm_start_from=None, max_iter=2, random_state=5)
-    started = network.fit(X, np.resize(np.asarray(classes), 12)).theta0_.arrays
-    fresh = fresh_theta0(network, 5, classes).arrays
-    assert fresh.keys() == started.keys()
-    assert all(np.array_equal(fresh[name], started[name]) for name in fresh)
+    started = network.fit(X, np.resize(np.asarray(classes), 12)).theta0_
+    assert_same_arrays(fresh_theta0(network, 5, classes), started)
 
 
 @pytest.mark.parametrize("widths", [(64, 32, 16, 2), (64, 100, 10), (64, 3)])

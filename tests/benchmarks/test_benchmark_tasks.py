@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from data.datasets import load_digits_dataset, standardize
+from nets import assert_same_arrays
 from protocol.methods import (
     AUGMENTATIONS,
     CONVNET_FEATURES_THETA0,
@@ -296,8 +297,7 @@ def test_a_network_starts_from_the_theta0_it_was_given(name, digits):
     theta0 = _pretrained(name, X)
     contender = contender_of(name, SMALL, X, theta0)
     classifier = clone(contender.make(0)).fit(X[:60], digits[1][:60] > 4)
-    for key, array in theta0.initializer.theta0_.arrays.items():
-        assert np.array_equal(classifier.theta0_.arrays[key], array)
+    assert_same_arrays(classifier.theta0_, theta0.initializer.theta0_)
     assert isinstance(classifier.validation_split, LastRowsSplit)
     assert contender.identity["theta0"] == theta0.digest
     ten_way = network_contender(name, NetworkSettings((6,), classes=10), X)
