@@ -335,7 +335,7 @@ def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys)
 def _learn_with_checkpoint(path):
     """What a user's own function would do on a worker; theta0, and how many steps it took."""
     X = np.random.default_rng(0).normal(size=(160, 4))
-    learned = {"n_perturbations": 4, "window": 2, "max_iter": 60, "random_state": 0}
+    learned = {"n_perturbations": 4, "window": 2, "max_iter": 30, "random_state": 0}
     checkpoint = path and Checkpoint(path, seconds=0)
     own, steps = train.take_step, []
     train.take_step = lambda *args: (steps.append(0), own(*args))[1]
