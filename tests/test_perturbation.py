@@ -43,17 +43,17 @@ from sklearn_mmdinit._core.layers import (
     parameter_stds,
     weight_std,
 )
-from sklearn_mmdinit._core.perturbation import (
-    SAMPLERS,
-    chosen_samplers,
-    perturbed_logits,
-    sampling,
-)
+from sklearn_mmdinit._core.perturbation import sampling
 from sklearn_mmdinit._core.perturbation.gram import (
     _regularised_cholesky,
     divided_by_factor,
     gram_noise,
     semidefinite_cholesky,
+)
+from sklearn_mmdinit._core.perturbation.sampling import (
+    SAMPLERS,
+    chosen_samplers,
+    perturbed_logits,
 )
 from sklearn_mmdinit._core.random import StepRandom
 from sklearn_mmdinit._core.threads import Buffers
