@@ -130,16 +130,11 @@ def in_parts(
     """
     read = [*tensors[: len(tensors) - len(leaves)], *leaves]
     pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
-    if torch.is_grad_enabled() and pairs:
-        kept = n_parts if n_kept is None else n_kept
-        learned, own = zip(*pairs, strict=True)
-        return _InParts.apply(part, n_parts, kept, own, around, *learned)
-
-    def stretch(start: int, stop: int) -> list[torch.Tensor]:
-        return [part(i) for i in range(start, stop)]
-
-    with around():
-        return torch.cat(list(chain(*share(n_parts, stretch))))
+    learned, own = [t for t, _ in pairs], [leaf for _, leaf in pairs]
+    kept = n_parts if n_kept is None else n_kept
+    if not (torch.is_grad_enabled() and learned):
+        kept = 0
+    return _InParts.apply(part, n_parts, kept, own, around, *learned)
 
 
 class _InParts(torch.autograd.Function):
