@@ -199,17 +199,16 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
     name = network.architecture.module
     if not parameter_stds(network.module, 1.0):
         raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
-    if sampler == "functional":
-        reason = "it was asked for"
-    elif (found := _reason_against_copies(network, X)) is None:
+    asked = sampler == "functional"
+    reason = "it was asked for" if asked else _reason_against_copies(network, X)
+    if reason is None:
         return "", False
-    else:
-        reason = found
     if sampler in ("direct", "gram"):
         raise ValueError(
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
             "sampler='functional' or 'auto', or make the layer's type known with register_layer"
         )
+    refused = f"the functional sampler ({reason}) cannot perturb the module {name}"
     failures: list[Exception] = []
     with torch.enable_grad(), _saved_as_they_are(), layer_named(network.module) as called:
         # What a module draws or keeps would not be a function of the seed.
@@ -223,13 +222,11 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
         else:
             words = dict.fromkeys(f"{type(error).__name__}: {error}" for error in failures)
             raise ValueError(
-                f"the functional sampler ({reason}) cannot perturb the module {name}: {where} "
-                f"fails under torch.func.vmap with {' and without it with '.join(words)}"
+                f"{refused}: {where} fails under torch.func.vmap with "
+                f"{' and without it with '.join(words)}"
             ) from failures[0]
     if failed := _reason_against_gradient(network, logits):
-        raise ValueError(
-            f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
-        )
+        raise ValueError(f"{refused}: {failed}")
     if tried.one_by_one:
         said = (
             f"copies of the module {name} are computed one after the other, which is slow: {where} "
