@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 def in_parts(
-    part: Callable[[int], torch.Tensor],
+    part: Callable[[int, Any], torch.Tensor],
     n_parts: int,
     tensors: Sequence[torch.Tensor],
     n_kept: int | None = None,
@@ -121,12 +121,12 @@ def in_parts(
 ) -> torch.Tensor:
     """Rows of parts, one after the other, computed by the team where there is one.
 
-    `part` makes its rows from its number, and draws the same each time that it is called. The
-    result is differentiable by `tensors`: leaves, such as parameters, which parts read as they are,
-    and then what parts have in common and is computed before them, in whose place they read
-    `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for their
-    gradient; the others are computed once more. `around` makes what parts are computed within: once
-    for all of them, and once more for those that are computed again.
+    `part` makes its rows from its number and what `around` gives, and draws the same each time that
+    it is called. The result is differentiable by `tensors`: leaves, such as parameters, which parts
+    read as they are, and then what parts have in common and is computed before them, in whose place
+    they read `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for
+    their gradient; the others are computed once more. `around` makes what parts are computed
+    within: once for all of them, and once more for those that are computed again.
     """
     read = [*tensors[: len(tensors) - len(leaves)], *leaves]
     pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
@@ -143,7 +143,7 @@ class _InParts(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        part: Callable[[int], torch.Tensor],
+        part: Callable[[int, Any], torch.Tensor],
         n_parts: int,
         n_kept: int,
         leaves: Sequence[torch.Tensor],
@@ -154,11 +154,11 @@ class _InParts(torch.autograd.Function):
             results = []
             for i in range(start, stop):
                 with torch.set_grad_enabled(i < n_kept):
-                    results.append(part(i))
+                    results.append(part(i, made))
             return results
 
         ctx.part, ctx.n_kept, ctx.around = part, n_kept, around
-        with around():
+        with around() as made:
             ctx.results = list(chain(*share(n_parts, stretch)))
         ctx.sizes = [len(result) for result in ctx.results]
         ctx.save_for_backward(*leaves)  # which notices if they were changed in between
@@ -178,13 +178,13 @@ class _InParts(torch.autograd.Function):
                     result = ctx.results[i]
                 else:
                     with torch.enable_grad():
-                        result = ctx.part(i)
+                        result = ctx.part(i, made)
                 if result.requires_grad:
                     own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
                     _add_(totals, own)
             return totals
 
-        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext():
+        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext() as made:
             first, *others = share(len(ctx.sizes), stretch)
         for other in others:
             _add_(first, other)

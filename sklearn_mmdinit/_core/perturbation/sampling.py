@@ -83,18 +83,16 @@ def perturbed_logits(
     means = [mean for mean, _ in before.values()]
     leaves = [mean.detach().requires_grad_(mean.requires_grad) for mean in means]
     common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
-    copied: Any = None
 
     @contextmanager
-    def around() -> Iterator[None]:
-        nonlocal copied
+    def around() -> Iterator[Any]:
         drawn: AbstractContextManager[Any] = nullcontext()
         if not functional:
             drawn = copies_drawn(network.module, plan.layers, network.buffers)
         with drawn as copied, embeddings_named(network.module):
-            yield
+            yield copied
 
-    def part(number: int) -> torch.Tensor:
+    def part(number: int, copied: Any) -> torch.Tensor:
         own, size = randoms[number], sizes[number]
         if again:
             own.generator.set_state(states[number])  # the second time it draws the same
