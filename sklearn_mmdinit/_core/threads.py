@@ -76,23 +76,18 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
     stretches, at most one a thread.
     """
     n_threads = min(getattr(_team, "size", 1), n)
+    alone = torch.no_grad()(work)  # in whichever thread; the caller's setting is its own
     if n_threads == 1:
-        return [_without_gradients(work, 0, n)]
+        return [alone(0, n)]
     bounds = [n * i // n_threads for i in range(n_threads + 1)]
     others = [
-        _pool(n_threads - 1).submit(_without_gradients, work, start, stop)
-        for start, stop in pairwise(bounds[1:])
+        _pool(n_threads - 1).submit(alone, start, stop) for start, stop in pairwise(bounds[1:])
     ]
     try:
-        first = _without_gradients(work, 0, bounds[1])
+        first = alone(0, bounds[1])
     finally:
         wait(others)
     return [first, *(other.result() for other in others)]
-
-
-def _without_gradients(work: Callable[[int, int], T], start: int, stop: int) -> T:
-    with torch.no_grad():  # of this thread; the caller's setting is its own
-        return work(start, stop)
 
 
 @cache
