@@ -131,11 +131,9 @@ _CONVOLUTIONS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2
 
 def _padded(layer: Any, H: torch.Tensor) -> torch.Tensor:
     """Inputs with the padding that the layer gives them."""
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     # The last axis first, two numbers an axis: PyTorch's own order, for "same" too.
-    widths = layer._reversed_padding_repeated_twice
-    if layer.padding_mode == "zeros":
-        return F.pad(H, widths)
-    return F.pad(H, widths, mode=layer.padding_mode)
+    return F.pad(H, layer._reversed_padding_repeated_twice, mode=mode)
 
 
 def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -204,10 +202,10 @@ def layer_type_of(layer: nn.Module) -> LayerType | None:
     return known if known and known.stds(layer, 1.0).keys() <= _own_names(layer) else None
 
 
-def is_perturbed(layer: nn.Module) -> bool:
-    """Whether a layer is of a known type that has parameters to perturb."""
+def perturbed_type_of(layer: nn.Module) -> LayerType | None:
+    """How a layer is perturbed that has parameters to perturb; None for any other."""
     known = layer_type_of(layer)
-    return known is not None and bool(known.stds(layer, 1.0))
+    return known if known and known.stds(layer, 1.0) else None
 
 
 def _own_names(layer: nn.Module) -> set[str]:

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..theta0 import Architecture
 from . import hooks
-from .layers import is_perturbed, layer_type_of
+from .layers import layer_type_of, perturbed_type_of
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
@@ -238,7 +238,7 @@ class Network:
             return (logits if head is None else here.features), found
 
         forwards: dict[nn.Module, Any] = {
-            layer: tap if is_perturbed(layer) else normalise
+            layer: tap if perturbed_type_of(layer) else normalise
             for layer in self.module.modules()
             if layer_type_of(layer) is not None
         }
