@@ -236,7 +236,7 @@ def test_what_parts_have_in_common_is_differentiated_once(n_kept):
     common.register_hook(lambda slopes: backward.append(slopes))
     leaf = common.detach().requires_grad_()
     result = in_parts(
-        lambda i, _: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b, common], n_kept, [leaf]
+        lambda i, _: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b], n_kept, [(common, leaf)]
     )
     own = torch.autograd.grad(result.square().sum(), [a, b])
     whole = torch.stack([(a.exp() * b * WEIGHTS[i]).sum() for i in range(4)])

@@ -109,23 +109,23 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 def in_parts(
     part: Callable[[int, Any], torch.Tensor],
     n_parts: int,
-    tensors: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor],
     n_kept: int | None = None,
-    leaves: Sequence[torch.Tensor] = (),
+    common: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> torch.Tensor:
     """Rows of parts, one after the other, computed by the team where there is one.
 
     `part` makes its rows from its number and what `around` gives, and draws the same each time that
-    it is called. The result is differentiable by `tensors`: leaves, such as parameters, which parts
-    read as they are, and then what parts have in common and is computed before them, in whose place
-    they read `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for
-    their gradient; the others are computed once more. `around` makes what parts are computed
-    within: once for all of them, and once more for those that are computed again.
+    it is called. The result is differentiable by `parameters` and by what parts have in `common`:
+    pairs of what was computed before them and of the leaf of the same values that they read in its
+    place. The graphs of `n_kept` parts (None: all) are kept for their gradient; the others are
+    computed once more. `around` makes what parts are computed within: once for all of them, and
+    once more for those that are computed again.
     """
-    read = [*tensors[: len(tensors) - len(leaves)], *leaves]
-    pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
-    learned, own = [t for t, _ in pairs], [leaf for _, leaf in pairs]
+    pairs = [*((p, p) for p in parameters), *common]
+    learned = [t for t, _ in pairs if t.requires_grad]
+    own = [leaf for t, leaf in pairs if t.requires_grad]
     kept = n_parts if n_kept is None else n_kept
     if not (torch.is_grad_enabled() and learned):
         kept = 0

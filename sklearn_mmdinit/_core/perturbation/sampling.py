@@ -80,9 +80,8 @@ def perturbed_logits(
     most = None if functional or network.trace.writes else _repeated(X, max(sizes))
 
     before = {} if most is None else _in_common(network, X, plan)
-    means = [mean for mean, _ in before.values()]
-    leaves = [mean.detach().requires_grad_(mean.requires_grad) for mean in means]
-    common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
+    pairs = [(mean, leaf) for mean, leaf, _ in before.values()]
+    common = {name: (leaf, L) for name, (_, leaf, L) in before.items()}
 
     @contextmanager
     def around() -> Iterator[Any]:
@@ -102,14 +101,13 @@ def perturbed_logits(
         logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
         return logits.view(size, len(X), -1)
 
-    tensors = [*network.module.parameters(), *means]
-    return in_parts(part, n_parts, tensors, plan.n_kept, leaves, around)
+    return in_parts(part, n_parts, list(network.module.parameters()), plan.n_kept, pairs, around)
 
 
 def _in_common(
     network: Network, X: torch.Tensor, plan: Plan
-) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Outputs at theta0 and factor of the noise of linear layers that see the examples, by gram."""
+) -> dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Of linear layers that see the examples, by gram: outputs at theta0, a leaf, the noise's L."""
     found, first = {}, {call.layer for call in network.trace.calls if call.first}
     for module, own in plan.layers.items():
         layer: Any = module
@@ -117,7 +115,9 @@ def _in_common(
         if own.by_gram and plain and own.name in first:
             rows = X.reshape(-1, layer.in_features)
             L, _ = noise_factor(rows[None], *gram_stds(own))
-            found[own.name] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
+            mean = nn.functional.linear(rows, layer.weight, layer.bias)
+            leaf = mean.detach().requires_grad_(mean.requires_grad)
+            found[own.name] = mean, leaf, L[0]
     return found
 
 
