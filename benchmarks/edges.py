@@ -24,7 +24,7 @@ from protocol.evaluation import say
 from protocol.methods import EMBEDDINGS
 from reporting.tables import text_of
 from sklearn_mmdinit import Coherence
-from sklearn_mmdinit._core.graph import neighbor_graph
+from sklearn_mmdinit._core.graph.edges import neighbor_graph
 
 
 def shares(X: np.ndarray, y: np.ndarray) -> dict[str, float]:

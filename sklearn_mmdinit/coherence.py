@@ -19,15 +19,9 @@ from torch import nn
 
 from ._core.batches import augmented
 from ._core.estimators import check_finite, check_positive, inside_another, is_auto
-from ._core.graph import (
-    Walk,
-    check_graph,
-    check_search,
-    count_distinct,
-    neighbor_graph,
-    on_read_only,
-    seed_,
-)
+from ._core.graph.edges import check_graph, neighbor_graph, on_read_only, seed_
+from ._core.graph.search import check_search, count_distinct
+from ._core.graph.walk import Walk
 from ._core.numbers import check_float32
 from ._core.random import rows_generator
 from .theta0 import arrays_of

@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
 from ._core.estimators import check_integer, check_number, check_room
-from ._core.graph import neighbor_graph
+from ._core.graph.edges import neighbor_graph
 from ._core.hooks import batch_norms, own_output, replaced
 from ._core.network import Network
 from ._core.numbers import array_of, check_float32
-from ._core.perturbation import perturbed_logits
+from ._core.perturbation.sampling import perturbed_logits
 from ._core.profile import Profile, look_at
 from ._core.random import StepRandom
 from ._core.source import Source

@@ -31,7 +31,7 @@ from ._core.inputs import Inputs, joined
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
-from ._core.perturbation import SAMPLERS, chosen_samplers
+from ._core.perturbation.sampling import SAMPLERS, chosen_samplers
 from ._core.profile import Profile, look_at
 from ._core.random import StepRandom, permutation, weights_seed
 from ._core.tagged import tag

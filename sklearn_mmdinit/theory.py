@@ -255,10 +255,8 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     [[5.]
      [3.]]
     """
-    matrix, inputs = (
-        checks.finite_array("weight", weight),
-        checks.finite_array("pre_activations", pre_activations),
-    )
+    matrix = checks.finite_array("weight", weight)
+    inputs = checks.finite_array("pre_activations", pre_activations)
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         found = f"{matrix.shape} and {inputs.shape}"
         raise ValueError(f"weight and pre_activations must be (*, n_in) alike, got {found}")

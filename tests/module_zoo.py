@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from helpers import DoubleRandom
-from sklearn_mmdinit._core.perturbation import perturbed_logits
+from sklearn_mmdinit._core.perturbation.sampling import perturbed_logits
 from sklearn_mmdinit._core.profile import look_at
 from sklearn_mmdinit._core.source import Source
 

@@ -17,7 +17,8 @@ from torch import nn
 
 from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
-from sklearn_mmdinit._core.graph import neighbor_graph, search
+from sklearn_mmdinit._core.graph import search
+from sklearn_mmdinit._core.graph.edges import neighbor_graph
 from sklearn_mmdinit.coherence import Walks, fit_embedding
 
 

@@ -12,7 +12,7 @@ from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit._core.batches import RowBatches, WalkEnds
 from sklearn_mmdinit._core.config import resolve
-from sklearn_mmdinit._core.graph import Walk
+from sklearn_mmdinit._core.graph.walk import Walk
 from sklearn_mmdinit.diagnostics import coherence_kernel
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")

@@ -18,16 +18,15 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
 from helpers import threads
-from sklearn_mmdinit._core.graph import (
-    Walk,
+from sklearn_mmdinit._core.graph import edges, search
+from sklearn_mmdinit._core.graph.edges import neighbor_graph, weighed_by_shared_neighbors
+from sklearn_mmdinit._core.graph.search import (
     count_distinct,
-    edges,
+    distinct_rows,
     nearest_neighbors,
-    neighbor_graph,
-    search,
+    principal_components,
 )
-from sklearn_mmdinit._core.graph.edges import weighed_by_shared_neighbors
-from sklearn_mmdinit._core.graph.search import distinct_rows, principal_components
+from sklearn_mmdinit._core.graph.walk import Walk
 
 SEEDS = range(3)
 

@@ -23,7 +23,6 @@ from module_zoo import (
     tokens,
 )
 from sklearn_mmdinit._core.config import CoherenceConfig, Config
-from sklearn_mmdinit._core.layers import bias_std, weight_std
 from sklearn_mmdinit._core.mlp import ACTIVATIONS
 from sklearn_mmdinit._core.network import NoJacobianError
 from sklearn_mmdinit._core.objective import loss_terms
@@ -421,8 +420,8 @@ def test_a_class_has_no_part_in_the_heads_of_others():
 @pytest.mark.parametrize("n_classes", [2, 10])
 def test_kernel_is_the_correlation_of_sampled_perturbations_of_the_last_layer(n_classes, scale):
     H, draws = normal(6, 5).relu(), 100_000
-    weights = normal(draws, 5, seed=1) * weight_std(5, scale)
-    biases = normal(draws, 1, seed=2) * bias_std(n_classes, scale)
+    weights = normal(draws, 5, seed=1) * scale / math.sqrt(5)
+    biases = normal(draws, 1, seed=2) * scale / math.sqrt(n_classes)
     moves = weights @ H.mT + biases
     # The standard error of a correlation is at most 1 / sqrt(draws) = 0.0032.
     found = coherence_kernel(H, n_classes)

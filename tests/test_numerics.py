@@ -207,10 +207,11 @@ def test_gradients_are_those_of_the_whole(n_threads, n_kept, frozen):
     @contextmanager
     def around():
         opened.append(True)
-        yield
+        yield opened
         opened.append(False)
 
-    def part(i):
+    def part(i, given):
+        assert given is opened
         calls.append(i)
         return (WEIGHTS[i] * a.exp() + b * c * i).sum().view(1)
 
@@ -222,7 +223,7 @@ def test_gradients_are_those_of_the_whole(n_threads, n_kept, frozen):
     assert sorted(calls[4:]) == again
     assert opened == [True, False] * (2 if again else 1)
     assert own[-1] is None
-    whole = torch.cat([part(i) for i in range(4)])
+    whole = torch.cat([part(i, opened) for i in range(4)])
     assert torch.equal(result, whole)
     torch.testing.assert_close(own[:-1], torch.autograd.grad(whole, wanted, slopes))
 
@@ -235,7 +236,7 @@ def test_what_parts_have_in_common_is_differentiated_once(n_kept):
     common.register_hook(lambda slopes: backward.append(slopes))
     leaf = common.detach().requires_grad_()
     result = in_parts(
-        lambda i: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b, common], n_kept, [leaf]
+        lambda i, _: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b], n_kept, [(common, leaf)]
     )
     own = torch.autograd.grad(result.square().sum(), [a, b])
     whole = torch.stack([(a.exp() * b * WEIGHTS[i]).sum() for i in range(4)])
@@ -246,13 +247,13 @@ def test_what_parts_have_in_common_is_differentiated_once(n_kept):
 
 def test_a_tensor_changed_in_between_is_noticed():
     (a,) = leaves_of(1)
-    result = in_parts(lambda i: (a * i)[:1], 4, [a], 0)
+    result = in_parts(lambda i, _: (a * i)[:1], 4, [a], 0)
     with torch.no_grad():
         a.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(result.sum())
     with torch.no_grad():
-        assert not in_parts(lambda i: (a * i)[:1], 4, [a], 0).requires_grad
+        assert not in_parts(lambda i, _: (a * i)[:1], 4, [a], 0).requires_grad
 
 
 # Buffers

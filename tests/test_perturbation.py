@@ -36,24 +36,18 @@ from module_zoo import (
     tokens,
 )
 from sklearn_mmdinit import MMDInitializer, register_layer
-from sklearn_mmdinit._core.layers import (
-    LAYER_TYPES,
-    bias_std,
-    layer_type_of,
-    parameter_stds,
-    weight_std,
-)
-from sklearn_mmdinit._core.perturbation import (
-    SAMPLERS,
-    chosen_samplers,
-    perturbed_logits,
-    sampling,
-)
+from sklearn_mmdinit._core.layers import LAYER_TYPES, layer_type_of, parameter_stds
+from sklearn_mmdinit._core.perturbation import sampling
 from sklearn_mmdinit._core.perturbation.gram import (
     _regularised_cholesky,
     divided_by_factor,
     gram_noise,
     semidefinite_cholesky,
+)
+from sklearn_mmdinit._core.perturbation.sampling import (
+    SAMPLERS,
+    chosen_samplers,
+    perturbed_logits,
 )
 from sklearn_mmdinit._core.random import StepRandom
 from sklearn_mmdinit._core.threads import Buffers
@@ -126,11 +120,11 @@ def explicit(module, X, seed, n_copies):
     for i, linear in enumerate(module.linears):
         n_out, n_in = linear.weight.shape
         with torch.no_grad():
-            C = weight_std(n_in, SCALE) ** 2 * H @ H.mT + bias_std(n_out, SCALE) ** 2
+            C = SCALE**2 / n_in * H @ H.mT + SCALE**2 / n_out
             Z = random.normal(n_copies, len(X), n_out).double()
             solved = torch.linalg.solve(C, torch.linalg.cholesky(C) @ Z)
-            E = weight_std(n_in, SCALE) ** 2 * (H.mT @ solved).mT
-            e = bias_std(n_out, SCALE) ** 2 * solved.sum(1, keepdim=True)
+            E = SCALE**2 / n_in * (H.mT @ solved).mT
+            e = SCALE**2 / n_out * solved.sum(1, keepdim=True)
         H = H @ (linear.weight + E).mT + linear.bias + e
         if i < len(module.linears) - 1:
             H = H.relu()

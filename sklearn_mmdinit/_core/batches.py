@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from .estimators import told
-from .graph import Walk
+from .graph.walk import Walk
 from .inputs import Inputs, joined
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator

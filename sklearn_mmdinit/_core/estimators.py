@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import psutil
 from scipy.sparse import issparse
-from sklearn.utils import check_array, check_scalar, check_X_y
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import validate_data
 
 from .numbers import array_of
@@ -229,18 +229,13 @@ def examples_checked(
 ) -> tuple[Any, ...]:
     """Rows (n, ...) of any shape and number type, as scikit-learn checks flat ones; y too."""
     X = array_of(X)
-    flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim == 2
-    if flat:
-        with strings_named(X):
-            checked = validate_data(estimator, X, y, reset=reset, **checks)
-    elif isinstance(y, str) and y == "no_validation":
-        checked = check_array(X, allow_nd=True, input_name="X", **checks)
-    else:
-        checked = check_X_y(X, y, allow_nd=True, estimator=estimator, **checks)
+    flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
+    with strings_named(X):
+        checked = validate_data(
+            estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **checks
+        )
     found, *labels = checked if isinstance(checked, tuple) else (checked,)
     if reset and not flat:
-        # Forgets names of columns that it may have had.
-        validate_data(estimator, found, reset=True, skip_check_array=True)
         estimator.n_features_in_ = math.prod(found.shape[1:])
     if shape is not None and found.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {found.shape[1:]}, fit saw shape {shape}")

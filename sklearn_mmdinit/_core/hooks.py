@@ -68,12 +68,11 @@ def with_dense_gradients_(module: nn.Module) -> None:
 def pretraining_mode(module: nn.Module) -> None:
     """Dropout off, normalisation by the statistics of the mini-batch, and no sparse gradients."""
     with_dense_gradients_(module)
-    norms = _tracking_norms(module)
     # One that is in evaluation while the module is in training was frozen on purpose.
-    frozen = [module.training and not norm.training for norm in norms]
+    norms = [norm for norm in _tracking_norms(module) if norm.training or not module.training]
     module.eval()
-    for norm, is_frozen in zip(norms, frozen, strict=True):
-        norm.train(not is_frozen)
+    for norm in norms:
+        norm.train()
 
 
 @contextmanager

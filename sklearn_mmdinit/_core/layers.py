@@ -24,16 +24,6 @@ Stds = Callable[[Any, float], Mapping[str, Std]]
 Noise = Callable[[Any, torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor]
 
 
-def weight_std(n_in: int, scale: float) -> float:
-    """Standard deviation of the perturbation of one weight, s / sqrt(n_in)."""
-    return scale / math.sqrt(n_in)
-
-
-def bias_std(n_out: int, scale: float) -> float:
-    """Standard deviation of the perturbation of one bias, s / sqrt(n_out)."""
-    return scale / math.sqrt(n_out)
-
-
 class _Alone(nn.Module):
     """A layer by its class's own ``forward``, whatever stands in its place for a while."""
 
@@ -84,12 +74,18 @@ class LayerType:
     noise_by_user: bool = False
 
 
+def _paper_std(parameter: torch.Tensor, scale: float) -> float:
+    """The paper's law: s / sqrt(n_in) of weights (n_out, n_in, ...), s / sqrt(n_out) of biases."""
+    n = max(parameter.numel(), 1)
+    if parameter.ndim >= 2:
+        n //= max(len(parameter), 1)
+    return scale / math.sqrt(n)
+
+
 def _unit_stds(layer: Any, scale: float) -> dict[str, Std]:
     """Of a layer whose units have a row of weights each, and a bias perhaps."""
-    stds: dict[str, Std] = {"weight": weight_std(math.prod(layer.weight.shape[1:]), scale)}
-    if layer.bias is not None:
-        stds["bias"] = bias_std(len(layer.weight), scale)
-    return stds
+    own = {"weight": layer.weight, "bias": layer.bias}
+    return {name: _paper_std(value, scale) for name, value in own.items() if value is not None}
 
 
 def _linear_noise(
@@ -128,11 +124,6 @@ def _embedding_noise(
     return tables[copy, H]
 
 
-def _embedding_is_linear(layer: nn.Embedding) -> bool:
-    # A bound on norms is put on the weights themselves, in passing.
-    return layer.max_norm is None
-
-
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 _CONVOLUTIONS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -140,11 +131,9 @@ _CONVOLUTIONS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2
 
 def _padded(layer: Any, H: torch.Tensor) -> torch.Tensor:
     """Inputs with the padding that the layer gives them."""
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     # The last axis first, two numbers an axis: PyTorch's own order, for "same" too.
-    widths = layer._reversed_padding_repeated_twice
-    if layer.padding_mode == "zeros":
-        return F.pad(H, widths)
-    return F.pad(H, widths, mode=layer.padding_mode)
+    return F.pad(H, layer._reversed_padding_repeated_twice, mode=mode)
 
 
 def _conv_noise(layer: Conv, H: torch.Tensor, eps: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -190,19 +179,19 @@ def _conv_patches(layer: Conv, H: torch.Tensor) -> torch.Tensor:
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
-def _normalisation_stds(layer: nn.Module, scale: float) -> dict[str, Std]:
-    """Scale and shift of a normalisation are learned but not perturbed."""
-    return {}
-
-
 _CONV = LayerType(_unit_stds, _conv_noise, _conv_patches, channels=1)
+# Scale and shift of a normalisation are learned but not perturbed.
+_NORM = LayerType(lambda layer, scale: {})
 _NORMS = (_BatchNorm, nn.SyncBatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 LAYER_TYPES: dict[type[nn.Module], LayerType] = {
     nn.Linear: LayerType(_unit_stds, _linear_noise, _linear_patches),
-    nn.Embedding: LayerType(_embedding_stds, _embedding_noise, serves=_embedding_is_linear),
+    # A bound on norms is put on the weights themselves, in passing.
+    nn.Embedding: LayerType(
+        _embedding_stds, _embedding_noise, serves=lambda layer: layer.max_norm is None
+    ),
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _CONV),
-    **dict.fromkeys(_NORMS, LayerType(_normalisation_stds)),
+    **dict.fromkeys(_NORMS, _NORM),
 }
 
 
@@ -213,10 +202,10 @@ def layer_type_of(layer: nn.Module) -> LayerType | None:
     return known if known and known.stds(layer, 1.0).keys() <= _own_names(layer) else None
 
 
-def is_perturbed(layer: nn.Module) -> bool:
-    """Whether a layer is of a known type that has parameters to perturb."""
+def perturbed_type_of(layer: nn.Module) -> LayerType | None:
+    """How a layer is perturbed that has parameters to perturb; None for any other."""
     known = layer_type_of(layer)
-    return known is not None and bool(known.stds(layer, 1.0))
+    return known if known and known.stds(layer, 1.0) else None
 
 
 def _own_names(layer: nn.Module) -> set[str]:
@@ -267,18 +256,10 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
         known = layer_type_of(layer)
         own = None if known is None else known.stds(layer, scale)
         for name, parameter in layer.named_parameters(recurse=False):
-            law = _bare_std(parameter, scale) if own is None else own.get(name)
+            law = _paper_std(parameter, scale) if own is None else own.get(name)
             laws.setdefault(id(parameter), law)
     learned = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     return {name: law for name, p in learned if (law := laws[id(p)]) is not None}
-
-
-def _bare_std(parameter: nn.Parameter, scale: float) -> float:
-    """The law of a parameter of which only its shape is known."""
-    numbers = max(parameter.numel(), 1)
-    if parameter.ndim < 2:
-        return bias_std(numbers, scale)
-    return weight_std(numbers // max(len(parameter), 1), scale)
 
 
 def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None = None) -> None:

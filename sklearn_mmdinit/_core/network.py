@@ -7,6 +7,7 @@ import threading
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from ..theta0 import Architecture
 from . import hooks
-from .layers import is_perturbed, layer_type_of
+from .layers import layer_type_of, perturbed_type_of
 from .threads import Buffers, in_parts, team
 from .trace import Trace
 
@@ -92,7 +93,7 @@ class Network:
 
         parts = X.split(_ROWS_A_PART if self._is_divided(X) else len(X))
 
-        def part(number: int) -> torch.Tensor:
+        def part(number: int, _: None) -> torch.Tensor:
             here.seen = None
             rows = parts[number]
             self.logits(rows)
@@ -118,24 +119,17 @@ class Network:
         n_outputs = self.architecture.n_classes if head is None else head.in_features
         statistics = self._batch_statistics(X)
         parts = X.split(_ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
-        drawn: Any = None
 
-        @contextmanager
-        def around() -> Iterator[None]:
-            nonlocal drawn
-            with self._tapping(statistics) as drawn:
-                yield
-
-        def part(number: int) -> torch.Tensor:
+        def part(number: int, tapped: Any) -> torch.Tensor:
             rows, differentiable = parts[number], torch.is_grad_enabled()
             with torch.enable_grad():
                 # Rows do not depend on each other: each once an output gives all slopes at once.
-                outputs, taps = drawn(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
+                outputs, taps = tapped(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
                 of_output = torch.eye(n_outputs).to(outputs).repeat_interleave(len(rows), dim=0)
                 taps = taps if outputs.requires_grad else []
-                tapped = [tap for tap, _ in taps]
-                slopes = tapped and torch.autograd.grad(
-                    outputs, tapped, of_output, create_graph=differentiable, allow_unused=True
+                inputs = [tap for tap, _ in taps]
+                slopes = inputs and torch.autograd.grad(
+                    outputs, inputs, of_output, create_graph=differentiable, allow_unused=True
                 )
                 norms = [
                     # (n_outputs B, ...), or more rows than one for each example.
@@ -151,7 +145,8 @@ class Network:
                 )
             return torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
 
-        found = in_parts(part, len(parts), list(self.module.parameters()), around=around)
+        learned, around = list(self.module.parameters()), partial(self._tapping, statistics)
+        found = in_parts(part, len(parts), learned, around=around)
         # 1 where a class is on no way from an output, and others are: a head of another class.
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
@@ -243,7 +238,7 @@ class Network:
             return (logits if head is None else here.features), found
 
         forwards: dict[nn.Module, Any] = {
-            layer: tap if is_perturbed(layer) else normalise
+            layer: tap if perturbed_type_of(layer) else normalise
             for layer in self.module.modules()
             if layer_type_of(layer) is not None
         }

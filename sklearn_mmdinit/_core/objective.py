@@ -7,7 +7,7 @@ import torch
 from ..losses import coherence, degeneracy, detachment, uniformity
 from .config import Config
 from .network import Network, NoJacobianError
-from .perturbation import perturbed_logits
+from .perturbation.sampling import perturbed_logits
 from .random import StepRandom
 
 

@@ -76,23 +76,18 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
     stretches, at most one a thread.
     """
     n_threads = min(getattr(_team, "size", 1), n)
+    alone = torch.no_grad()(work)  # in whichever thread; the caller's setting is its own
     if n_threads == 1:
-        return [_without_gradients(work, 0, n)]
+        return [alone(0, n)]
     bounds = [n * i // n_threads for i in range(n_threads + 1)]
     others = [
-        _pool(n_threads - 1).submit(_without_gradients, work, start, stop)
-        for start, stop in pairwise(bounds[1:])
+        _pool(n_threads - 1).submit(alone, start, stop) for start, stop in pairwise(bounds[1:])
     ]
     try:
-        first = _without_gradients(work, 0, bounds[1])
+        first = alone(0, bounds[1])
     finally:
         wait(others)
     return [first, *(other.result() for other in others)]
-
-
-def _without_gradients(work: Callable[[int, int], T], start: int, stop: int) -> T:
-    with torch.no_grad():  # of this thread; the caller's setting is its own
-        return work(start, stop)
 
 
 @cache
@@ -112,34 +107,29 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 def in_parts(
-    part: Callable[[int], torch.Tensor],
+    part: Callable[[int, Any], torch.Tensor],
     n_parts: int,
-    tensors: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor],
     n_kept: int | None = None,
-    leaves: Sequence[torch.Tensor] = (),
+    common: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> torch.Tensor:
     """Rows of parts, one after the other, computed by the team where there is one.
 
-    `part` makes its rows from its number, and draws the same each time that it is called. The
-    result is differentiable by `tensors`: leaves, such as parameters, which parts read as they are,
-    and then what parts have in common and is computed before them, in whose place they read
-    `leaves` of the same values. The graphs of `n_kept` parts (None: all) are kept for their
-    gradient; the others are computed once more. `around` makes what parts are computed within: once
-    for all of them, and once more for those that are computed again.
+    `part` makes its rows from its number and what `around` gives, and draws the same each time that
+    it is called. The result is differentiable by `parameters` and by what parts have in `common`:
+    pairs of what was computed before them and of the leaf of the same values that they read in its
+    place. The graphs of `n_kept` parts (None: all) are kept for their gradient; the others are
+    computed once more. `around` makes what parts are computed within: once for all of them, and
+    once more for those that are computed again.
     """
-    read = [*tensors[: len(tensors) - len(leaves)], *leaves]
-    pairs = [(t, leaf) for t, leaf in zip(tensors, read, strict=True) if t.requires_grad]
-    if torch.is_grad_enabled() and pairs:
-        kept = n_parts if n_kept is None else n_kept
-        learned, own = zip(*pairs, strict=True)
-        return _InParts.apply(part, n_parts, kept, own, around, *learned)
-
-    def stretch(start: int, stop: int) -> list[torch.Tensor]:
-        return [part(i) for i in range(start, stop)]
-
-    with around():
-        return torch.cat(list(chain(*share(n_parts, stretch))))
+    pairs = [*((p, p) for p in parameters), *common]
+    learned = [t for t, _ in pairs if t.requires_grad]
+    own = [leaf for t, leaf in pairs if t.requires_grad]
+    kept = n_parts if n_kept is None else n_kept
+    if not (torch.is_grad_enabled() and learned):
+        kept = 0
+    return _InParts.apply(part, n_parts, kept, own, around, *learned)
 
 
 class _InParts(torch.autograd.Function):
@@ -148,7 +138,7 @@ class _InParts(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        part: Callable[[int], torch.Tensor],
+        part: Callable[[int, Any], torch.Tensor],
         n_parts: int,
         n_kept: int,
         leaves: Sequence[torch.Tensor],
@@ -159,11 +149,11 @@ class _InParts(torch.autograd.Function):
             results = []
             for i in range(start, stop):
                 with torch.set_grad_enabled(i < n_kept):
-                    results.append(part(i))
+                    results.append(part(i, made))
             return results
 
         ctx.part, ctx.n_kept, ctx.around = part, n_kept, around
-        with around():
+        with around() as made:
             ctx.results = list(chain(*share(n_parts, stretch)))
         ctx.sizes = [len(result) for result in ctx.results]
         ctx.save_for_backward(*leaves)  # which notices if they were changed in between
@@ -183,13 +173,13 @@ class _InParts(torch.autograd.Function):
                     result = ctx.results[i]
                 else:
                     with torch.enable_grad():
-                        result = ctx.part(i)
+                        result = ctx.part(i, made)
                 if result.requires_grad:
                     own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
                     _add_(totals, own)
             return totals
 
-        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext():
+        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext() as made:
             first, *others = share(len(ctx.sizes), stretch)
         for other in others:
             _add_(first, other)

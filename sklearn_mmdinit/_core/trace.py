@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
 from . import hooks
 from .estimators import told
 from .inputs import Inputs
-from .layers import EMBEDDINGS, is_perturbed, layer_type_of, parameter_stds
+from .layers import EMBEDDINGS, parameter_stds, perturbed_type_of
 from .mlp import MLP
 from .source import Source
 
@@ -148,9 +148,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     # Copies: a module may work in place on its input.
     X, fewer_rows = X.clone(), X[1:].clone()
     names = hooks.names_of(module)
-    perturbed = [layer for layer in names if is_perturbed(layer)]
-    kinds = [(layer, layer_type_of(layer)) for layer in perturbed]
-    channels = {layer: kind.channels for layer, kind in kinds if kind is not None}
+    perturbed = {layer: kind for layer in names if (kind := perturbed_type_of(layer))}
     called: list[tuple[Call, torch.Tensor]] = []
     fewer: list[torch.Size] = []
     numbers = 0
@@ -160,7 +158,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         output = hooks.own_output(layer, H).detach()
         if torch.is_floating_point(H):
             output = output + 0.0 * H.sum()
-        positions = output.numel() // (output.shape[channels[layer]] * len(X))
+        positions = output.numel() // (output.shape[perturbed[layer].channels] * len(X))
         called.append((Call(names[layer], max(positions, 1), sees(H, X)), output))
         return output
 
@@ -205,7 +203,7 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
 
 @contextmanager
 def _looked_through(
-    module: nn.Module, layers: Sequence[nn.Module], forward: hooks.Forward
+    module: nn.Module, layers: Iterable[nn.Module], forward: hooks.Forward
 ) -> Iterator[None]:
     """Let a function stand for layers in a pass that leaves no trace in the module."""
     others = dict.fromkeys(layers, forward)
@@ -261,7 +259,7 @@ def sees(H: Any, X: torch.Tensor) -> bool:
 
 
 def _reused(
-    perturbed: Sequence[nn.Module], names: dict[nn.Module, str], calls: tuple[Call, ...]
+    perturbed: Iterable[nn.Module], names: dict[nn.Module, str], calls: tuple[Call, ...]
 ) -> frozenset[str]:
     order = [call.layer for call in calls]
     owners: dict[int, list[str]] = {}

@@ -21,8 +21,6 @@ import math
 
 import torch
 
-__all__ = ["coherence", "coherence_kernel"]
-
 # Of the mean variance, below which one counts as none.
 _LEAST = 1e-6
 

@@ -6,8 +6,6 @@ import math
 
 import torch
 
-__all__ = ["degeneracy"]
-
 # Least squared distance under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["detachment"]
-
 
 def detachment(norms: torch.Tensor) -> torch.Tensor:
     r"""L_iod: how far Jacobian rows are from unit norm at the worst layer.

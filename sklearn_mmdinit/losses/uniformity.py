@@ -22,8 +22,6 @@ import torch
 
 from .._core.threads import share
 
-__all__ = ["uniformity"]
-
 BANDWIDTH_EXPONENTS = tuple(range(-4, 5))
 
 # Smallest bandwidth allowed: identical predictions and references have median distance 0.

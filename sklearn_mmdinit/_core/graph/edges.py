@@ -32,7 +32,6 @@ def neighbor_graph(
     With 10 neighbours, walks of mean length 10 end in the class that they started in 91 % of the
     time on MNIST; with each edge in both directions, 81 %.
     """
-    check_graph(graph)
     if issparse(graph) or isinstance(graph, np.ndarray):
         return _checked(graph, X.shape[0])
     if graph is None:

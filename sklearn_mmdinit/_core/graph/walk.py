@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,20 +23,13 @@ class Walk:
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
         """Walks on the graph of these positive finite weights (n, n), which is not changed."""
+        isolated = np.diff(graph.indptr) == 0
+        if isolated.any():
+            graph = graph + diags_array(isolated.astype(np.float64))
         weights = graph.data.astype(np.float64)
-        targets = graph.indices
-        n = graph.shape[0]
-        rows = np.repeat(np.arange(n), np.diff(graph.indptr))
-        degrees = np.bincount(rows, minlength=n)
-        isolated = np.flatnonzero(degrees == 0)
-        if isolated.size:
-            before = np.searchsorted(rows, isolated)
-            weights = np.insert(weights, before, 1.0)
-            targets = np.insert(targets, before, isolated)
-            rows = np.insert(rows, before, isolated)
-            degrees[isolated] = 1
-        last = np.cumsum(degrees) - 1
-        return cls(targets, _interval_ends(weights, rows, last), last)
+        rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+        last = graph.indptr[1:] - 1
+        return cls(graph.indices, _interval_ends(weights, rows, last), last)
 
     def ends(
         self, starts: ArrayLike, mean_length: float, randoms: Sequence[np.random.Generator]

@@ -151,6 +151,11 @@ def _noisy(
     wrong = f"the layer {perturbed.name!r} does not see one row or more for each example"
     if len(H) % K:
         raise RuntimeError(wrong)
+    if perturbed.by_gram:
+        if perturbed.name in draw.by_gram:
+            more = "is called more often than in the first pass"
+            raise RuntimeError(f"the layer {perturbed.name!r} {more}")
+        draw.by_gram.add(perturbed.name)
     first = sees(H, draw.rows)
 
     def empty(
@@ -161,21 +166,20 @@ def _noisy(
         owner = ("thread", threading.get_ident()) if passing else ("part", draw.part)
         return buffers.take((perturbed.name, role, owner), shape, like)
 
+    fused: torch.Tensor | None = None
     if first and perturbed.name in draw.common:
-        gram_stds(perturbed, draw)
-        mean, L = draw.common[perturbed.name]
-        out = GramAround.apply(mean, L, K, draw.random, empty)
-        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
-    if not first and _is_fused(layer, H, draw):
+        fused = GramAround.apply(*draw.common[perturbed.name], K, draw.random, empty)
+    elif not first and _is_fused(layer, H, draw):
         rows = H.reshape(K, -1, H.shape[-1])
         if perturbed.by_gram:
-            stds = gram_stds(perturbed, draw)
-            out = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
+            stds = gram_stds(perturbed)
+            fused = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
         else:
             weights, biases = _own_parameters(layer, perturbed, draw)
-            out = _ByOwnWeights.apply(rows, weights, biases, empty).flatten(0, 1)
+            fused = _ByOwnWeights.apply(rows, weights, biases, empty).flatten(0, 1)
+    if fused is not None:
         # No view where there need be none: an activation in place would copy it.
-        return out if H.ndim == 2 else out.view(*H.shape[:-1], -1)
+        return fused if H.ndim == 2 else fused.view(*H.shape[:-1], -1)
     # Where all copies have their inputs in common, the layer itself runs once for all.
     own_rows = H[: len(H) // K] if first else H
     n = 1 if first else K
@@ -210,14 +214,8 @@ def _is_fused(layer: Any, H: torch.Tensor, draw: Draw) -> bool:
     return single and not torch.is_autocast_enabled(H.device.type)
 
 
-def gram_stds(perturbed: PerturbedLayer, draw: Draw | None = None) -> tuple[float, float]:
-    """Standard deviations of weight and bias; an error where a pass has drawn the layer before."""
-    if draw is not None and perturbed.name in draw.by_gram:
-        raise RuntimeError(
-            f"the layer {perturbed.name!r} is called more often than in the first pass"
-        )
-    if draw is not None:
-        draw.by_gram.add(perturbed.name)
+def gram_stds(perturbed: PerturbedLayer) -> tuple[float, float]:
+    """Standard deviations of weight and bias of a layer that is drawn by gram."""
     weight, bias = (perturbed.stds.get(name, 0.0) for name in ("weight", "bias"))
     assert not isinstance(weight, torch.Tensor)
     assert not isinstance(bias, torch.Tensor)
@@ -241,7 +239,7 @@ def _by_gram(
     layer: Any, perturbed: PerturbedLayer, H: torch.Tensor, shape: tuple[int, ...], draw: Draw
 ) -> torch.Tensor:
     """Noise by gram of a layer on inputs (K, B, ...) or (1, B, ...), in the shape of its output."""
-    kind, stds = perturbed.kind, gram_stds(perturbed, draw)
+    kind = perturbed.kind
     assert kind.patches is not None
     if H.dtype in (torch.float16, torch.bfloat16):
         H = H.float()  # factors in less break down
@@ -249,7 +247,7 @@ def _by_gram(
     n_out = positions.pop(kind.channels)
     with torch.autocast(H.device.type, enabled=False):  # which a module may be inside of
         patches = kind.patches(layer, H.flatten(0, 1)).unflatten(0, H.shape[:2])
-        noise = gram_noise(patches, draw.n_copies, n_out, stds, draw.random)
+        noise = gram_noise(patches, draw.n_copies, n_out, gram_stds(perturbed), draw.random)
     # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
     return noise.view(*positions, n_out).movedim(-1, kind.channels)
 

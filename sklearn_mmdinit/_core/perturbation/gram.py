@@ -18,7 +18,8 @@ It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arX
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -35,6 +36,10 @@ _PIVOT_TOLERANCE = 4e-6
 _RIDGE = 1e-5
 # What a row of zeros gets, of the largest entry of the diagonal and beyond: a pivot all the same.
 _LEAST = 1e-10, 1e-30
+
+# Gives the memory of a role, of a shape and like a tensor, until the backward pass; with
+# passing=True until the same thread asks for it again.
+Empty = Callable[..., torch.Tensor]
 
 
 def gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
@@ -62,11 +67,8 @@ def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor |
     the second result is None where all rows have a pivot of their own. Elsewhere a vanishing pivot
     sets its column to zero, which gives dependent rows exactly their combination of the earlier
     ones, with no jitter added to any matrix.
-
-    To learn which matrices are singular would make the caller wait for another device than
-    the CPU. There each diagonal entry is raised by 1e-5 of itself instead.
     """
-    if C.device.type != "cpu":
+    if C.device.type != "cpu":  # to learn which are singular would be to wait for the device
         return _regularised_cholesky(C), None
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
@@ -108,17 +110,6 @@ def divided_by_factor(
         B = B * independent[:, None, :]
         L = L + torch.diag_embed((~independent).to(L.dtype))
     return torch.linalg.solve_triangular(L, B, upper=False, left=False)
-
-
-class Empty(Protocol):
-    """Memory of a role, of a shape and like a tensor, until the backward pass.
-
-    What is passing lives until the same thread asks for it again.
-    """
-
-    def __call__(
-        self, role: str, shape: tuple[int, ...], like: torch.Tensor, *, passing: bool = False
-    ) -> torch.Tensor: ...
 
 
 class GramAround(torch.autograd.Function):

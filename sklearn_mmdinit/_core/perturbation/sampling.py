@@ -80,21 +80,18 @@ def perturbed_logits(
     most = None if functional or network.trace.writes else _repeated(X, max(sizes))
 
     before = {} if most is None else _in_common(network, X, plan)
-    means = [mean for mean, _ in before.values()]
-    leaves = [mean.detach().requires_grad_(mean.requires_grad) for mean in means]
-    common = {name: (leaf, L) for leaf, (name, (_, L)) in zip(leaves, before.items(), strict=True)}
-    copied: Any = None
+    pairs = [(mean, leaf) for mean, leaf, _ in before.values()]
+    common = {name: (leaf, L) for name, (_, leaf, L) in before.items()}
 
     @contextmanager
-    def around() -> Iterator[None]:
-        nonlocal copied
+    def around() -> Iterator[Any]:
         drawn: AbstractContextManager[Any] = nullcontext()
         if not functional:
             drawn = copies_drawn(network.module, plan.layers, network.buffers)
         with drawn as copied, embeddings_named(network.module):
-            yield
+            yield copied
 
-    def part(number: int) -> torch.Tensor:
+    def part(number: int, copied: Any) -> torch.Tensor:
         own, size = randoms[number], sizes[number]
         if again:
             own.generator.set_state(states[number])  # the second time it draws the same
@@ -104,14 +101,13 @@ def perturbed_logits(
         logits: torch.Tensor = copied(Draw(rows, size, own, number, common=common))
         return logits.view(size, len(X), -1)
 
-    tensors = [*network.module.parameters(), *means]
-    return in_parts(part, n_parts, tensors, plan.n_kept, leaves, around)
+    return in_parts(part, n_parts, list(network.module.parameters()), plan.n_kept, pairs, around)
 
 
 def _in_common(
     network: Network, X: torch.Tensor, plan: Plan
-) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Outputs at theta0 and factor of the noise of linear layers that see the examples, by gram."""
+) -> dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Of linear layers that see the examples, by gram: outputs at theta0, a leaf, the noise's L."""
     found, first = {}, {call.layer for call in network.trace.calls if call.first}
     for module, own in plan.layers.items():
         layer: Any = module
@@ -119,7 +115,9 @@ def _in_common(
         if own.by_gram and plain and own.name in first:
             rows = X.reshape(-1, layer.in_features)
             L, _ = noise_factor(rows[None], *gram_stds(own))
-            found[own.name] = nn.functional.linear(rows, layer.weight, layer.bias), L[0]
+            mean = nn.functional.linear(rows, layer.weight, layer.bias)
+            leaf = mean.detach().requires_grad_(mean.requires_grad)
+            found[own.name] = mean, leaf, L[0]
     return found
 
 
@@ -199,17 +197,16 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
     name = network.architecture.module
     if not parameter_stds(network.module, 1.0):
         raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
-    if sampler == "functional":
-        reason = "it was asked for"
-    elif (found := _reason_against_copies(network, X)) is None:
+    asked = sampler == "functional"
+    reason = "it was asked for" if asked else _reason_against_copies(network, X)
+    if reason is None:
         return "", False
-    else:
-        reason = found
     if sampler in ("direct", "gram"):
         raise ValueError(
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
             "sampler='functional' or 'auto', or make the layer's type known with register_layer"
         )
+    refused = f"the functional sampler ({reason}) cannot perturb the module {name}"
     failures: list[Exception] = []
     with torch.enable_grad(), _saved_as_they_are(), layer_named(network.module) as called:
         # What a module draws or keeps would not be a function of the seed.
@@ -223,13 +220,11 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
         else:
             words = dict.fromkeys(f"{type(error).__name__}: {error}" for error in failures)
             raise ValueError(
-                f"the functional sampler ({reason}) cannot perturb the module {name}: {where} "
-                f"fails under torch.func.vmap with {' and without it with '.join(words)}"
+                f"{refused}: {where} fails under torch.func.vmap with "
+                f"{' and without it with '.join(words)}"
             ) from failures[0]
     if failed := _reason_against_gradient(network, logits):
-        raise ValueError(
-            f"the functional sampler ({reason}) cannot perturb the module {name}: {failed}"
-        )
+        raise ValueError(f"{refused}: {failed}")
     if tried.one_by_one:
         said = (
             f"copies of the module {name} are computed one after the other, which is slow: {where} "
