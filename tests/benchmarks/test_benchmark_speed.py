@@ -171,10 +171,8 @@ def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, m
         capsys.readouterr().out,
     )
     elsewhere = [sys.executable, "-S", "-c", "print('/elsewhere/__init__.py')"]
-    own = probe.process_of
-    monkeypatch.setattr(
-        probe, "process_of", lambda *job, **to: own(*job, **to) | {"args": elsewhere}
-    )
+    own = probe._process
+    monkeypatch.setattr(probe, "_process", lambda *job, **to: own(*job, **to) | {"args": elsewhere})
     with pytest.raises(RuntimeError, match="the package is not imported from"):
         probe.compare(tmp_path, {"tiny": TINY}, rounds=1)
 
