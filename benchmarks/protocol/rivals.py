@@ -215,7 +215,7 @@ class Rivals:
             return methods.variant(scratch, name, change, identity)
 
         if name == "rival/tuned-scratch":
-            return methods.TUNED.contender(scratch, name)
+            return methods.TUNED[settings.classes].contender(scratch, name)
         if name == "rival/self-training":
             rows = shuffled_rows(len(X), "self_training", seed=self.bench.options.seed)
             X_unlabelled = X[np.sort(rows[:SELF_TRAINING_ROWS])]

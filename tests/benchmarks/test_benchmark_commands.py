@@ -571,12 +571,14 @@ def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
     assert len(results["tried"]) == 2
 
 
-def test_the_tuned_values_are_those_of_the_committed_search():
-    path = Path(tune_scratch.__file__).parent / "results" / "tuned-scratch.json"
+@pytest.mark.parametrize(("classes", "file"), [(2, ""), (10, "-ten-way")])
+def test_the_tuned_values_are_those_of_the_committed_search(classes, file):
+    path = Path(tune_scratch.__file__).parent / "results" / f"tuned-scratch{file}.json"
     results = json.loads(path.read_text(encoding="utf-8"))
-    assert FineTuning(**results["chosen"]) == TUNED
+    assert FineTuning(**results["chosen"]) == TUNED[classes]
     names = {setting.name for setting in tune_scratch.methods.GRID}
     assert {tried["setting"] for tried in results["tried"]} == names
+    assert results["settings"].get("classes", 2) == classes
     assert results["settings"]["first_run"] >= 4
 
 
