@@ -271,7 +271,7 @@ RUNS = (
         "tune_scratch.py --jobs 1", "40 minutes on one core"),
     Run("tuned-scratch-ten-way.json", "The same with the ten digits as classes",
         "tune_scratch.py --classes 10 --n-labels 1 10 --dataset mnist-held-out --jobs 1",
-        "20 minutes on one core"),
+        "40 minutes on one core"),
     Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
         "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
         "half an hour on one core"),

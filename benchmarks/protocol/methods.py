@@ -402,5 +402,6 @@ GRID = tuple(
 
 # By the number of classes, chosen by tune_scratch.py on runs 4 and 5, each with all that was tried
 # in a file of results: the highest mean accuracy of the grid, of binary tasks at N = 5 and 20 (0.70
-# [0.33, 1.08] points over the paper's own values), of ten classes at N = 1 and 10 (2.86 [2.40, 3.32]).
+# [0.33, 1.08] points over the paper's own values), of ten classes at N = 1 and 10 (2.86 [2.40,
+# 3.32]).
 TUNED = {2: FineTuning(1e-3, 30, 0.0), 10: FineTuning(1e-3, 100, 1e-2)}
