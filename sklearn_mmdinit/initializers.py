@@ -88,7 +88,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     # What those that were pickled before there was one have not.
     checkpoint: Any = None
 
-    _takes_auto = False  # as max_iter and learning_rate_init
+    _takes_auto = False  # whether max_iter and learning_rate_init may be "auto"
     _inputs: Inputs | None = None
     _state: State
 

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from protocol.networks import ConvNet
@@ -309,15 +309,17 @@ def network_contender(
         classifier, network = MLPClassifier, asdict(method) | sizes
         own = sizes | {"batch_norm": method.batch_norm, "init": method.init}
 
-    def make(random_state: int) -> BaseEstimator:
-        return classifier(
-            **own,
-            warm_start_from=theta0,
-            validation_split=LastRowsSplit() if settings.classes == 2 else None,
-            # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
-            device="cpu",
-            random_state=random_state,
-            **FINE_TUNING,
+    def make(random_state: int) -> Pipeline:
+        return make_pipeline(
+            classifier(
+                **own,
+                warm_start_from=theta0,
+                validation_split=LastRowsSplit() if settings.classes == 2 else None,
+                # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
+                device="cpu",
+                random_state=random_state,
+                **FINE_TUNING,
+            )
         )
 
     digest = None if theta0 is None else theta0_digest(theta0)
@@ -359,12 +361,15 @@ def contender_of(
 def variant(
     scratch: Contender,
     name: str,
-    change: Callable[[BaseEstimator], BaseEstimator],
+    change: Callable[[Pipeline, int], BaseEstimator],
     identity: dict[str, Any],
 ) -> Contender:
-    """Scratch but for one thing: ``change(network)`` is what is evaluated."""
-    own = scratch.identity | {"change": identity}
-    return Contender(name, scratch.X, lambda seed: change(scratch.make(seed)), own)
+    """Scratch but for one thing: ``change(pipeline, random_state)`` is what is evaluated."""
+
+    def make(random_state: int) -> BaseEstimator:
+        return change(scratch.make(random_state), random_state)
+
+    return Contender(name, scratch.X, make, scratch.identity | {"change": identity})
 
 
 # Scratch with a fine-tuning chosen for few labels
@@ -383,11 +388,11 @@ class FineTuning:
         return f"lr={self.learning_rate:g} epochs={self.epochs} wd={self.weight_decay:g}"
 
     def contender(self, scratch: Contender, name: str) -> Contender:
-        def change(network: BaseEstimator) -> BaseEstimator:
-            return network.set_params(
-                learning_rate_init=self.learning_rate,
-                max_iter=self.epochs,
-                optimizer__weight_decay=self.weight_decay,
+        def change(pipeline: Pipeline, random_state: int) -> Pipeline:
+            return pipeline.set_params(
+                mlpclassifier__learning_rate_init=self.learning_rate,
+                mlpclassifier__max_iter=self.epochs,
+                mlpclassifier__optimizer__weight_decay=self.weight_decay,
             )
 
         return variant(scratch, name, change, asdict(self))

@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
@@ -159,9 +159,10 @@ class Rivals:
         copies = {"n_copies": N_COPIES, "augmentation": repr(change)}
         if name == "rival/augmented-scratch":
 
-            def augmented(network: Any) -> BaseEstimator:
-                seed = network.random_state
-                return classifiers.AugmentedClassifier(network, change, N_COPIES, seed)
+            def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
+                return make_pipeline(
+                    classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
+                )
 
             return methods.variant(self._scratch, name, augmented, copies)
         # An RBF-SVM on fitted features of the labelled rows and of changed copies of them.
@@ -207,10 +208,10 @@ class Rivals:
         ) -> methods.Contender:
             """From arrays that follow from scratch's own fresh weights, or the seed, in a fit."""
 
-            def change(network: Any) -> BaseEstimator:
-                fresh = starts.fresh_theta0(network, widths[0], range(widths[-1]))
-                own = Theta0(fresh.architecture, arrays(fresh, network.random_state))
-                return network.set_params(warm_start_from=own)
+            def change(pipeline: Pipeline, random_state: int) -> Pipeline:
+                fresh = starts.fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
+                own = Theta0(fresh.architecture, arrays(fresh, random_state))
+                return pipeline.set_params(mlpclassifier__warm_start_from=own)
 
             return methods.variant(scratch, name, change, identity)
 
@@ -220,8 +221,11 @@ class Rivals:
             rows = shuffled_rows(len(X), "self_training", seed=self.bench.options.seed)
             X_unlabelled = X[np.sort(rows[:SELF_TRAINING_ROWS])]
 
-            def self_trained(network: BaseEstimator) -> BaseEstimator:
-                return classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
+            def self_trained(pipeline: Pipeline, random_state: int) -> Pipeline:
+                network = pipeline[-1]
+                return make_pipeline(
+                    classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
+                )
 
             own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
             return methods.variant(scratch, name, self_trained, own)

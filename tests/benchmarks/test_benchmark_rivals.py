@@ -330,8 +330,8 @@ def scratch_of(bench):
 
 def start_of(contender, bench, seed=3):
     """The weights a fit of it starts from."""
-    network = clone(contender.make(seed)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
-    return network.theta0_.arrays
+    pipeline = clone(contender.make(seed)).fit(bench.X[:60], bench.dataset.y_train[:60] > 4)
+    return pipeline[-1].theta0_.arrays
 
 
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
@@ -371,7 +371,7 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
     lsuv = [start_of(found["rival/lsuv"], bench, seed)[weight_name(0)] for seed in (3, 3, 4)]
     assert np.array_equal(lsuv[0], lsuv[1])
     assert not np.allclose(lsuv[0], lsuv[2])
-    rows = found["rival/self-training"].make(0).X_unlabelled
+    rows = found["rival/self-training"].make(0)[-1].X_unlabelled
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
 
 
@@ -436,7 +436,7 @@ def test_rivals_are_selected_by_name_or_pattern(patterns, given, expected):
 
 def test_a_fine_tuning_sets_its_three_values_and_the_paper_s_is_scratch_itself(bench):
     X, y = bench.X[:60], bench.dataset.y_train[:60] > 4
-    tuned = FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0).fit(X, y)
+    tuned = FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0)[-1].fit(X, y)
     assert tuned.n_iter_ == 4
     (group,) = tuned.net_.optimizer_.param_groups
     assert (group["lr"], group["weight_decay"]) == (3e-3, 0.5)

@@ -274,10 +274,10 @@ def test_the_classifier_validates_with_the_validation_rows_of_the_draw(digits):
             seen.append((np.asarray(X)[pair[0]], np.asarray(X)[pair[1]]))
             yield pair
 
-    network = network_contender(SCRATCH, NetworkSettings((4,)), X).make(0)
-    network.set_params(validation_split=Spy())
+    pipeline = network_contender(SCRATCH, NetworkSettings((4,)), X).make(0)
+    pipeline.set_params(mlpclassifier__validation_split=Spy())
     y = task.apply(np.concatenate([y_train, y_test]))
-    cross_val_score(network, X, y, cv=[(rows, np.arange(len(y_train), len(X)))])
+    cross_val_score(pipeline, X, y, cv=[(rows, np.arange(len(y_train), len(X)))])
     ((train, validation),) = seen
     for found, expected in zip((train, validation), parts(rows), strict=True):
         assert np.array_equal(found, X[expected])
@@ -292,16 +292,16 @@ def _pretrained(name, X):
 
 
 @pytest.mark.parametrize("name", ["xavier/fcn/ours", FEATURES_THETA0, "convnet/ours"])
-def test_a_network_starts_from_the_theta0_it_was_given(name, digits):
+def test_a_pipeline_starts_from_the_theta0_it_was_given(name, digits):
     X = rows_for("convnet" if name.startswith("convnet") else "mlp", digits[0])
     theta0 = _pretrained(name, X)
     contender = contender_of(name, SMALL, X, theta0)
-    classifier = clone(contender.make(0)).fit(X[:60], digits[1][:60] > 4)
+    classifier = clone(contender.make(0)).fit(X[:60], digits[1][:60] > 4)[-1]
     assert_same_arrays(classifier.theta0_, theta0.initializer.theta0_)
     assert isinstance(classifier.validation_split, LastRowsSplit)
     assert contender.identity["theta0"] == theta0.digest
     ten_way = network_contender(name, NetworkSettings((6,), classes=10), X)
-    assert ten_way.make(0).validation_split is None
+    assert ten_way.make(0)[-1].validation_split is None
 
 
 def test_the_identity_of_a_score_has_not_changed():
