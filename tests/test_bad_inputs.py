@@ -1,6 +1,7 @@
 """A table of bad inputs: each call ends in a ValueError or TypeError that names the bad value."""
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -147,6 +148,7 @@ def row(call, *args, part=None, **kwargs):
     """One row; the part of the message is by default the bad value, that of the last argument."""
     said = part if part is not None else repr([*args, *kwargs.values()][-1])
     bad = ", ".join([*map(str, args), *(f"{n}={v}" for n, v in kwargs.items())]).split("\n")[0]
+    bad = re.sub(r" at 0x\w+", "", bad)  # a name is the same in every process
     name = f"{getattr(call, '__qualname__', call)}({bad[:60]}) #{len(ROWS)}"
     ROWS.append(pytest.param(call, args, kwargs, said, id=name))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import joblib
@@ -188,13 +189,21 @@ class Dask(Engine):
         self, function: Work, calls: Iterable[Call], whole_machine: bool = False
     ) -> Iterator[Any]:
         n_threads, where = self._placement(whole_machine)
-        futures: list[Any] = []
+        # A call that waits for its machine may be stolen by an idle worker of the same one.
+        at_once = len(where["workers"]) if where else None
+        waiting, futures = iter(calls), []
+
+        def submit(call: Call) -> Any:
+            shared = (self._share(value, self._send) for value in call.shared)
+            args = (work, function, n_threads, call.args, *shared)
+            futures.append(self.client.submit(*args, pure=False, **where))
+            return futures[-1]
+
         try:
-            for call in calls:
-                shared = (self._share(value, self._send) for value in call.shared)
-                args = (work, function, n_threads, call.args, *shared)
-                futures.append(self.client.submit(*args, pure=False, **where))
-            for future in self.distributed.as_completed(futures, loop=self.client.loop):
+            sent = [submit(call) for call in islice(waiting, at_once)]
+            done = self.distributed.as_completed(sent, loop=self.client.loop)
+            for future in done:
+                done.update([submit(call) for call in islice(waiting, 1)])
                 yield future.result()
         except (CancelledError, self.distributed.comm.CommClosedError) as error:
             # The reason is a word like "scheduler-connection-lost".
