@@ -56,6 +56,7 @@ GRADIENTS = {
     "rival/gradients-svm": "rival/rbf-svm",
     "rival/gradients-label-spreading": "rival/label-spreading",
     "rival/gradients-shared-label-spreading": "rival/shared-label-spreading",
+    "rival/gradients-umap-logistic": "rival/umap-logistic",
 }
 AUGMENTED = ("rival/augmented-svm", "rival/augmented-scratch")
 AUGMENTED_GRADIENTS = "rival/augmented-gradients-svm"

@@ -6,6 +6,7 @@ command where it was not measured yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pandas as pd
@@ -27,7 +28,8 @@ def progress(run: runs.Run, results: Results | None) -> int:
         return 0
     if run.methods:
         found = {(entry["method"], entry["run"]) for entry in results["scores"]}
-        return sum((name, number) in found for name in run.methods for number in range(run.runs))
+        n_runs = Counter(name for name, _ in found)
+        return sum(min(n_runs[name], run.runs) for name in run.methods)
     if run.cells == 1:
         return 1
     # A record of fresh weights is none of theta0.

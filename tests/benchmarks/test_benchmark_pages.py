@@ -31,7 +31,7 @@ COHERENT = {
 AUGMENTED = COHERENT | {"xavier/fcn/ours+coherence": 98.0, "features+logistic": 98.4}
 
 # Declared, and their files are to come.
-NOT_MEASURED = {"mnist-rows.json", "mnist-ten-way-rows.json"}
+NOT_MEASURED: set[str] = set()
 
 
 @pytest.fixture
