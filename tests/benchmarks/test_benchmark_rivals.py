@@ -334,12 +334,16 @@ def start_of(contender, bench, seed=3):
     return pipeline[-1].theta0_.arrays
 
 
-def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench, monkeypatch):
-    # UMAP itself, which is compiled for half a minute, is tried on the wines.
-    def two_columns(train, test, seed):
-        return np.concatenate([train, test])[:, :2]
+@pytest.fixture
+def two_columns(monkeypatch):
+    """In place of UMAP, which is compiled for half a minute and is tried on the wines."""
+    monkeypatch.setattr(
+        protocol_rivals, "umap_embedding", lambda X, X_new, seed: np.concatenate([X, X_new])[:, :2]
+    )
 
-    monkeypatch.setattr(protocol_rivals, "umap_embedding", two_columns)
+
+@pytest.mark.usefixtures("two_columns")
+def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
     found, records = contenders_of(bench, ALL_RIVALS)
     assert {*found} == {*ALL_RIVALS}
     assert [record["method"] for record in records] == ["rival/autoencoder"]
@@ -396,6 +400,7 @@ def test_an_encoder_is_learned_once_a_run_and_found_again(bench, monkeypatch):
     assert (digest(0), digest(1)) == (first, other)
 
 
+@pytest.mark.usefixtures("two_columns")
 def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     found, _ = contenders_of(bench, (*GRADIENTS, "rival/rbf-svm", AUGMENTED_GRADIENTS))
     histograms = OrientedGradients().fit_transform(bench.X)
@@ -404,6 +409,7 @@ def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     pca.fit(histograms[: len(bench.X_unlabelled)])
     own, pixels = found["rival/gradients-svm"], found["rival/rbf-svm"]
     np.testing.assert_allclose(own.X, pca.transform(histograms), atol=1e-4)
+    assert np.array_equal(found["rival/gradients-umap-logistic"].X, own.X[:, :2])
     embedding = ["OrientedGradients", OrientedGradients().get_params()]
     assert own.identity == pixels.identity | {"embedding": embedding}
     copies = found[AUGMENTED_GRADIENTS].make(7)
