@@ -68,15 +68,15 @@ def select_rivals(
 ) -> list[str]:
     """The rivals that ``--rivals`` asks for: names or patterns, with or without ``rival/``.
 
-    None, where the option is not given: none; empty, the option alone: those without a network,
-    which take seconds, and all that coherence's images make valid.
+    None, where the option is not given: none; empty, the option alone: those without a network and
+    what coherence's images make valid, but for GRAPHS, by pixels or by gradients.
     """
     if patterns is None:
         return []
     more = [*(GRADIENTS if gradients else ()), *(AUGMENTED if augmented else ())]
     more += [AUGMENTED_GRADIENTS] if gradients and augmented else []
     if not patterns:
-        return [*CLASSIFIERS, *more]
+        return [*CLASSIFIERS, *(name for name in more if GRADIENTS.get(name) not in GRAPHS)]
     full = [p if p.startswith("rival/") else f"rival/{p}" for p in patterns]
     return methods.select_names(full, (*RIVALS, *more), what="rival")
 

@@ -430,6 +430,7 @@ def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
         (["*"], {}, RIVALS),
         (["lsuv", "rival/1-nn"], {}, ("rival/1-nn", "rival/lsuv")),
         ([], {"augmented": True}, (*CLASSIFIERS, *AUGMENTED)),
+        ([], {"gradients": True}, (*CLASSIFIERS, *list(GRADIENTS)[:2])),  # none of minutes
         (["*"], {"gradients": True}, (*RIVALS, *GRADIENTS)),
         (["*"], {"gradients": True, "augmented": True}, ALL_RIVALS),
     ],
