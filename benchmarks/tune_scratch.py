@@ -18,21 +18,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
-from protocol import methods
-from protocol.command import (
-    Written,
-    add_classes_option,
-    add_task_options,
-    command_parser,
-    results_head,
-    run_command,
-)
+from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
 from reporting.statistics import tried_settings
 from reporting.tables import text_of
 
 
-def _measure(bench: Bench) -> Written:
+def _measure(bench: Bench) -> command.Written:
     """The grid, best first, and what is chosen."""
     scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
     contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
@@ -42,17 +34,17 @@ def _measure(bench: Bench) -> Written:
     settings = {name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")}
     settings |= {"n_labels": bench.n_labels, "classes": bench.network.classes}
     settings["hidden_layer_sizes"] = bench.network.hidden_layer_sizes
-    head = results_head(__doc__, bench.dataset, settings)
+    head = command.results_head(__doc__, bench.dataset, settings)
     path = options.output / f"{bench.dataset.name}_tuned_scratch.json"
     return path, head | {"chosen": asdict(chosen), "tried": tried}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
-    add_classes_option(parser)
-    add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
+    parser = command.command_parser(__doc__)
+    command.add_classes_option(parser)
+    command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
     text = partial(text_of, kinds=("tuning",))
-    return run_command(parser, argv, prepare_bench, _measure, text)
+    return command.run_command(parser, argv, prepare_bench, _measure, text)
 
 
 if __name__ == "__main__":
