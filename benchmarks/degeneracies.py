@@ -11,10 +11,10 @@ uniform, and over 1,024 images for four networks, which collapse where these ign
 Run it (under 30 minutes a setting on two cores, in portions with Ctrl-C where it must be)::
 
     python benchmarks/degeneracies.py
-    python benchmarks/degeneracies.py --settings 0,0 0.4,1
+    python benchmarks/degeneracies.py --settings 0.4,1 --init he --runs 4
 
 What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --preset paper`` kept
-``xavier/fcn/ours`` in the same folder.
+``xavier/fcn/ours``, or ``he/fcn/ours``, in the same folder.
 """
 
 from __future__ import annotations
@@ -53,37 +53,45 @@ def _parser() -> argparse.ArgumentParser:
     which: dict[str, Any] = {"nargs": "+", "type": _setting, "metavar": "LAMBDA,XI"}
     default = "which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1"
     parser.add_argument("--settings", default=SETTINGS, help=default, **which)
+    studies.add_runs_option(parser)
     studies.add_appendix_options(parser, n_perturbations=256)
     return parser
 
 
-def _cell(appendix: studies.Appendix, setting: Setting | None, wanted: bool = True) -> studies.Cell:
+def _cell(
+    appendix: studies.Appendix, setting: Setting | None, run: int, wanted: bool = True
+) -> studies.Cell:
     """Of theta0 with a lambda and a xi; None: of the fresh weights."""
     names = ("degeneracy_weight", "detachment_weight")
     if setting is None:
-        name, head = "measuring fresh weights", dict.fromkeys(names)
+        name, head = "fresh weights", dict.fromkeys(names)
         changes: dict[str, Any] = {"max_iter": 0}
     else:
-        name = f"learning and measuring theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
+        name = f"theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
         head = changes = dict(zip(names, setting, strict=True))
 
     def measure() -> dict[str, Any]:
-        learned = None if setting is None else appendix.learned(changes)
-        theta0 = appendix.fresh() if learned is None else learned.initializer.theta0_
+        learned = None if setting is None else appendix.learned(changes, run)
+        theta0 = appendix.fresh(run=run) if learned is None else learned.initializer.theta0_
         found = studies.measure_ratios(theta0, appendix.X, seed=appendix.seed)
-        if setting in (None, *WITH_DENSITIES):
+        if run == 0 and setting in (None, *WITH_DENSITIES):
             found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
         return found if learned is None else found | {"theta0": learned.record()}
 
-    return studies.Cell(name, head, appendix.key(changes), measure, wanted)
+    key, head = appendix.key(changes, run), {**head, "run": run}
+    return studies.Cell(f"run {run}: {name}", head, key, measure, wanted)
 
 
 def _prepare(options: argparse.Namespace) -> studies.Study:
     appendix = studies.prepare_appendix(options)
     shown = dict.fromkeys([*SETTINGS, *options.settings])
-    cells = [_cell(appendix, setting, setting in options.settings) for setting in shown]
-    settings = {"shown": list(shown), "networks_a_ratio": studies.N_PERTURBATIONS}
-    return appendix.study("degeneracies", __doc__, [_cell(appendix, None), *cells], settings)
+    cells = []
+    for run in range(options.runs):
+        cells += [_cell(appendix, None, run)]
+        cells += [_cell(appendix, own, run, own in options.settings) for own in shown]
+    settings = {"shown": list(shown), "runs": options.runs}
+    settings |= {"networks_a_ratio": studies.N_PERTURBATIONS}
+    return appendix.study("degeneracies", __doc__, cells, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -81,7 +81,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     how far from theta0 one looks. The perturbations are the same at each step, and for each s
     the same up to their length.
     """
-    appendix, changes = studies.prepare_appendix(options), CHANGES | {"init": options.init}
+    appendix, changes = studies.prepare_appendix(options), CHANGES
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
     steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
@@ -133,14 +133,12 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
     settings = {"changes": changes, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
     settings |= {"rows_measured": N_ROWS}
-    name = "detachment_nearby" + ("_he" if options.init == "he" else "")
-    return appendix.study(name, __doc__, cells, settings)
+    return appendix.study("detachment_nearby", __doc__, cells, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
-    parser.add_argument("--init", choices=("xavier", "he"), default="xavier", help="fresh weights")
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
     study = studies.Study
     text = partial(text_of, kinds=("detachment",))

@@ -24,7 +24,7 @@ from itertools import product
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser, positive, positive_number, run_command
+from protocol.command import command_parser, positive_number, run_command
 from protocol.methods import KERNELS
 from reporting.tables import text_of
 
@@ -53,7 +53,7 @@ def _cell(
         }
 
     return studies.Cell(
-        f"run {run}: learning and measuring theta0 with s^2 = {square:g}, lambda = {weight:g}",
+        f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}",
         {"squared_scale": square, "degeneracy_weight": weight, "run": run},
         appendix.key(changes, run),
         measure,
@@ -86,8 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--squared-scales", nargs="+", type=number, default=SQUARED_SCALES, help=scales)
     weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
     add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
-    runs = "each from its own seed; default: 1, the paper has 4"
-    add("--runs", type=positive, default=1, help=runs)
+    studies.add_runs_option(parser)
     studies.add_appendix_options(parser, n_perturbations=128)
     study = studies.Study
     text = partial(text_of, kinds=("scale_and_weight",))

@@ -155,8 +155,6 @@ def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, 
 
 # The theta0 of the appendix's commands
 
-METHOD = "xavier/fcn/ours"
-
 # Five passes over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
@@ -171,8 +169,12 @@ class Appendix(Bench):
     def seed(self) -> int:
         return int(self.options.seed)
 
+    @property
+    def method(self) -> str:
+        return f"{self.options.init}/fcn/ours"
+
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        own: Any = initializer_of(METHOD, self.network, random_state=self.seed_of(run))
+        own: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
         return own.set_params(window=WINDOW).set_params(**changes)
 
     def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
@@ -184,17 +186,17 @@ class Appendix(Bench):
         """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
         paper = MMDInitializer().get_params()
         other = [f"{name}={value:g}" for name, value in changes.items() if value != paper[name]]
-        return self.learn(self.initializer(changes, run), "_".join([METHOD, *other]))
+        return self.learn(self.initializer(changes, run), "_".join([self.method, *other]))
 
-    def fresh(self, changes: Mapping[str, Any] | None = None) -> Theta0:
+    def fresh(self, changes: Mapping[str, Any] | None = None, run: int = 0) -> Theta0:
         """The weights that pre-training begins from."""
-        own = self.initializer({**(changes or {}), "max_iter": 0})
+        own = self.initializer({**(changes or {}), "max_iter": 0}, run)
         return own.fit(self.X[:BATCH_SIZE]).theta0_
 
     def study(
         self, name: str, doc: str | None, cells: Sequence[Cell], settings: dict[str, Any]
     ) -> Study:
-        """What the cells are, in a file that one reading of the paper does not share."""
+        """What the cells are, in a file that no other reading or fresh weights share."""
         common = {
             "rows": len(self.X),
             "passes": self.network.epochs,
@@ -205,8 +207,10 @@ class Appendix(Bench):
             "seed": self.seed,
             "device": self.network.device,
             "kernels": self.network.kernels,
+            "init": self.options.init,
         }
         stem = with_kernels(name, self.network.kernels)
+        stem += "" if self.options.init == "xavier" else f"_{self.options.init}"
         return Study(stem, doc, cells, common | settings, self.options, self.dataset)
 
 
@@ -218,6 +222,11 @@ def with_kernels(stem: str, kernels: str) -> str:
 def add_kernels_option(parser: argparse.ArgumentParser) -> None:
     kernels = "whether the nine kernels of L_uni, without coherence, are summed; default: sum"
     parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
+
+
+def add_runs_option(parser: argparse.ArgumentParser) -> None:
+    runs = "each from its own seed; default: 1"
+    parser.add_argument("--runs", type=command.positive, default=1, help=runs)
 
 
 def add_appendix_options(
@@ -236,6 +245,7 @@ def add_appendix_options(
         two, K = command.at_least(2), n_perturbations
         add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
         add_kernels_option(parser)
+    add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
     add("--rows", type=command.positive, help="the first so many images; default: all")
     command.add_network_options(parser)
 

@@ -54,20 +54,26 @@ def ratio_estimates(records: list[dict[str, Any]], rows: list[str]) -> Estimates
 
 
 def ratios_by_setting(results: Results) -> Estimates:
-    """The same of each (lambda, xi), the rows named as the paper's."""
-    return ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
+    """The same of each (lambda, xi), the rows named as the paper's; several theta0s over runs."""
+    found = ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
+    if found.mean.index.is_unique:
+        return found
+    of_runs = found.mean.groupby(level=0, sort=False)
+    return Estimates(of_runs.mean(), of_runs.std(), of_runs.count())
 
 
 def _degeneracies(results: Results) -> Table:
     """A row for each setting in the order of the records, the fresh weights first."""
     settings, found = results["settings"], ratios_by_setting(results)
+    runs = settings.get("runs", 1)
+    over = f"{settings['n_batches']} mini-batches of {settings['batch_size']}"
+    over = over if runs == 1 else f"{runs} theta0, of each the mean over {over}"
     own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
     if compares_with_paper(results):
         own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0])
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
-        f"dead neurons of each hidden layer (%): mean ± std over {settings['n_batches']} "
-        f"mini-batches of {settings['batch_size']}{more}"
+        f"dead neurons of each hidden layer (%): mean ± std over {over}{more}"
     )
     heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
     return named_rows(title, own.rename(columns=heads), "loss")
