@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -280,6 +281,10 @@ class NetClassifier(Keywords, PartlyLabelled):
     def _is_keyword(self, name: str) -> bool:
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
+    def _skorch_params(self) -> dict[str, Any]:
+        """What is handed on to skorch under its own names."""
+        return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of the initializer, the module and skorch among them.
 
@@ -321,7 +326,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
-        net.check_skorch_params(net.skorch_params_of(self))
+        net.check_skorch_params(self._skorch_params())
         labels.check_parameters(self.class_weight, self.unlabelled_label)
         net.find_optimizer(self.optimizer)
         torch_device(self.device)
@@ -431,8 +436,18 @@ class NetClassifier(Keywords, PartlyLabelled):
             start = start.learned(X, further, seed, self._inputs)
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
+        settings = net.Settings(
+            optimizer=net.find_optimizer(self.optimizer),
+            learning_rate_init=self.learning_rate_init,
+            batch_size=int(self.batch_size),
+            device=torch_device(self.device),
+            n_classes=len(self.classes_),
+            row_size=math.prod(self.input_shape_),
+            seed=seeds[1],
+            skorch_params=self._skorch_params(),
+        )
         make = partial(_module_at, begun.source, self.theta0_)
-        return net.Training(self, make, begun.module, seeds[1])
+        return net.Training(settings, make, begun.module)
 
     def _keep(self, training: net.Training) -> Self:
         """Fitted attributes."""
@@ -824,7 +839,7 @@ class MLPClassifier(NetClassifier):
         ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:
             # The defaults are PyTorch's.
-            given = net.skorch_params_of(self)
+            given = self._skorch_params()
             ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
             ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
         names = getattr(self, "feature_names_in_", None)

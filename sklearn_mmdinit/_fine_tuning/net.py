@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -26,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
-from .._core.numbers import learned_is_finite, seeded_generators, torch_device, with_gradients
+from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
 from .._core.source import FAMILIAR, uncompiled
 from .._core.threads import worthwhile_threads
 from .batches import Orders, Rows, batches, inputs_and_weights
@@ -61,11 +62,6 @@ def is_skorch_param(name: str) -> bool:
     """Whether a classifier hands a parameter on to skorch under the same name."""
     part, nested, _ = name.partition("__")
     return name not in FAMILIAR and (name in _NAMES or (bool(nested) and part in _PARTS))
-
-
-def skorch_params_of(classifier: Any) -> dict[str, Any]:
-    """What a classifier hands on to skorch under its own names."""
-    return {name: value for name, value in vars(classifier).items() if is_skorch_param(name)}
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -225,22 +221,33 @@ def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, 
     return dataset, dataset.valid
 
 
-def _net_options(classifier: Any, seed: int, joins_last: bool) -> dict[str, Any]:
-    """What the net of a classifier, of Rows, is made with beside its module."""
-    device, batch_size = torch_device(classifier.device), int(classifier.batch_size)
-    params = {"verbose": 0, **skorch_params_of(classifier)}
-    params["optimizer"] = find_optimizer(classifier.optimizer)
-    fused = params["optimizer"] in _FUSED and device.type in ("cpu", "cuda")
+@dataclass(frozen=True)
+class Settings:
+    """What the parameters of a classifier stand for, beside its rows and its network."""
+
+    optimizer: type[torch.optim.Optimizer]
+    learning_rate_init: float
+    batch_size: int
+    device: torch.device
+    n_classes: int
+    row_size: int  # numbers of an example
+    seed: int  # of the order of the rows, and of what the module draws
+    skorch_params: Mapping[str, Any]  # under skorch's own names
+
+
+def _net_options(settings: Settings, joins_last: bool) -> dict[str, Any]:
+    """What a net, of Rows, is made with beside its module."""
+    params = {"verbose": 0, **settings.skorch_params, "optimizer": settings.optimizer}
+    fused = settings.optimizer in _FUSED and settings.device.type in ("cpu", "cuda")
     if fused and not params.keys() & _FUSED_EXCLUDES:
         params["optimizer__fused"] = True
     # Options of ours that another iterator does not know.
     if "iterator_train" not in params:
-        params.setdefault("iterator_train__orders", Orders(seed))
+        params.setdefault("iterator_train__orders", Orders(settings.seed))
         params.setdefault("iterator_train__join_last", joins_last)
     if "iterator_valid" not in params:
         params.setdefault("iterator_valid__training", False)
-    row_size = max(math.prod(classifier.input_shape_), 1)
-    evaluated = max(batch_size, min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // row_size))
+    evaluated = min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(settings.row_size, 1))
     if not params["verbose"]:
         params.setdefault("callbacks__print_log", None)
     params = {
@@ -248,7 +255,7 @@ def _net_options(classifier: Any, seed: int, joins_last: bool) -> dict[str, Any]
         "iterator_train": batches,
         "iterator_train__shuffle": True,
         "iterator_valid": batches,
-        "iterator_valid__batch_size": evaluated,
+        "iterator_valid__batch_size": max(settings.batch_size, evaluated),
         "callbacks__valid_acc": None,
         **params,
     }
@@ -257,10 +264,10 @@ def _net_options(classifier: Any, seed: int, joins_last: bool) -> dict[str, Any]
     return params | {
         "callbacks": [("best_epoch", BestEpoch()), *callbacks],
         "train_split": _own_validation,
-        "classes": list(range(len(classifier.classes_))),
-        "lr": classifier.learning_rate_init,
-        "batch_size": batch_size,
-        "device": device,
+        "classes": list(range(settings.n_classes)),
+        "lr": settings.learning_rate_init,
+        "batch_size": settings.batch_size,
+        "device": settings.device,
     }
 
 
@@ -273,16 +280,16 @@ class Training:
     """
 
     def __init__(
-        self, classifier: Any, make: Callable[[], nn.Module], module: nn.Module, seed: int
+        self, settings: Settings, make: Callable[[], nn.Module], module: nn.Module
     ) -> None:
         self._batch_norm = any(isinstance(part, _BatchNorm) for part in module.modules())
-        self.net = Net(make, **_net_options(classifier, seed, joins_last=self._batch_norm))
+        self.net = Net(make, **_net_options(settings, joins_last=self._batch_norm))
         is_mlp = isinstance(module, MLP)
         # Multiplications of the largest product of a perceptron; of others they are not known.
         largest = max(p.numel() for p in module.parameters()) if is_mlp else math.inf
-        self._n_multiplications = classifier.batch_size * largest
-        self._seed = seed
-        self._draws = not is_mlp or bool(skorch_params_of(classifier).keys() - {"verbose"})
+        self._n_multiplications = settings.batch_size * largest
+        self._seed = settings.seed
+        self._draws = not is_mlp or bool(settings.skorch_params.keys() - {"verbose"})
         self._states: list[torch.Tensor] = []  # of the global generators after the last epoch
 
     def run(self, rows: Rows, n_epochs: int) -> None:
