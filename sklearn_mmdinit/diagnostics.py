@@ -368,8 +368,8 @@ def neighbor_agreement(
 
     Held-out labels are told from the others by walks among all rows, of 40 edges in the mean on the
     graph that ``coherence="auto"`` has, and by logistic regression. On 24 sets which of the two
-    tells more said of 75 %, at 5 labels a class and at 20, whether a coherent start would gain
-    (``benchmarks/agreement.py``).
+    tells more said of 75 %, at 5 labels a class and at 20, whether a coherent start would gain;
+    that none would is right of 62 % and 71 % (``benchmarks/agreement.py``).
 
     Parameters
     ----------

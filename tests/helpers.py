@@ -80,19 +80,3 @@ def uniform_simplex(*shape, seed=0):
     return torch.from_numpy(
         np.random.default_rng(seed).dirichlet([1.0] * shape[-1], size=shape[:-1])
     )
-
-
-def finite_differences(loss, parameters, every=1, step=1e-6):
-    """Slopes of a loss by every so many of the numbers of each parameter, in place and back."""
-    found = []
-    for parameter in parameters:
-        flat, own = parameter.detach().view(-1), []
-        for i in range(0, len(flat), every):
-            centre, values = float(flat[i]), []
-            for shift in (step, -step):
-                flat[i] = centre + shift
-                values.append(float(loss().detach()))
-            flat[i] = centre
-            own.append((values[0] - values[1]) / (2 * step))
-        found.append(torch.tensor(own, dtype=parameter.dtype))
-    return found

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import seeded
-from nets import Conv, Pooled, assert_same_fit
+from nets import Conv, Pooled, assert_same_fit, digits
 from sklearn_mmdinit import (
     Checkpoint,
     Coherence,
@@ -33,8 +32,7 @@ from sklearn_mmdinit import (
 from sklearn_mmdinit._core import train as training
 
 BATCH, STEPS, PASSES = 16, 5, 3
-X, Y = load_digits(return_X_y=True)
-X, Y = (X[: BATCH * STEPS] / 16).astype(np.float32), Y[: BATCH * STEPS]
+X, _ = digits(BATCH * STEPS)
 SMALL = {"batch_size": BATCH, "max_iter": PASSES, "random_state": 0}
 
 

@@ -203,16 +203,6 @@ def test_what_is_going_to_fail_is_told_before_a_first_round_is_learned(params, m
         small(Refusing()).set_params(**params).fit(X)
 
 
-def test_after_an_error_the_embedding_is_that_of_the_kept_theta0(X):
-    init = small(PCA(3, random_state=0)).fit(X)
-    fitted, score = init.embedding_, init.score(X)
-    equal = np.vstack([X[:1]] * 100 + [X[1:2]] * 100)
-    with pytest.raises(ValueError, match="rows differ"):
-        init.fit(equal)
-    assert init.embedding_ is fitted
-    assert init.score(X) == score
-
-
 def test_random_states_of_none_follow_from_the_initializer_s(digits):
     X, y = digits
     embedding = make_pipeline(StandardScaler(), first_round().set_params(random_state=None))
@@ -244,10 +234,6 @@ def test_another_embedding_between_passes_is_an_error(after, X):
 # The augmentation
 
 
-def noisy(rows, rng, scale=1.0):
-    return rows + scale * rng.normal(size=rows.shape)
-
-
 def test_an_augmentation_that_changes_nothing_is_none(X):
     plain, same = small().fit(X), small(None, lambda rows, rng: rows).fit(X)
     assert_same_fit(plain, same)
@@ -266,10 +252,3 @@ def test_modules_see_changed_images_once_before_the_search_and_once_a_step(X):
     init.fit(X.reshape(-1, 1, 8, 8)[:300])
     assert seen == [(128, 1, 8, 8)] * (1 + 300 // 64)
     assert np.isfinite(init.history_[-1]["loss"])
-
-
-def test_a_function_of_ones_own_is_kept_by_clone_and_copies(X):
-    init = small(None, partial(noisy, scale=0.1)).fit(X)
-    copied = pickle.loads(pickle.dumps(init))
-    assert copied.coherence.augmentation.keywords == {"scale": 0.1}
-    assert_same_fit(clone(init).fit(X), init)

@@ -6,7 +6,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -25,17 +24,9 @@ HISTORY = [
     {"step": 250, "loss": 0.5, "uniformity": 0.2, "degeneracy": 0.2},
 ]
 
-
 NAMES = ["loss", "density", "accuracy", "coherence"]
-
-
-class Fitted(BaseEstimator):
-    def __init__(self, history=None):
-        self.history = history
-
-    def fit(self, X=None, y=None):
-        self.history_ = self.history
-        return self
+LEARNED = MMDInitializer()
+LEARNED.history_ = HISTORY
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +49,7 @@ def predictions():
 def draw(name, predictions, ax=None):
     scores = {"ours": np.ones((2, 3)) * [[0.7, 0.8, 0.9]]}
     return {
-        "loss": lambda: LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), ax=ax),
+        "loss": lambda: LossCurveDisplay.from_estimator(LEARNED, ax=ax),
         "density": lambda: PredictionDensityDisplay.from_predictions(
             predictions, max_panels=1, ax=None if ax is None else [ax]
         ),
@@ -94,7 +85,7 @@ def test_the_error_without_matplotlib_names_the_extra(name, predictions, monkeyp
 
 
 def test_loss_curves_are_the_terms_of_the_history():
-    display = LossCurveDisplay.from_estimator(Fitted(HISTORY).fit(), linestyle="--")
+    display = LossCurveDisplay.from_estimator(LEARNED, linestyle="--")
     assert display.lines_["degeneracy"].get_linestyle() == "--"
     assert list(display.lines_) == ["loss", "uniformity", "degeneracy"]
     np.testing.assert_array_equal(display.lines_["loss"].get_xdata(), [100, 200, 250])

@@ -118,15 +118,6 @@ def test_rows_alike_in_the_components_still_get_proper_neighbours():
     assert_proper(nearest_neighbors(X, 5), 80, 5)
 
 
-def test_too_few_rows_are_named():
-    X = np.repeat(some_rows(0, n=5), 20, axis=0)
-    with pytest.raises(ValueError, match="Only 5 of the 100 rows differ"):
-        nearest_neighbors(X, 5)
-    assert_proper(nearest_neighbors(X, 4), 100, 4)
-    with pytest.raises(ValueError, match="All 20 rows are equal"):
-        nearest_neighbors(X[:20], 5)
-
-
 # Equal rows
 
 

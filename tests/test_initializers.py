@@ -15,6 +15,7 @@ from scipy.special import erf, log_softmax
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -57,10 +58,9 @@ def tiny(kind=MMDInitializer, **params):
 
 
 @KINDS
-@pytest.mark.parametrize("rate", [1, 1e4])
-def test_a_loss_that_ends_far_above_where_it_began_is_told(kind, rate, X):
+def test_a_loss_that_ends_far_above_where_it_began_is_told(kind, X):
     with pytest.warns(ConvergenceWarning, match=r"at the end, and began at .* smaller learning"):
-        tiny(kind, learning_rate_init=rate, window=2 * STEPS).fit(X)
+        tiny(kind, learning_rate_init=1.0, window=2 * STEPS).fit(X)
 
 
 @pytest.fixture
@@ -122,7 +122,10 @@ def test_a_pass_visits_every_row_once_in_an_order_of_its_own(X, watch):
 
 @pytest.mark.parametrize(
     "init",
-    [tiny(coherence=Coherence(batch_size=BATCH, n_neighbors=5)), tiny(RandomLabelInitializer)],
+    [
+        tiny(coherence=Coherence(batch_size=BATCH, n_neighbors=5, embedding=PCA(3))),
+        tiny(RandomLabelInitializer),
+    ],
     ids=["coherence", "labels"],
 )
 def test_a_fit_or_pass_that_fails_or_is_interrupted_leaves_no_trace(init, X, watch):
@@ -192,9 +195,10 @@ def test_global_generators_are_left_alone_and_have_no_influence(kind, X):
     assert global_generators() == before
     tiny(kind, random_state=None).fit(X)
     assert global_generators() != before, "None is NumPy's own, as everywhere in scikit-learn"
+    first = tiny(kind).fit(X)
     with torch.random.fork_rng():
         torch.manual_seed(99)
-        assert_same_fit(tiny(kind).fit(X), tiny(kind).fit(X))
+        assert_same_fit(tiny(kind).fit(X), first)
 
 
 # what is kept
@@ -590,7 +594,7 @@ def test_the_number_of_classes_is_that_of_labels(y, n_classes):
         assert init.set_params(n_classes=5).fit(X, y).config_.n_classes == 5
 
 
-def test_ten_thousand_classes_take_two_steps_of_seconds():
+def test_ten_thousand_classes_are_learned():
     X = np.random.default_rng(0).normal(size=(2 * BATCH, 6))
     init = MMDInitializer(
         (8,), n_classes=10_000, n_perturbations=8, batch_size=BATCH, max_iter=1, random_state=0

@@ -8,15 +8,13 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
-from sklearn.datasets import load_digits
-from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from helpers import SAME_DRAWS, seeded, threads
 from image_networks import MODULES, ConvNet, flat_perceptron
-from module_zoo import Halved, UNet, Words, images, rows, tokens
-from nets import Conv, assert_same_fit, digit_images
+from module_zoo import Halved, Words, images, rows, tokens
+from nets import Conv, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
     MLP,
     Coherence,
@@ -187,6 +185,8 @@ def test_a_class_is_called_with_the_random_state(X):
         small(module__width=4, module__n_classes=3, random_state=seed, max_iter=0).fit(X)
         for seed in (0, 0, 1)
     )
+    with pytest.raises(ValueError, match="-1"):
+        small(module__width=-1).fit(X)
     assert torch.equal(torch.random.get_rng_state(), state[0])
     np.testing.assert_array_equal(np.random.get_state()[1], state[1])  # noqa: NPY002
     assert_same_fit(first, again)
@@ -272,22 +272,6 @@ def test_a_class_is_told_the_number_of_classes_where_it_takes_it(X):
             init.set_params(n_classes=4).fit(X)
 
 
-# The start is of use
-
-
-def test_a_network_that_needs_more_steps_than_few_passes_has_them():
-    X, y = load_digits(return_X_y=True)
-    X = (X / 16 - 0.3).reshape(-1, 1, 8, 8).astype(np.float32)
-    net, few = seeded(lambda: UNet(4, 10)), StratifiedShuffleSplit(3, train_size=50, random_state=0)
-    init = small(net, coherence="auto", n_perturbations=8, batch_size=8, max_iter="auto").fit(X)
-    settings = {"max_iter": 40, "validation_split": None, "random_state": 0}
-    fresh, start = (
-        cross_val_score(NetClassifier(net, warm_start_from=own, **settings), X, y, cv=few).mean()
-        for own in (None, init)
-    )
-    assert start > fresh + 0.15  # after five passes it is 0.10
-
-
 # Passes
 
 
@@ -317,8 +301,6 @@ def test_examples_of_any_shape_and_type(X):
     assert init.n_features_in_ == 64
     with pytest.raises(ValueError, match=r"examples of shape \(64,\).*shape \(1, 8, 8\)"):
         init.transform(X.reshape(len(X), -1))
-    with pytest.raises(ValueError, match="NaN"):
-        small().fit(np.where(X > 0.6, np.nan, X))
     np.testing.assert_array_equal(init.transform(X), X)
     whole = (X * 16).round().astype(np.int8)
     assert_same_fit(small().fit(whole), small().fit(whole.astype(np.float32)))
@@ -443,12 +425,6 @@ def net():
     return seeded(lambda: ConvNet(2, 3, batch_norm=True))
 
 
-def test_in_place_it_is_what_the_estimator_learns(X):
-    module, init = net(), MMDInitializer(module=net(), batch_size=16, **SMALL).fit(X)
-    assert mmd_init_(module, X, batch_size=16, **SMALL) == init.history_
-    assert_same_state(module, init.to_module().state_dict())
-
-
 def test_what_is_not_learned_is_as_before(X):
     module = net().eval()
     module.drop.train()
@@ -513,13 +489,15 @@ def test_after_an_error_the_module_is_unchanged(data, params):
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("coherence", [None, WALKS])
 def test_what_hands_out_examples_will_do(which, coherence, X):
-    state, params, found = torch.random.get_rng_state(), SMALL | {"coherence": coherence}, []
+    params, found = SMALL | {"coherence": coherence}, []
     for _ in range(2):
+        torch.rand(1)  # what draws have been before has no influence
+        state = torch.random.get_rng_state()
         data = TensorDataset(torch.from_numpy(X), torch.zeros(len(X)))
         loader = DataLoader(torch.from_numpy(X), 16, shuffle=True)
         module = net()
         found.append(mmd_init_(module, [data, DataLoader(data, 16), loader][which], **params))
-    assert torch.equal(torch.random.get_rng_state(), state)
+        assert torch.equal(torch.random.get_rng_state(), state)
     assert found[0] == found[1], "orders follow from the seed"
     if which < 2 and coherence is not None:
         # All of them, in their order: the same as the array.
@@ -609,7 +587,7 @@ CONV = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), seeded(lambda: Conv(width=8)))
     ids=["small", "large", "convolution"],
 )
 def test_the_number_of_threads_changes_rounding_at_most(params, bound):
-    X, found = load_digits().data[:64] / 16, []
+    X, found = digits(64)[0], []
     for n in (1, 2):
         with threads(n):
             init = MMDInitializer(**params, max_iter=1, random_state=0).fit(X)

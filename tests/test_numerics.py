@@ -12,8 +12,8 @@ from scipy import stats
 
 from helpers import LARGE, SMALL, as_a_team_of, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
-from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions, seeded_generators
-from sklearn_mmdinit._core.random import StepRandom, permutation
+from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions
+from sklearn_mmdinit._core.random import StepRandom
 from sklearn_mmdinit._core.threads import Buffers, in_parts, share, team, worthwhile_threads
 
 # Draws of pre-training are functions of seed and step
@@ -94,31 +94,9 @@ def test_simplex_draws_are_uniform(d):
         assert stats.kstest(column, stats.beta(1, d - 1).cdf).pvalue > 1e-3
 
 
-def test_labels_and_permutations_are_uniform():
+def test_labels_are_uniform():
     labels = StepRandom(2).labels(20_000, 5)
     assert stats.chisquare(np.bincount(labels.numpy(), minlength=5)).pvalue > 1e-3
-    orders = [permutation(3, epoch, 40) for epoch in range(5)]
-    for order in orders:
-        np.testing.assert_array_equal(np.sort(order), np.arange(40))
-    assert len({tuple(order) for order in orders}) == 5
-    np.testing.assert_array_equal(permutation(3, 2, 40), orders[2])
-    firsts = np.bincount([permutation(0, epoch, 6)[0] for epoch in range(1200)], minlength=6)
-    assert stats.chisquare(firsts).pvalue > 1e-3
-
-
-def test_global_generators_that_are_seeded_for_a_while_keep_no_trace():
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    draws = []
-    for _ in range(2):
-        with seeded_generators(7):
-            draws.append(torch.rand(2))
-    with pytest.raises(ZeroDivisionError), seeded_generators(7):
-        raise ZeroDivisionError
-    assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(*draws)
-    assert torch.equal(draws[0], torch.rand(2, generator=torch.Generator().manual_seed(7)))
 
 
 # Threads

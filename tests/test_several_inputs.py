@@ -118,8 +118,7 @@ def test_a_classifier_takes_them_with_all_that_goes_with_it(kind, X):
     by_hand = clf.module_.eval()(**by_name)
     assert np.allclose(by_hand.softmax(1).detach(), proba, atol=1e-6)
     assert np.array_equal(pickle.loads(pickle.dumps(clf)).predict_proba(X), proba)
-    clf.partial_fit(X, Y)
-    assert clf.score(X, Y) > 0.3
+    assert clf.partial_fit(X, Y).n_iter_ == 3
 
 
 def test_an_onnx_file_has_them_side_by_side(tmp_path):

@@ -77,7 +77,7 @@ def test_em_climbs_to_the_greatest_likelihood_on_the_simplex(n_models):
 def test_weights_known_by_hand():
     # Of two models, each sure of a share of the rows and without an idea of the others.
     one = np.repeat([1.0, 1e-12], [30, 10])
-    np.testing.assert_allclose(stacking_weights(np.stack([one, one[::-1]], 1)), 0.5, atol=0.26)
+    np.testing.assert_allclose(stacking_weights(np.stack([one, one[::-1]], 1)), 0.5)
     for prior, expected in ((0.0, 30 / 40), (1.0, 31 / 42)):
         found = stacking_weights(np.stack([one, 1.0 - one], axis=1), prior)
         np.testing.assert_allclose(found, [expected, 1 - expected], atol=1e-6)
@@ -251,7 +251,7 @@ def test_what_is_fitted_stays_so_in_clones_searches_and_pipelines(digits, cohere
 
 def test_figures_are_those_of_the_seed_in_any_number_of_processes(digits, coherent):
     X, y = digits[0][:60], digits[1][:60].astype(str)
-    clf = stacked(None, coherent, cv=3).fit(X, y)
+    clf = stacked(None, coherent, cv=2).fit(X, y)
     expected = clf.predict_proba(X)
     for again in (clone(clf).fit(X, y), clone(clf).set_params(n_jobs=2).fit(X, y)):
         np.testing.assert_allclose(again.predict_proba(X), expected, atol=1e-6)

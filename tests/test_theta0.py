@@ -192,9 +192,6 @@ def test_a_file_is_written_where_a_file_system_syncs_no_folder(theta0, path, mon
 
 
 def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
-    for use in (lambda path: save_theta0(path, theta0), load_theta0):
-        with pytest.raises(ValueError, match=r"'\.safetensors', got .*theta0\.npz"):
-            use(tmp_path / "theta0.npz")
     with pytest.raises(TypeError, match="SimpleNamespace"):
         save_theta0(path, SimpleNamespace())
     with pytest.raises(FileNotFoundError, match=r"theta0\.safetensors"):
@@ -203,14 +200,6 @@ def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):
         save_theta0(tmp_path / "none" / "a.safetensors", theta0)
     path.mkdir()
     with pytest.raises(ValueError, match=r"'\.safetensors', got"):
-        load_theta0(path)
-
-
-@pytest.mark.parametrize("keep", [0, 4, 60, -1])
-def test_a_damaged_file_is_a_value_error(keep, theta0, path):
-    save_theta0(path, theta0)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="is damaged or no"):
         load_theta0(path)
 
 

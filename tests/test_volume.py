@@ -8,18 +8,16 @@ import joblib
 import numpy as np
 import psutil
 import pytest
-from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from torch import nn
 
 from helpers import seeded
+from nets import digits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
 MIB = 2**20
-X, Y = load_digits(return_X_y=True)
-X = (X[:400] / 16).astype(np.float32)
-Y = Y[:400]
+X, Y = digits(400)
 SMALL = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
 NETWORKS = {
     "perceptron": lambda **own: MMDInitializer((8,), **SMALL, **own),

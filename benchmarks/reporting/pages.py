@@ -83,6 +83,8 @@ AGREEMENT = (
         )
         for kernels, end in (("sum", ""), ("mean", "-mean-of-kernels"))
     ),
+    ("Degenerate softmax, from He's weights", "degenerate_softmax", "degeneracies-he.json", "."),
+    ("Dead neurons, from He's weights", "dead_neurons", "degeneracies-he.json", "."),
 )
 
 

@@ -16,7 +16,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader
 
-from nets import assert_same_weights
+from nets import assert_same_weights, digits
 from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
@@ -31,8 +31,7 @@ from sklearn_mmdinit._fine_tuning.labels import split_rows
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return (X[:300] / 16).astype(np.float32), y[:300]
+    return digits(300)
 
 
 def small(**params):

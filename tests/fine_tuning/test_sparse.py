@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader
 
-from nets import Counting, assert_same_weights, fits
+from nets import Counting, assert_same_weights, digits, fits
 from sklearn_mmdinit import MLPClassifier
 from sklearn_mmdinit._fine_tuning import batches as batches_module
 
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = load_digits(return_X_y=True)
-    return X[:100] / 16, y[:100] % 3
+    return digits(100, 3)
 
 
 def small(**params):
