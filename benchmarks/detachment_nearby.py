@@ -60,17 +60,15 @@ def log_spaced_steps(last: int) -> list[int]:
 def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> Theta0:
     """Theta0 plus a perturbation of the paper's standard deviations.
 
-    ``noise`` (m,) is standard normal, one number a parameter: layer by layer, weights before
-    biases, as ``perturbation_std`` has them; there is no batch normalisation.
+    ``noise`` (m,) is standard normal, one number a parameter, in the order of the arrays, which
+    ``perturbation_std`` has too where there is no batch normalisation.
     """
     epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     arrays, start = {}, 0
-    for layer in range(len(theta0.arrays) // 2):
-        for name in (f"linears.{layer}.weight", f"linears.{layer}.bias"):
-            array = theta0.arrays[name]
-            own = epsilon[start : start + array.size].reshape(array.shape)
-            arrays[name] = (array + own).astype(np.float32)
-            start += array.size
+    for name, array in theta0.arrays.items():
+        own = epsilon[start : start + array.size].reshape(array.shape)
+        arrays[name] = (array + own).astype(np.float32)
+        start += array.size
     return Theta0(theta0.architecture, arrays)
 
 

@@ -31,6 +31,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
+from tqdm import tqdm
+
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
 from protocol import command, sets
@@ -109,33 +112,27 @@ def _measure(job: Job) -> command.Written:
         missing = {name: key for name, key in keys.items() if key not in done}
         if missing:
             cells.append((data, n_labels, draw, missing))
-    busy = {data.name for data, *_ in cells}
+    busy = [data for data in job.data if any(own is data for own, *_ in cells)]
     engine = Loky(None, options.jobs)
     calls = [
         Call((name, key, folder), (data,))
-        for data in job.data
-        if data.name in busy
+        for data in busy
         for name, key in job.once(data).items()
-        if key not in done
+        if not sets.once_path(name, key, folder, data).exists()
     ]
     for record in engine.results(sets.make_once, calls):
         say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")
         job.log.append(record)
-    made: dict[str, sets.Made] = {}
-    for data in job.data:
-        if data.name in busy:
-            parts = [
-                sets.read_once(name, key, folder, data) for name, key in job.once(data).items()
-            ]
-            made[data.name] = {own: value for part in parts for own, value in part.items()}
+    made: dict[str, sets.Made] = {data.name: {} for data in busy}
+    for data in busy:
+        for name, key in job.once(data).items():
+            made[data.name] |= joblib.load(sets.once_path(name, key, folder, data))
     scoring = [
         Call((missing, n_labels, draw), (data, made[data.name]))
         for data, n_labels, draw, missing in cells
     ]
-    for number, records in enumerate(engine.results(sets.score_cell, scoring), 1):
-        first = records[0]
-        where = f"{first['set']}, N = {first['n_labels']}, draw {first['draw']}"
-        say(options, f"{number} of {len(scoring)}: {where}")
+    found = engine.results(sets.score_cell, scoring)
+    for records in tqdm(found, total=len(scoring), unit="cell", disable=options.quiet):
         for record in records:
             job.log.append(record)
     return _kept(job)
@@ -161,10 +158,6 @@ def _kept(job: Job) -> command.Written:
     }
 
 
-def summary(results: dict[str, Any]) -> str:
-    return text_of(results, DATA_TABLES) or "nothing was measured"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command.command_parser(__doc__)
     add, many = parser.add_argument, [*sets.METHODS]
@@ -178,7 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
-    return command.run_command(parser, argv, _prepare, _measure, summary, draw_sets, kept=_kept)
+    text = partial(text_of, kinds=DATA_TABLES)
+    return command.run_command(parser, argv, _prepare, _measure, text, draw_sets, kept=_kept)
 
 
 if __name__ == "__main__":

@@ -18,16 +18,10 @@ class Run:
     time: str  # how long that takes from the beginning, to follow "about"
     section: str = ""  # heading above its own; without one it is in other pages alone
     tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
-    methods: tuple[str, ...] = ()  # rows that make it whole, in each of so many runs
-    runs: int = 4
     cells: int = 1  # of a study: how many records of a theta0 that it learned make it whole
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
     how: str = ""  # what the command does not say
-
-    @property
-    def parts(self) -> int:
-        return len(self.methods) * self.runs if self.methods else self.cells
 
     @property
     def not_run(self) -> str:
@@ -44,13 +38,6 @@ RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
 CONVNET = ("convnet/ours", "convnet/ours+coherence", "convnet/features+logistic", "convnet/scratch")
 """Rows of the convolutional network, in the order of the tables."""
 
-PAPER = tuple(
-    f"{init}/{row}"
-    for init in ("xavier", "he")
-    for row in ("fcn/ours", "fcn/scratch", "fcn/rlabel", "fcn+bn/scratch", "fcn+bn/rlabel")
-)
-"""The paper's rows."""
-
 
 def _coherent(
     section: str,
@@ -63,11 +50,10 @@ def _coherent(
     how: str = "",
 ) -> Run:
     """The recommended rows and rivals, on binary tasks or with the ten digits as classes."""
-    ten_way = IN_TEN in options
-    methods = RECOMMENDED_CV if ten_way and DIGITS in options else RECOMMENDED
+    methods = RECOMMENDED_CV if IN_TEN in options and DIGITS in options else RECOMMENDED
     return Run(
         file, title, f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
-        f"{minutes} minutes on 2 cores", section, OF_TASKS, methods, 1 if ten_way else 4,
+        f"{minutes} minutes on 2 cores", section, OF_TASKS,
         minus=minus, beside=beside, how=how,
     )  # fmt: skip
 
@@ -105,7 +91,6 @@ OF_SETS = (
     "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_sets", "few_labels_worst",
     "few_labels_seconds",
 )  # fmt: skip
-SCRATCH = tuple(name for name in PAPER if name.endswith("/scratch"))
 PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
 NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
 TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
@@ -127,23 +112,23 @@ OF_CONVNET = _both(CONVNET[1:3])
 
 RUNS = (
     Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
-        "four hours on 2 cores", MAIN, ("accuracy", "task_std"), PAPER,
+        "four hours on 2 cores", MAIN, ("accuracy", "task_std"),
         how=f"{PUT_TOGETHER}; the first run with `--rivals` as well"),
     Run("mnist-batch-norm.json",
         "The paper's objective with batch normalisation, which the paper lacks: one pass, K = 64",
         f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {_both(NORMED)}",
-        "half an hour on 2 cores", MAIN, ("gain",), NORMED, how=PUT_TOGETHER),
+        "half an hour on 2 cores", MAIN, ("gain",), how=PUT_TOGETHER),
     Run("mnist-balanced.json", "From scratch with exactly N labelled images of each digit",
         f"{TASKS} --draw balanced --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
-        ("accuracy", "task_std"), SCRATCH),
+        ("accuracy", "task_std")),
     Run("mnist-same-tasks.json", "From scratch on the same 20 tasks in each run",
         f"{TASKS} --same-tasks --methods '*/scratch'", "five minutes on 2 cores", DRAWS,
-        ("accuracy", "task_std"), SCRATCH),
+        ("accuracy", "task_std")),
     Run("degeneracies-by-share.json", "One pass with K = 64, by the weight of L_uni",
         "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
         "ten minutes on one core", KERNELS, ("degeneracies",), cells=4),
     Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
-        f"{TASKS} --kernels mean {_both(PAIR)}", "two hours on 2 cores", KERNELS, ("gain",), PAIR,
+        f"{TASKS} --kernels mean {_both(PAIR)}", "two hours on 2 cores", KERNELS, ("gain",),
         minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=PUT_TOGETHER),
     Run("mnist-two-passes.json", "Two short pre-trainings for runs of their own",
         TWO_PASSES, "ten minutes on 2 cores", KERNELS, ("gain",)),
@@ -172,18 +157,14 @@ RUNS = (
     Run("theorems.json", "The theorems",
         "theorems.py", "a minute on one core", APPENDIX, ("theorems",)),
     Run("mnist-rivals.json", "Every method on the same tasks",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS,
-        methods=tuple(f"rival/{name}" for name in (
-            "1-nn", "rbf-svm", "k-means-svm", "label-spreading", "lsuv", "autoencoder",
-            "pca-layer", "self-training", "tuned-scratch"))),
+        f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS),
     Run("mnist-more-rivals.json", "Rivals on graphs, embeddings and features of the images",
         f"{TASKS} --methods xavier/fcn/scratch --rivals {' '.join(MORE_RIVALS)}",
-        "20 minutes on 2 cores", RIVALS, ("accuracy",),
-        methods=tuple(f"rival/{name}" for name in MORE_RIVALS)),
+        "20 minutes on 2 cores", RIVALS, ("accuracy",)),
     Run("mnist-image-rivals.json", "The strongest rival, told that rows are images",
         f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
         "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
-        ("accuracy",), methods=("rival/gradients-shared-label-spreading",)),
+        ("accuracy",)),
     _coherent(COHERENCE, "MNIST", "mnist-coherence.json", "", 40,
               how="and the same of He's weights"),
     _coherent(COHERENCE, "Fashion-MNIST", "fashion-coherence.json", FASHION, 40),
@@ -195,7 +176,7 @@ RUNS = (
     Run("mnist-convnet-ten-way-augmented.json",
         f"{ON_DIGITS}, by the convolutional network with augmentation",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
-        "20 minutes on 2 cores", AUGMENTATION, OF_TASKS, CONVNET[1:3], 1,
+        "20 minutes on 2 cores", AUGMENTATION, OF_TASKS,
         minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
     _coherent(ROUNDS, "MNIST, in two rounds", "mnist-two-rounds.json", f"{DIGITS} --rounds 2", 80,
               ONCE, "mnist-augmented.json", PUT_TOGETHER),
@@ -209,11 +190,11 @@ RUNS = (
     Run("mnist-convnet-ten-way-gradients.json",
         f"{ON_DIGITS}, by the convolutional network with both",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
-        "20 minutes on 2 cores", GRADIENTS, OF_TASKS, CONVNET[1:3], 1,
+        "20 minutes on 2 cores", GRADIENTS, OF_TASKS,
         minus=BY_PIXELS, beside="mnist-convnet-ten-way-augmented.json"),
     Run("mnist-convnet-gradients.json", "MNIST, by the convolutional network with both",
         f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
-        "half an hour on 2 cores", GRADIENTS, OF_TASKS, CONVNET[1:3], 2,
+        "half an hour on 2 cores", GRADIENTS, OF_TASKS,
         minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
     _coherent(GRADIENTS, "Fashion-MNIST, with neighbours by gradients", "fashion-gradients.json",
               f"{FASHION} {GRADED} --separation 4", 40,
@@ -222,26 +203,25 @@ RUNS = (
               f"{FASHION} {GRADED} --separation 4 --augmentation clothes", 50,
               WITHOUT, "fashion-gradients.json"),
     Run("mnist-images.json", "MNIST, told that rows are images", f"{TEN_RUNS} {IMAGES}",
-        "two hours on 2 cores", FRESH, OF_TASKS, RECOMMENDED, 10, how=PUT_TOGETHER),
+        "two hours on 2 cores", FRESH, OF_TASKS, how=PUT_TOGETHER),
     Run("mnist-ten-way-images.json", f"{ON_DIGITS}, told that rows are images",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {IMAGES}", "two hours on 2 cores",
-        FRESH, OF_TASKS, RECOMMENDED, 10, how=PUT_TOGETHER),
+        FRESH, OF_TASKS, how=PUT_TOGETHER),
     Run("mnist-rows.json", "MNIST, not told so", f"{TEN_RUNS} {ROWS}", "an hour on 2 cores",
-        FRESH, OF_TASKS, RECOMMENDED, 10),
+        FRESH, OF_TASKS),
     Run("mnist-ten-way-rows.json", f"{ON_DIGITS}, not told so",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 {ROWS}", "an hour on 2 cores",
-        FRESH, OF_TASKS, RECOMMENDED, 10),
+        FRESH, OF_TASKS),
     Run("mnist-ten-way-tuned.json", f"{ON_DIGITS}, from scratch, tuned for them",
         f"{TEN_RUNS} --classes 10 --n-labels 1 4 10 100 --methods xavier/fcn/scratch "
-        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS,
-        ("rival/tuned-scratch",), 10),
+        "--rivals tuned-scratch", "a quarter of an hour on 2 cores", FRESH, OF_TASKS),
     Run("mnist-convnet.json", "MNIST, by the convolutional network",
         f"{TASKS} --network convnet --runs 2 --epochs 1 --n-perturbations 64",
-        "an hour on 2 cores", CONVNETS, OF_TASKS, CONVNET, 2,
+        "an hour on 2 cores", CONVNETS, OF_TASKS,
         minus=MINUS_PERCEPTRON, beside="mnist-coherence.json"),
     Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
         f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
-        CONVNETS, OF_TASKS, CONVNET[1:], 1, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
+        CONVNETS, OF_TASKS, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
     Run("real-data.json", "Report sets",
         "real_data.py --split report --n-labels 1 5 20 --draws 8 --methods '[!u]*'",
         "three hours on 2 cores", OTHER_DATA, OF_SETS, how="all methods but UMAP's"),

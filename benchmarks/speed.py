@@ -37,7 +37,6 @@ import torch
 
 from protocol.command import OUTPUT, command_parser
 from protocol.store import provenance, write_json
-from reporting.results import machine_line
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
@@ -118,7 +117,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             "network": "-".join(map(str, PAPER.widths)),
         },
     }
-    print(machine_line(results))
     try:
         results["agreement"] = _agreement(options.quick, options.sections)
     except DisagreementError as error:

@@ -20,7 +20,7 @@ from engines.engine import Call, Engine, Loky
 from protocol.methods import Contender, NetworkSettings
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
-from protocol.theta0s import Pretrained, learn
+from protocol.theta0s import Pretrained, learn, path_of
 
 
 def say(options: argparse.Namespace, line: str) -> None:
@@ -69,10 +69,8 @@ class Bench:
     def learn(self, initializer: BaseEstimator, name: str) -> Pretrained:
         """Theta0 learned from the unlabelled images, where every command keeps and finds it."""
         initializer.set_params(verbose=0 if self.options.quiet else 1)
-        folder = self.options.output / "theta0"
-        return learn(
-            initializer, self.X_unlabelled, name=name, folder=folder, X_digest=self.X_digest
-        )
+        path = path_of(initializer, name, self.options.output / "theta0", self.X_digest)
+        return learn(path, initializer, self.X_unlabelled)
 
     @cached_property
     def _data_digest(self) -> str:

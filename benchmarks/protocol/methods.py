@@ -274,9 +274,6 @@ class LastRowsSplit:
         n_train = len(rows) - VALIDATION_ROWS_PER_N * (len(rows) // per_n)
         yield rows[:n_train], rows[n_train:]
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        return 1
-
 
 @dataclass(frozen=True)
 class Contender:

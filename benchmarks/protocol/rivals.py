@@ -105,7 +105,6 @@ LSUV_ROWS = 256
 # tasks of run 4 at N = 5 and 20. Mean gain over scratch after five passes: masking 0.25, 0.5, 0.75
 # and 0.9: +0.2, +1.8, +3.6, +3.8; Gaussian of std 0.5: -2.6. After twenty: 0.5: +2.5, 0.75: +4.1.
 AUTOENCODER: dict[str, Any] = {
-    "corruption": "masking",
     "corruption_level": 0.75,
     "learning_rate_init": 1e-3,
     "batch_size": 128,

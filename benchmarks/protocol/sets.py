@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -21,7 +22,7 @@ from sklearn.model_selection import train_test_split
 
 from data.tables import Table, preprocessing
 from engines.engine import threads
-from protocol.store import data_digest, deciding_versions, digest_of, write_atomically
+from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
 from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
@@ -30,8 +31,6 @@ from sklearn_mmdinit import (
     MMDInitializer,
     StackedStartsClassifier,
     Theta0,
-    load_theta0,
-    save_theta0,
 )
 
 # To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
@@ -192,11 +191,9 @@ def once_key(name: str, data: Prepared) -> str:
     """What stands for a thing of ONCE before it is made."""
     parts: list[Any] = [FORM, name, data.X_digest, data.n_classes, data.seed, deciding_versions()]
     if name == "starts":
-        # What "auto" stands for changes from commit to commit.
-        auto = MMDInitializer(NETWORK.hidden_layer_sizes, coherence="auto", random_state=data.seed)
-        parts.append(fit_key(auto, data.X_digest))
+        parts.append(code_digest())
     elif name == "paper":
-        parts.append(fit_key(paper_initializer(data), data.X_digest))
+        parts += [fit_key(paper_initializer(data), data.X_digest), code_digest()]
     elif name == "umap":
         parts.append([package_version("umap-learn"), data.test_digest])
     elif name == "neighbors":
@@ -204,39 +201,19 @@ def once_key(name: str, data: Prepared) -> str:
     return digest_of(parts)
 
 
-def _path(folder: Path, data: Prepared, name: str, key: str) -> Path:
-    return folder / f"{data.name}-{name}-{key}"
-
-
-OF_ONCE = {"starts": ("coherence", "corruption")}
+def once_path(name: str, key: str, folder: Path, data: Prepared) -> Path:
+    return folder / f"{data.name}-{name}-{key}.joblib"
 
 
 def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, Any]:
-    """Make a thing of ONCE and write its files; the record that says what it took."""
+    """Make a thing of ONCE and write its file; the record that says what it took."""
     with threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         made = ONCE[name](data)
         seconds = time.perf_counter() - start
-    for own, value in made.items():
-        path = _path(folder, data, own, key)
-        if isinstance(value, Theta0):
-            folder.mkdir(parents=True, exist_ok=True)
-            save_theta0(path.with_suffix(".safetensors"), value)
-        else:
-            write_atomically(path.with_suffix(".npy"), partial(np.save, arr=value))
+    write_atomically(once_path(name, key, folder, data), partial(joblib.dump, made))
     return {"key": key, "set": data.name, "once": name, "seconds": round(seconds, 2)}
-
-
-def read_once(name: str, key: str, folder: Path, data: Prepared) -> Made:
-    made = {}
-    for own in OF_ONCE.get(name, (name,)):
-        path = _path(folder, data, own, key)
-        array = path.with_suffix(".npy")
-        made[own] = (
-            np.load(array) if array.exists() else load_theta0(path.with_suffix(".safetensors"))
-        )
-    return made
 
 
 # Methods

@@ -85,20 +85,15 @@ class Log:
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                if isinstance(record, dict) and "key" in record:
-                    records[record["key"]] = record
+                records[record["key"]] = record
         return records
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a record; it is on disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":  # what a killed process left
-                    file.write(b"\n")
-            file.write(json.dumps(record).encode() + b"\n")
+        with self.path.open("ab") as file:
+            # On a line of its own, whatever a killed process left before it.
+            file.write(b"\n" + json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

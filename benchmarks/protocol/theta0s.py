@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 
 from engines.engine import Call, Engine
 from protocol.store import (
@@ -32,14 +31,12 @@ from protocol.store import (
     versions,
     write_atomically,
 )
-from sklearn_mmdinit import Checkpoint, Coherence, Theta0
+from sklearn_mmdinit import Checkpoint, Theta0
 
 # Keys
 
 # What changes nothing in the result, of an initializer and of those within it.
 IDLE_PARAMETERS = {"verbose", "memory", "n_jobs", "checkpoint"}
-# What of a coherence does not suit other rows than those it is for.
-OF_THE_ROWS = ("graph", "embedding", "augmentation", "memory")
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.
@@ -54,31 +51,20 @@ def theta0_digest(theta0: Theta0) -> str:
 def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
     found = versions()
+    parameters = {
+        # Those of an estimator within stand beside it under their names.
+        name: type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
+        for name, value in initializer.get_params().items()
+        if name.rpartition("__")[2] not in IDLE_PARAMETERS
+    }
     parts = {
         "form": FORM,
         "class": type(initializer).__name__,
-        "parameters": _parameters(initializer),
+        "parameters": parameters,
         "data": X_digest,
         "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
     }
-    if initializer.get_params().get("coherence") is not None:
-        parts["automatic"] = _automatic(initializer)
     return digest_of(parts)
-
-
-def _parameters(estimator: BaseEstimator) -> dict[str, str]:
-    """All that decide a result; those of an estimator within stand beside it under their names."""
-    return {
-        name: _said(value)
-        for name, value in estimator.get_params().items()
-        if name.rpartition("__")[2] not in IDLE_PARAMETERS
-    }
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, FrozenEstimator):  # which was learned is said by no parameter
-        return f"FrozenEstimator, {joblib.hash(value.estimator)}"
-    return type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
 
 
 def _decided(fitted: Any) -> dict[str, Any]:
@@ -89,33 +75,7 @@ def _decided(fitted: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if str(params.get(name)) == "auto"}
 
 
-def _automatic(initializer: BaseEstimator) -> dict[str, Any]:
-    """What "auto" stands for now, by a fit of an instant: rules change from commit to commit."""
-    params = initializer.get_params(deep=False)
-    own = params["coherence"] if isinstance(params["coherence"], Coherence) else Coherence()
-    # What "auto" stands for is asked of a perceptron, whatever the network.
-    kept = {k: v for k, v in params.items() if not k.startswith(("module", "hidden_layer"))}
-    probe = type(initializer)(**kept).set_params(
-        hidden_layer_sizes=(8,),
-        gain="auto",
-        coherence=clone(own).set_params(**dict.fromkeys(OF_THE_ROWS)),
-        device="cpu",
-        verbose=0,
-        random_state=0,
-    )
-    probe.partial_fit(np.random.default_rng(0).normal(size=(32, 4)))
-    return {
-        "coherence": _parameters(own),
-        "values": repr(probe.config_),
-        # Its last digits depend on the machine.
-        "gain": [f"{factor:.2g}" for factor in probe.gain_],
-    }
-
-
 # One theta0
-
-# What is kept of a theta0 beside it, in its file.
-BESIDE = ("seconds", "cpu_seconds", "commit")
 
 # At least so many between two writes of a training.
 SECONDS_BETWEEN_WRITES = 30.0
@@ -127,7 +87,7 @@ class Pretrained:
 
     ``seconds`` are those of ``fit``, ``cpu_seconds`` of all threads together, which other programs
     lengthen less; None where it was cut off and went on, which no time can be compared with.
-    ``commit`` is the one that ended it; ``reused``: whether it was there.
+    ``commit`` is the one that ended it.
     """
 
     initializer: Any
@@ -135,8 +95,6 @@ class Pretrained:
     seconds: float | None
     cpu_seconds: float | None
     commit: str | None
-    path: Path
-    reused: bool
 
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
@@ -155,43 +113,31 @@ class Pretrained:
         }
 
 
-def read_kept(path: Path) -> Any:
-    """What a command wrote down earlier; a RuntimeError says what to delete if it is damaged."""
-    try:
-        return joblib.load(path)
-    except Exception as error:  # unpickling raises nearly anything
-        raise RuntimeError(f"{path} cannot be read ({error}); delete it and run again") from error
+def _write(path: Path, learned: Pretrained) -> None:
+    write_atomically(path, lambda part: joblib.dump(learned, part))
 
 
-def _write(path: Path, kept: dict[str, Any]) -> None:
-    write_atomically(path, lambda part: joblib.dump(kept, part))
-
-
-def _path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
+def path_of(initializer: BaseEstimator, name: str, folder: Path, X_digest: str) -> Path:
     """Its key is of the parameters, the data, the versions and the code; the name is for people."""
     key = digest_of([fit_key(initializer, X_digest), code_digest()])
-    return folder / f"{name.replace('/', '-')}-{key}.joblib"
+    return folder / f"{name.replace('/', '-')}-{key}.pretrained"
 
 
-def learn(
-    initializer: BaseEstimator, X: np.ndarray, *, name: str, folder: Path, X_digest: str
-) -> Pretrained:
-    """Fit an initializer, or go on with what an earlier run left in the folder."""
-    return _learn_at(_path_of(initializer, name, folder, X_digest), initializer, X)
+def learn(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
+    """Fit an initializer, or go on with what an earlier run left at the path or beside it."""
+    if path.exists():
+        try:
+            return joblib.load(path)
+        except Exception as error:  # unpickling raises nearly anything
+            message = f"{path} cannot be read ({error}); delete it and run again"
+            raise RuntimeError(message) from error
+    learned = _fitted(initializer, X, path.with_suffix(".safetensors"))
+    _write(path, learned)
+    path.with_suffix(".safetensors").unlink(missing_ok=True)
+    return learned
 
 
-def _learn_at(path: Path, initializer: BaseEstimator, X: np.ndarray) -> Pretrained:
-    if reused := path.exists():
-        kept = read_kept(path)
-    else:
-        kept = _fitted(initializer, X, path.with_suffix(".safetensors"))
-        _write(path, kept)
-        path.with_suffix(".safetensors").unlink(missing_ok=True)
-    fitted, beside = kept["initializer"], {name: kept.get(name) for name in BESIDE}
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), **beside, path=path, reused=reused)
-
-
-def _fitted(initializer: Any, X: np.ndarray, training: Path) -> dict[str, Any]:
+def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     """An initializer fitted, with its training in a file until then; and what that took."""
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
@@ -207,10 +153,10 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> dict[str, Any]:
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
     taken = (time.perf_counter() - wall, time.process_time() - cpu)
-    spent = [None if goes_on else round(seconds, 2) for seconds in taken]
+    seconds, cpu_seconds = (None if goes_on else round(spent, 2) for spent in taken)
     if own:
         fitted.set_params(checkpoint=None)
-    return {"initializer": fitted, **dict(zip(BESIDE, (*spent, commit()), strict=True))}
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, cpu_seconds, commit())
 
 
 # The theta0 of several runs, on any engine
@@ -229,7 +175,7 @@ def _learn_in_worker(
     """Learn a theta0 from the first rows of X; in the command's own folder where that is shared."""
     require_versions(used)
     rows = np.require(X[:n_rows], requirements="A")  # a message may end in the middle of a number
-    return key, _learn_at(path, initializer, rows)
+    return key, learn(path, initializer, rows)
 
 
 def learn_all(
@@ -249,13 +195,13 @@ def learn_all(
     """
     X_digest = data_digest(X[:n_rows])
     paths = {
-        key: _path_of(initializer, key[0], folder.absolute(), X_digest)
+        key: path_of(initializer, key[0], folder.absolute(), X_digest)
         for key, initializer in initializers.items()
     }
     found, missing = {}, []
     for key, initializer in initializers.items():
         if paths[key].exists():
-            found[key] = _learn_at(paths[key], initializer, X[:n_rows])
+            found[key] = learn(paths[key], initializer, X[:n_rows])
             say(f"run {key[1]}: reused {paths[key].name}")
         else:
             missing.append(key)
@@ -274,8 +220,7 @@ def learn_all(
 
     for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
-            kept = {name: getattr(theta0, name) for name in ("initializer", *BESIDE)}
-            _write(paths[key], kept)
-        found[key] = replace(theta0, path=paths[key])
+            _write(paths[key], theta0)
+        found[key] = theta0
         say(f"run {key[1]}: kept {paths[key].name}")
     return {key: found[key] for key in initializers}

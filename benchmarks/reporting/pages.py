@@ -6,7 +6,6 @@ command where it was not measured yet.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import pandas as pd
@@ -26,10 +25,6 @@ def progress(run: runs.Run, results: Results | None) -> int:
     """How many parts of a measurement there are."""
     if results is None:
         return 0
-    if run.methods:
-        found = {(entry["method"], entry["run"]) for entry in results["scores"]}
-        n_runs = Counter(name for name, _ in found)
-        return sum(min(n_runs[name], run.runs) for name in run.methods)
     if run.cells == 1:
         return 1
     # A record of fresh weights is none of theta0.
@@ -41,8 +36,8 @@ def missing_table(library: Library) -> Table:
     rows = []
     for run in runs.RUNS:
         done = progress(run, library.results(run.file))
-        if run.section and done < run.parts:
-            rest = f"{done} of {run.parts} parts; the rest {run.not_run}"
+        if run.section and done < run.cells:
+            rest = f"{done} of {run.cells} parts; the rest {run.not_run}"
             rows.append([run.file, run.title, rest if done else run.not_run])
     return Table("What is missing", pd.DataFrame(rows, columns=["file", "item", "state"]))
 

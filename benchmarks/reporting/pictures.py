@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MultipleLocator, NullFormatter
 
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
@@ -30,27 +32,11 @@ def draw(
     path: Path, size: tuple[float, float], paint: Callable[[Any], None], *, note: str = ""
 ) -> str:
     """Let ``paint`` fill a figure of so many inches, and write it, with a note in the file."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return f"{path.name} not drawn: matplotlib is missing, pip install matplotlib"
     figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
     paint(figure)
     told = {"Description": note} if note else None
     write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=told))
     return f"{path} written"
-
-
-def _plain_log_ticks(axis: Any) -> None:
-    """Name 1, 2, 5, 10, 20 and so on along a logarithmic axis that spans a few powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    # Powers of ten alone say little there, and names of all others run into each other.
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 # Tasks
@@ -112,7 +98,10 @@ def draw_coherence(results: Results, path: Path) -> str:
             for marker, (name, own) in zip(MARKERS, curves, strict=False):
                 axes.plot(own["seconds"], own[n], marker=marker, markersize=4, label=name)
             axes.set(xscale="log", xlabel="Seconds of pre-training")
-            _plain_log_ticks(axes.xaxis)
+            # Powers of ten alone say little of a few of them, and other names run into each other.
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set(title=f"N = {n}", ylabel="Test accuracy (%)")
             for mean in scratch.loc[n]:
                 axes.axhline(mean, color="0.4", linestyle=":", label="from scratch")
@@ -198,8 +187,6 @@ def draw_scatter(results: Results, path: Path) -> str:
     kinds = kinds_of(results)
 
     def paint(figure: Any) -> None:
-        from matplotlib.ticker import MultipleLocator
-
         grid = figure.subplots(2, len(sizes), squeeze=False)
         for column, n in zip(grid.T, sizes, strict=True):
             own = accuracies.loc[n]

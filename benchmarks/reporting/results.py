@@ -27,17 +27,14 @@ class Library:
     folder: Path
 
     def results(self, file: str) -> Results | None:
-        """What a file of results holds, an object of JSON; None where it is not there yet."""
+        """What a file of results holds; None where it is not there yet."""
         path = self.folder / file
         if not path.is_file():
             return None
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
+            return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path.name} is not JSON: {error}") from error
-        if not isinstance(held, dict):
-            raise ValueError(f"{path.name} holds a {type(held).__name__}, not an object")
-        return held
 
     def picture(self, file: str, words: str) -> str:
         """A link to a picture, or nothing where it is not there yet."""
@@ -166,12 +163,3 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
             )
     columns = ["file", "seed", "runs", "commit", "machine", "versions"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def machine_line(results: Results) -> str:
-    """The machine and the versions, in a line."""
-    versions = results["versions"]
-    return (
-        f"{_hardware(results['hardware'])}; torch {versions['torch']}, "
-        f"scikit-learn {versions['scikit-learn']}, Python {versions['python']}"
-    )

@@ -165,17 +165,13 @@ def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[di
     scores = pd.DataFrame(list(records))
     wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))
     accuracy = mean_by(wide, N)
-    difference = None
-    if reference in wide:
-        difference = gains_over_n(wide.sub(wide[reference], axis=0))
+    difference = gains_over_n(wide.sub(wide[reference], axis=0))
     return [
         {
             "setting": name,
             "accuracy": {int(n): float(value) for n, value in accuracy[name].items()},
             "mean": float(accuracy[name].mean()),
-            "difference": None
-            if difference is None or name == reference
-            else difference.loc[name].to_dict(),
+            "difference": None if name == reference else difference.loc[name].to_dict(),
         }
         for name in accuracy.mean().sort_values(ascending=False, kind="stable").index
     ]

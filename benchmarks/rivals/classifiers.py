@@ -175,8 +175,6 @@ class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: np.ndarray, y: np.ndarray) -> SelfTrainedNetwork:
         """Train on labelled rows X (n, n_features) with labels y (n,), none of them -1."""
         X, y = np.asarray(X), np.asarray(y)
-        if np.any(y == UNLABELLED):
-            raise ValueError(f"y holds the label {UNLABELLED}, which stands for rows without one")
         network, train = clone(self.network), np.arange(len(X))
         if network.validation_split is not None:
             train, valid = next(iter(network.validation_split.split(X, y)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -99,22 +99,6 @@ def with_components(fresh: Arrays, components: np.ndarray) -> Arrays:
 # A denoising autoencoder (Vincent et al., JMLR 2010) whose encoder is the paper's network
 
 
-def masking(X: torch.Tensor, level: float, generator: torch.Generator) -> torch.Tensor:
-    """Each entry of X (n, n_features) is 0, the mean of scaled rows, with probability ``level``."""
-    return X * (torch.rand(X.shape, generator=generator) >= level)
-
-
-def gaussian(X: torch.Tensor, level: float, generator: torch.Generator) -> torch.Tensor:
-    """X (n, n_features) plus independent Gaussian noise of standard deviation ``level``."""
-    return X + level * torch.randn(X.shape, generator=generator)
-
-
-CORRUPTIONS: dict[str, Callable[[torch.Tensor, float, torch.Generator], torch.Tensor]] = {
-    "masking": masking,
-    "gaussian": gaussian,
-}
-
-
 def _chain(weights: Sequence[torch.Tensor], *, linear_output: bool) -> nn.Sequential:
     """Linear layers of these weights and no biases, ReLU between them, and after the last one."""
     layers: list[nn.Module] = []
@@ -141,7 +125,8 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
     min E ||g(h(corrupt(x))) - x||^2 / n_features by Adam, the decoder g having the widths of the
-    encoder h in reverse; every draw follows from ``random_state`` and the number of the pass.
+    encoder h in reverse; each entry is 0, the mean of scaled rows, with probability
+    ``corruption_level``. Every draw follows from ``random_state`` and the number of the pass.
     ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
     """
 
@@ -149,7 +134,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self,
         hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
         n_classes: int = 2,
-        corruption: str = "masking",
         corruption_level: float = 0.75,
         learning_rate_init: float = 1e-3,
         batch_size: int = 128,
@@ -159,7 +143,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.n_classes = n_classes
-        self.corruption = corruption
         self.corruption_level = corruption_level
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -177,9 +160,9 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
             total = 0.0
             for batch in gen_batches(len(X), self.batch_size):
                 rows = torch.from_numpy(X[order[batch]].astype(np.float32))
-                noisy = CORRUPTIONS[self.corruption](rows, self.corruption_level, generator)
+                kept = torch.rand(rows.shape, generator=generator) >= self.corruption_level
                 optimizer.zero_grad()
-                loss = nn.functional.mse_loss(network(noisy), rows)
+                loss = nn.functional.mse_loss(network(rows * kept), rows)
                 torch.autograd.backward(loss)
                 optimizer.step()
                 total += float(loss.detach()) * len(rows)

@@ -131,7 +131,6 @@ def test_only_parts_of_one_command_are_put_together():
 
 @pytest.mark.parametrize("name", ["methods", "coherence", "cells"])
 def test_the_command_writes_one_file_and_its_picture(name, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     parts = named(PARTS[name][1])
     write_all(tmp_path, {f"{name}.json": part for name, part in parts.items()})
     paths = [str(tmp_path / f"{name}.json") for name in parts]

@@ -25,6 +25,7 @@ from data.datasets import load_digits_dataset, standardize
 from protocol import evaluation, studies, theta0s
 from protocol.command import command_parser, run_command
 from protocol.methods import NO_PAPER_TERMS, PAPER_FINE_TUNING, TUNED, FineTuning
+from protocol.store import Log
 from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
@@ -289,7 +290,7 @@ def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished
         *(("ablation", "default", 1), ("ablation", "gain=1", 1)),
     ]
     assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
-    kept = [json.loads(line) for line in (output / "scores.jsonl").read_text().splitlines()]
+    kept = Log(output / "scores.jsonl").read().values()
     tasks = {(record["task"], tuple(record["values"])) for record in kept}
     assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
 

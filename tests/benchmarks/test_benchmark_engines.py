@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -366,31 +365,6 @@ def test_a_training_on_a_worker_that_is_killed_goes_on_from_its_checkpoint(clust
         victim.kill()
         learned, n_taken = future.result(60)
     assert victim.wait() == -signal.SIGKILL
-    assert learned == whole
-    assert 0 < n_taken < n_steps
-
-
-def test_a_training_goes_on_from_its_checkpoint_where_the_scheduler_was_lost(tmp_path):
-    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
-    path = tmp_path / "training.safetensors"
-    with threads(1):
-        whole, n_steps = _learn_with_checkpoint(None)
-    with (
-        _processes(tmp_path, 1) as cluster,
-        distributed.Client(cluster.address, set_as_default=False) as client,
-    ):
-        future = client.submit(_learn_with_checkpoint, path, pure=False)
-        while not path.exists() or _kept_step(path) == 0:
-            time.sleep(0.005)
-        cluster.scheduler.kill()
-        with pytest.raises(CancelledError):
-            future.result(60)
-        cluster.workers[0].kill()  # it may go on without a scheduler, and would come to the end
-    with (
-        _in_this_process(threads_per_worker=1) as again,
-        distributed.Client(again, set_as_default=False) as client,
-    ):
-        learned, n_taken = client.submit(_learn_with_checkpoint, path, pure=False).result(60)
     assert learned == whole
     assert 0 < n_taken < n_steps
 

@@ -3,8 +3,6 @@
 import pytest
 
 import report
-from protocol.methods import NAMES
-from protocol.rivals import ALL_RIVALS
 from reporting import headline, pages
 from reporting.results import Library
 from reporting.statistics import accuracy_over_runs
@@ -19,7 +17,7 @@ from results_stand_in import (
     task_results,
     write_all,
 )
-from runs import CONVNET, RUNS
+from runs import RUNS
 
 RUN_OF = {run.file: run for run in RUNS}
 
@@ -52,10 +50,9 @@ def part(tmp_path):
 # What is declared
 
 
-def test_every_run_says_what_to_do_and_names_rows_that_there_are():
+def test_every_run_says_what_to_do():
     for run in RUNS:
         assert (report.RESULTS.parent / run.command.split()[0]).is_file()
-        assert {*run.methods} <= {*NAMES, *CONVNET, *ALL_RIVALS}
         assert not run.beside or run.beside in RUN_OF
     assert len({run.title for run in RUNS}) == len(RUNS)
     assert len(RUN_OF) == len(RUNS)
@@ -63,13 +60,11 @@ def test_every_run_says_what_to_do_and_names_rows_that_there_are():
 
 def test_progress_counts_the_parts(part):
     files = ("mnist-full.json", "degeneracies.json", "scale-and-weight.json", "theorems.json")
-    assert [pages.progress(RUN_OF[f], part.results(f)) for f in files] == [5, 1, 2, 0]
+    assert [pages.progress(RUN_OF[f], part.results(f)) for f in files] == [1, 1, 2, 0]
     committed = Library(report.RESULTS)
     assert {path.name for path in committed.folder.glob("*.json")} == {*RUN_OF}
     for run in RUNS:
-        assert 0 < pages.progress(run, committed.results(run.file)) <= run.parts
-    later = RUN_OF["mnist-images.json"]  # its first run is the eighth
-    assert pages.progress(later, committed.results(later.file)) == later.parts == 30
+        assert 0 < pages.progress(run, committed.results(run.file)) <= run.cells
 
 
 def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
@@ -118,7 +113,7 @@ def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
 
 def test_a_part_of_it_says_what_is_there_and_what_to_run(part):
     text = pages.report(part)
-    assert "5 of 40 parts; the rest not run yet" in text
+    assert "2 of 48 parts; the rest not run yet" in text
     assert "\nNot run yet: `python benchmarks/theorems.py`" in text
     kernels = text[text.index("## How the kernels") : text.index("## The appendix")]
     assert RUN_OF["mnist-mean-of-kernels.json"].not_run[1:] in kernels
@@ -154,13 +149,10 @@ def test_the_command_writes_checks_and_keeps(part, capsys, monkeypatch):
     assert "differs from what its results say" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [("{", "theorems.json is not JSON"), ("[]", "holds a list")]
-)
-def test_a_damaged_file_is_named(empty, capsys, content, message):
-    (empty.folder / "theorems.json").write_text(content)
+def test_a_damaged_file_is_named(empty, capsys):
+    (empty.folder / "theorems.json").write_text("{")
     assert report.main(["--results", str(empty.folder)]) == 2
-    assert message in capsys.readouterr().err
+    assert "theorems.json is not JSON" in capsys.readouterr().err
 
 
 # The README's table and picture

@@ -14,7 +14,7 @@ import neighbors
 import speed
 from engines.engine import threads
 from reporting.tables import build_table
-from timing import fine_tuning, probe, steps
+from timing import fine_tuning, probe
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
 from timing.steps import Product, Step, products_of_step
@@ -140,16 +140,6 @@ def test_measures_are_taken_in_turns():
     assert order == ["a", "b"] * 3
     assert times["a"] == {"median": 6, "minimum": 2, "seconds": [2, 8, 6]}
     assert ratio(times, "a", "b") == {"median": 2, "of_minima": 2}
-
-
-def test_a_step_is_what_a_longer_fit_adds(monkeypatch):
-    monkeypatch.setattr(steps, "timed", lambda action, device: 100.0 + 2.0 * passes(action))
-
-    def passes(action):
-        (initializer,) = (cell.cell_contents for cell in action.__closure__[1:])
-        return 4 * initializer.max_iter  # steps
-
-    assert TINY.library(n_steps=10)() == pytest.approx(2.0)
 
 
 def test_memory_is_that_of_the_action_alone():

@@ -25,7 +25,6 @@ from protocol.methods import (
 )
 from protocol.networks import ConvNet
 from protocol.tasks import (
-    PURPOSES,
     Task,
     draw_rows,
     fit_seed,
@@ -59,9 +58,6 @@ def test_more_tasks_leave_the_first_ones_alone_and_runs_and_seeds_have_others():
 
 
 def test_what_is_drawn_for_a_purpose_does_not_change_by_a_new_one():
-    names = ("tasks", "rows", "fit", "passes", "yardstick", "diagnostics", "balanced_rows")
-    assert list(PURPOSES) == [*names, "self_training", "balanced_task_rows"]
-    assert list(PURPOSES.values()) == list(range(9))
     # Figures of today.
     task = random_tasks(10, 1, seed=0, run=0)[0]
     assert task.values == (0, 1, 1, 1, 1, 0, 0, 1, 1, 1)
@@ -288,7 +284,7 @@ SMALL = NetworkSettings((6,), epochs=1, n_perturbations=4, coherent_epochs=1)
 
 def _pretrained(name, X):
     fitted = initializer_of(name, SMALL, n_pixels=64).fit(X[:64])
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), 0.0, 0.0, None, None, False)
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), 0.0, 0.0, None)
 
 
 @pytest.mark.parametrize("name", ["xavier/fcn/ours", FEATURES_THETA0, "convnet/ours"])
