@@ -85,8 +85,6 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     coherence: Any = None
     gain: Any = 1.0
     sampler: str = "auto"
-    # What those that were pickled before there was one have not.
-    checkpoint: Any = None
 
     _takes_auto = False  # whether max_iter and learning_rate_init may be "auto"
     _inputs: Inputs | None = None
@@ -455,7 +453,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_passes
-        loss = self.loss_curve_[-1] if config.keep_last and self.history_ else self.best_loss_
+        loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             words = f"the loss is {loss:.3g} at the end, and began at {state.first_loss:.3g}"
             hint = f"try a smaller learning_rate_init than {config.learning_rate_init}"

@@ -40,9 +40,6 @@ class Config:
     batch_size: int  # rows a step that go through the paper's terms, or see random labels
     max_iter: int  # passes over the rows
     window: int  # steps whose mean loss is looked at together
-    falling_rate: bool = False  # whether the learning rate falls along a half cosine
-    # Whether theta0 is the parameters at the end, and not those of the best window.
-    keep_last: bool = False
     # Whether the loss is the cross entropy with random labels, and nothing below matters.
     random_labels: bool = False
     n_perturbations: int = 2  # the paper's K, and its M
@@ -53,7 +50,9 @@ class Config:
     detachment_weight: float = 0.0
     # Whether expectations over the uniform law are exact, and not over samples.
     closed_form: bool = False
-    coherence: CoherenceConfig | None = None  # the fourth term
+    # The fourth term. With it the learning rate falls along a half cosine, and theta0 is the
+    # parameters at the end, not those of the best window.
+    coherence: CoherenceConfig | None = None
 
     @property
     def has_paper_terms(self) -> bool:
@@ -81,7 +80,7 @@ class Config:
 
     def rate(self, done: float) -> float:
         """The learning rate where a share of the passes is done."""
-        if not self.falling_rate:
+        if self.coherence is None:
             return self.learning_rate_init
         share = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
         return self.learning_rate_init * (_LEFT + (1.0 - _LEFT) * share)
@@ -112,8 +111,6 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
         batch_size=size,
         max_iter=int(chosen["max_iter"]),
         window=int(parameters["window"]),
-        falling_rate=term is not None,
-        keep_last=term is not None,
         n_perturbations=int(chosen["n_perturbations"]),
         perturbation_scale=float(parameters["perturbation_scale"]),
         sampler=parameters["sampler"],

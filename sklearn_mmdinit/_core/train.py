@@ -62,7 +62,7 @@ class State:
 
     def result(self, config: Config) -> Theta0:
         """Parameters at the end of the best window, or the last ones; before a window ends, too."""
-        return self.current if self.best is None or config.keep_last else self.best
+        return self.current if self.best is None or config.coherence else self.best
 
 
 def check_rows(config: Config, network: Network) -> None:
@@ -98,7 +98,7 @@ def train(
     optimizer = _adam(network, config, state)
     random = StepRandom(state.seed, device)
     steps_a_pass = batches.steps_a_pass
-    if config.falling_rate and steps_a_pass is None:
+    if config.coherence and steps_a_pass is None:
         raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
     n_steps = None if steps_a_pass is None else n_passes * steps_a_pass - state.steps_in_pass
     for generator, drawn in zip(batches.generators, state.generators, strict=False):

@@ -14,9 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 # What stands in place of X where rows have weights.
 _INPUTS, _WEIGHTS = "X", "sample_weight"
 
-# Numbers of a batch of sparse rows made dense where no gradient is needed.
-_DENSE_NUMBERS = 1 << 24
-
 
 def inputs_and_weights(X: Any) -> tuple[Any, Any]:
     """The inputs of a batch and the weights of its rows; None where they have none."""
@@ -115,11 +112,9 @@ class _Batches:
             yield self.rows[slice(start, stop) if order is None else order[start:stop]]
 
 
-def batches(dataset: Any, batch_size: int, training: bool = True, **options: Any) -> Any:
-    """Batches of Rows, not too large where sparse; of any other dataset a DataLoader."""
+def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
+    """Batches of Rows; of any other dataset a DataLoader."""
     if isinstance(dataset, Rows):
-        if not training and issparse(dataset.X):
-            batch_size = min(batch_size, max(1, _DENSE_NUMBERS // dataset.X.shape[1]))
         return _Batches(dataset, batch_size, **options)
     options = {key: options[key] for key in options.keys() & {"shuffle", "drop_last"}}
     return DataLoader(dataset, batch_size=batch_size, **options)

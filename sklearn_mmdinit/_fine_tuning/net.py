@@ -11,7 +11,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -105,10 +105,6 @@ class _Stop(BaseException):
     """The KeyboardInterrupt with which a callback of skorch's, such as EarlyStopping, ends it."""
 
 
-class _Interrupt(BaseException):
-    """Ctrl-C, which skorch would take for such an end."""
-
-
 class Net(NeuralNetClassifier):
     """A net whose rows may have weights in the loss; without them skorch's own."""
 
@@ -117,14 +113,6 @@ class Net(NeuralNetClassifier):
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
             raise _Stop from error
-
-    def fit_loop(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().fit_loop(*args, **kwargs)
-        except KeyboardInterrupt as error:
-            raise _Interrupt from error
-        except _Stop as error:
-            raise KeyboardInterrupt from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         with told(f"iterator_train={self.iterator_train!r} or iterator_valid"):
@@ -245,8 +233,6 @@ def _net_options(settings: Settings, joins_last: bool) -> dict[str, Any]:
     if "iterator_train" not in params:
         params.setdefault("iterator_train__orders", Orders(settings.seed))
         params.setdefault("iterator_train__join_last", joins_last)
-    if "iterator_valid" not in params:
-        params.setdefault("iterator_valid__training", False)
     evaluated = min(_EVALUATION_BATCH, _EVALUATION_NUMBERS // max(settings.row_size, 1))
     if not params["verbose"]:
         params.setdefault("callbacks__print_log", None)
@@ -322,10 +308,11 @@ class Training:
                 else:
                     with_dense_gradients_(net.module_)
             with undone:
-                try:
-                    net.partial_fit(rows, None)
-                except _Interrupt as error:
-                    raise KeyboardInterrupt from error
+                # Not partial_fit, which takes Ctrl-C for the end that a callback asked for.
+                net.notify("on_train_begin", X=rows, y=None)
+                with suppress(_Stop):
+                    net.fit_loop(rows, None)
+                net.notify("on_train_end", X=rows, y=None)
                 for epoch in net.history_:
                     epoch["batches"].clear()  # they grow with the rows, and nothing reads them
                 if not learned_is_finite(net.module_):

@@ -77,13 +77,7 @@ def _checked(graph: Any, n: int) -> csr_array:
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():
         raise ValueError("graph has no edge: all its weights off the diagonal are zero.")
-    weights = edges.data[kept]
-    with np.errstate(over="ignore", under="ignore"):
-        narrow = weights.astype(np.float32)
-    # Float64 where float32 would make one of them zero or infinity.
-    held = narrow.all() and np.isfinite(narrow).all()
-    weights = narrow if held else weights.astype(np.float64)
-    return csr_array((weights, (edges.row[kept], edges.col[kept])), shape=(n, n))
+    return csr_array((edges.data[kept], (edges.row[kept], edges.col[kept])), shape=(n, n))
 
 
 def weighed_by_shared_neighbors(graph: csr_array, power: float) -> csr_array:
