@@ -453,15 +453,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         """Fitted attributes."""
         self._trained = training  # for partial_fit
         self.net_ = training.net
-        self.history_ = self.net_.history_
-        self.n_iter_ = len(self.history_)
+        self.n_iter_ = len(self.net_.history)
         best = dict(self.net_.callbacks_)["best_epoch"]
         last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
         self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
         self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
-        self.loss_curve_ = [epoch.get("train_loss") for epoch in self.history_]
-        validated = [epoch.get("valid_loss") for epoch in self.history_]
-        self.validation_loss_curve_ = None if best.epoch_ is None else validated
         return self
 
     @checks.all_or_nothing
@@ -636,6 +632,24 @@ class NetClassifier(Keywords, PartlyLabelled):
         """The network."""
         check_is_fitted(self, "net_")
         return self.net_.module_
+
+    @property
+    def history_(self) -> Any:
+        """Skorch's record of each epoch."""
+        check_is_fitted(self, "net_")
+        return self.net_.history_
+
+    @property
+    def loss_curve_(self) -> list[float]:
+        """Training loss an epoch."""
+        return [epoch["train_loss"] for epoch in self.history_]
+
+    @property
+    def validation_loss_curve_(self) -> list[float] | None:
+        """Validation loss an epoch, or None without validation."""
+        history = self.history_
+        validated = self.best_validation_loss_ is not None
+        return [epoch["valid_loss"] for epoch in history] if validated else None
 
 
 class MLPClassifier(NetClassifier):

@@ -472,7 +472,7 @@ row(classified().to_sklearn, nonsense=1, part="Invalid parameter 'nonsense'")
 row(classified(activation="gelu").to_sklearn, part="activation='gelu'")
 of_margins = classified(criterion=nn.MultiMarginLoss)
 row(of_margins.to_sklearn, part="MultiMarginLoss")
-for name in ("module_", "coefs_"):
+for name in ("module_", "history_", "loss_curve_", "coefs_"):
     row(getattr, mm.MLPClassifier(), name, part="MLPClassifier instance is not fitted yet")
 for call in (mm.MLPClassifier().to_sklearn, mm.MMDInitializer().to_sklearn):
     row(call, part="is not fitted yet")
