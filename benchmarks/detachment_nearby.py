@@ -79,13 +79,13 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     how far from theta0 one looks. The perturbations are the same at each step, and for each s
     the same up to their length.
     """
-    appendix, changes = studies.prepare_appendix(options), CHANGES
+    appendix = studies.prepare_appendix(options)
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
     steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
     # The rows of a pass come in an order of its own, and in portions up to each of the steps.
     ends = sorted({*steps, *range(steps_a_pass, max(steps), steps_a_pass)})
-    initializer, learned = appendix.initializer(changes), 0
+    initializer, learned = appendix.initializer(CHANGES), 0
     yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
 
     def theta0_after(step: int) -> Theta0:
@@ -104,14 +104,14 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
 
     @cache
     def scorer() -> Any:
-        return appendix.initializer(changes | {"max_iter": 0}).fit(yardstick)
+        return appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
 
     def loss(theta0: Theta0) -> float:
         scorer().theta0_ = theta0
         return float(-scorer().score(yardstick))
 
     def measure(step: int) -> dict[str, Any]:
-        theta0 = theta0_after(step) if step else appendix.fresh(changes)
+        theta0 = theta0_after(step) if step else appendix.fresh(CHANGES)
         m = sum(array.size for array in theta0.arrays.values())
         rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
@@ -121,7 +121,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         ]
         return {"at_theta0": loss(theta0), "nearby": nearby}
 
-    own = [fit_key(appendix.initializer(changes), appendix.X_digest), seed]
+    own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
     cells = []
     for step in (0, *steps):
         # A portion that ends before the step changes the order of rows.
@@ -129,7 +129,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
         name = f"L_iod near theta0 after {step} steps"
         cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
-    settings = {"changes": changes, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
+    settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
     settings |= {"rows_measured": N_ROWS}
     return appendix.study("detachment_nearby", __doc__, cells, settings)
 

@@ -112,13 +112,13 @@ def _measure(job: Job) -> command.Written:
         missing = {name: key for name, key in keys.items() if key not in done}
         if missing:
             cells.append((data, n_labels, draw, missing))
-    busy = [data for data in job.data if any(own is data for own, *_ in cells)]
+    busy = list(dict.fromkeys(data for data, *_ in cells))
     engine = Loky(None, options.jobs)
     calls = [
         Call((name, key, folder), (data,))
         for data in busy
         for name, key in job.once(data).items()
-        if not sets.once_path(name, key, folder, data).exists()
+        if not (key in done and sets.once_path(name, key, folder, data).exists())
     ]
     for record in engine.results(sets.make_once, calls):
         say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")

@@ -233,7 +233,7 @@ def _intents(data_dir: Path | None, report: Report) -> Found:
 
 
 def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
-    """The mean of a text's static token vectors (256,), which somebody else learned, of each."""
+    """Of each text the mean (256,) of its tokens' static vectors, which somebody else learned."""
     import tokenizers
 
     texts, labels, source = read(data_dir, report)
@@ -244,7 +244,7 @@ def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
     (table,) = safetensors.numpy.load(
         wheel.read("wordllama/weights/l2_supercat_256.safetensors")
     ).values()
-    found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     # A text without a token has the unknown one.
     tokens = [own.ids or [0] for own in found]
     vectors = [table[own].mean(axis=0, dtype=np.float32) for own in tokens]

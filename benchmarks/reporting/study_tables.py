@@ -53,13 +53,16 @@ def ratio_estimates(records: list[dict[str, Any]], rows: list[str]) -> Estimates
     return Estimates(mean.astype(float), std.astype(float), mean.notna().astype(int))
 
 
+def _over_runs(groups: Any) -> Estimates:
+    return Estimates(groups.mean(), groups.std(), groups.count())
+
+
 def ratios_by_setting(results: Results) -> Estimates:
     """The same of each (lambda, xi), the rows named as the paper's; several theta0s over runs."""
     found = ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
     if found.mean.index.is_unique:
         return found
-    of_runs = found.mean.groupby(level=0, sort=False)
-    return Estimates(of_runs.mean(), of_runs.std(), of_runs.count())
+    return _over_runs(found.mean.groupby(level=0, sort=False))
 
 
 def _degeneracies(results: Results) -> Table:
@@ -85,8 +88,7 @@ def scale_figures(results: Results) -> Estimates:
     of_run = ratio_estimates(results["records"], [*cells.index]).mean
     worst = of_run.drop(columns="ratio").max(axis=1)
     figures = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst})
-    over_runs = figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]])
-    found = over_runs.mean(), over_runs.std(), over_runs.count()
+    found = _over_runs(figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]]))
     names = [f"s^2 = {square:g}, lambda = {weight:g}" for square, weight in found[0].index]
     return Estimates(*(part.set_axis(names) for part in found))
 
