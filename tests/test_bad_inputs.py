@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from skorch import NeuralNetClassifier
+from skorch.callbacks import EarlyStopping
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -285,6 +286,8 @@ row(
     callbacks__foo__bar=3,
     part="callback in callbacks__foo__bar must be one of ['best_epoch'",
 )
+never = mm.MLPClassifier((3,), validation_split=None, callbacks=[EarlyStopping()])
+row(never.fit, X, y, part="KeyError: |'train_loss_best'], and valid_loss is there where")
 row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
 row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean', got a loss")
 row(classified, class_weight={0: True}, part="True")

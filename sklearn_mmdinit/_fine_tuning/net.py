@@ -113,6 +113,11 @@ class Net(NeuralNetClassifier):
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
             raise _Stop from error
+        except KeyError as error:  # such as EarlyStopping's, of what no epoch has
+            known = sorted(self.history[-1]) if self.history else []
+            fails = f"a callback fails in {method_name} with KeyError: {error}"
+            hint = "valid_loss is there where validation_split is"
+            raise ValueError(f"{fails}; an epoch has {known}, and {hint}") from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         with told(f"iterator_train={self.iterator_train!r} or iterator_valid"):
