@@ -376,6 +376,10 @@ def start_(module: nn.Module, theta0: Theta0) -> None:
     own, theirs = qualified_name(module), theta0.architecture.module
     if own != theirs:
         raise ValueError(f"theta0 is of the module {theirs}, not of {own}")
+    if isinstance(module, MLP):
+        given, found = (k["activation"] for k in (theta0.architecture.keywords, module.keywords))
+        if given != found:  # which arrays do not show
+            raise ValueError(f"theta0 is of an MLP with activation={given!r}, not {found!r}")
     put_arrays_(module, theta0.arrays)
 
 

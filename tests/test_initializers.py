@@ -19,8 +19,9 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
-from helpers import SAME_DRAWS
+from helpers import SAME_DRAWS, seeded
 from nets import Pooled, assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import (
     Coherence,
@@ -95,6 +96,31 @@ def test_fit_is_max_iter_times_partial_fit_in_other_processes(kind, batch_norm, 
     assert_same_fit(passes, fitted)
     # Not only the best so far: where the next pass starts is the same too.
     assert_same_fit(passes.partial_fit(X), fitted.partial_fit(X))
+
+
+class Gated(nn.Module):
+    """Has a layer that few mini-batches reach."""
+
+    def __init__(self):
+        super().__init__()
+        self.always, self.seldom, self.last = nn.Linear(6, 5), nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        hidden = self.always(x)
+        if (x[:, 0] > 2).any():
+            hidden = hidden + self.seldom(x) * (x[:, :1] > 2)
+        return self.last(hidden.tanh())
+
+
+def test_passes_go_on_for_what_a_first_mini_batch_does_not_reach():
+    X = np.random.default_rng(0).normal(size=(64, 6)).clip(-1, 1)
+    X[[5, 9, 20], 0] = 3
+    own = {"n_perturbations": 4, "batch_size": 4, "max_iter": 3, "random_state": 1}
+    fitted = MMDInitializer(module=seeded(Gated), learning_rate_init=1e-2, **own).fit(X)
+    passes = clone(fitted)
+    for _ in range(3):
+        passes.partial_fit(X)
+    assert_same_fit(passes, fitted)
 
 
 @pytest.mark.filterwarnings("ignore:X is not scaled")

@@ -128,11 +128,23 @@ def between(*parts, first=None):
     return nn.Sequential(first or nn.Linear(6, 4), *parts, nn.Linear(4, 2))
 
 
+def without_a_head(module):
+    nn.init.zeros_(module[-1].weight)
+    return module
+
+
+class Single(nn.ReLU):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
 CHAINS = {
     "perceptron": (flat_perceptron, ("1", "3", "5")),
     "not a sequence": (ConvNet, ("conv1", "conv2", "fc1", "fc2")),
     "batch norm": (lambda: flat_perceptron(batch_norm=True), ()),
     "tanh": (lambda: between(nn.Tanh()), ()),
+    "tanh, and a head of zeros": (lambda: without_a_head(between(nn.Tanh())), ()),
+    "numbers of its own type": (lambda: between(Single()), ("0", "2")),
     "a layer after the last": (lambda: between(nn.ReLU()).append(nn.LeakyReLU()), ()),
     "frozen": (lambda: between(first=nn.Linear(6, 4).requires_grad_(False)), ()),
 }
@@ -321,6 +333,29 @@ def test_hidden_activations_are_the_inputs_of_the_last_linear_layer(X):
         small(network("transformer"), hidden_layer="blocks.0.up", output="hidden").fit(X)
 
 
+class Again(nn.Module):
+    """Sees its own logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(9, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        logits = x.new_zeros(len(x), 3)
+        for _ in range(2):
+            self.seen = self.body(torch.cat([x, logits], dim=1)).relu()
+            logits = self.head(self.seen)
+        return logits
+
+
+def test_hidden_activations_are_those_of_the_last_call():
+    X = rows(20)
+    init = small(Again, output="hidden", max_iter=0).fit(X)
+    module = init.to_module().eval()
+    module(torch.from_numpy(X))
+    np.testing.assert_allclose(init.transform(X), module.seen.detach(), rtol=1e-5, atol=1e-6)
+
+
 class Scaled(nn.Module):
     """Logits that are no layer's output."""
 
@@ -330,6 +365,17 @@ class Scaled(nn.Module):
 
     def forward(self, x):
         return 2.0 * self.head(self.body(x).relu())
+
+
+def test_jacobians_are_those_of_the_logits_where_the_last_layer_is_told():
+    X = rows(20)
+    module = nn.Sequential(nn.Linear(6, 2), Scaled())  # a narrow head
+    module[1].body, module[1].head = nn.Linear(2, 2), nn.Linear(2, 3)
+    found, told = (
+        small(module, hidden_layer=name, max_iter=1, window=1, coherence=None, gain=1).fit(X)
+        for name in (None, "1.head")
+    )
+    assert found.history_ == told.history_
 
 
 @pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
@@ -363,6 +409,31 @@ def test_layers_that_are_not_learned():
     with pytest.raises(ValueError, match="no Jacobian for the detachment term"):
         small(Behind).fit(rows(16))
     assert small(Behind, detachment_weight=0.0).fit(rows(16)).history_[0]["detachment"] == 0.0
+
+
+class Rectified(nn.BatchNorm1d):
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+@pytest.mark.parametrize("norms", [(Rectified(5),), (nn.BatchNorm1d(5), nn.BatchNorm1d(3))])
+def test_running_statistics_become_those_of_the_data(norms):
+    # One after the layer whose inputs are looked at, too.
+    net = nn.Sequential(nn.Linear(6, 5), norms[0], nn.Linear(5, 3), *norms[1:])
+    walks = Coherence(n_neighbors=3, batch_size=40) if norms[1:] else None
+    init = small(net, hidden_layer="2", coherence=walks, batch_size=40, max_iter=100)
+    X = torch.from_numpy(rows(40))
+    module = init.set_params(learning_rate_init=1e-6).fit(X).to_module()
+    with torch.no_grad():
+        assert float((module.eval()(X) - module.train()(X)).abs().max()) < 0.5
+
+
+def test_a_spectral_norm_follows_its_weights():
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    nn.utils.parametrizations.spectral_norm(net[0])
+    init = small(net, max_iter=40, learning_rate_init=1e-2).fit(rows(64))
+    weight = init.to_module()[0].weight.detach()
+    assert float(torch.linalg.matrix_norm(weight, 2)) == pytest.approx(1.0, abs=0.05)
 
 
 # Embeddings

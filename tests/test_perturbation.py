@@ -36,8 +36,9 @@ from module_zoo import (
     tokens,
 )
 from sklearn_mmdinit import MMDInitializer, register_layer
+from sklearn_mmdinit._core.hooks import own_output, replaced
 from sklearn_mmdinit._core.layers import LAYER_TYPES, layer_type_of, parameter_stds
-from sklearn_mmdinit._core.perturbation import sampling
+from sklearn_mmdinit._core.perturbation import copies, sampling
 from sklearn_mmdinit._core.perturbation.gram import (
     _regularised_cholesky,
     divided_by_factor,
@@ -311,6 +312,10 @@ def test_the_law_of_each_parameter_is_the_documented_one():
     stds = parameter_stds(Bare(), 2.0)
     assert (stds["weight"], stds["shift"]) == (2.0 / math.sqrt(6), 2.0 / math.sqrt(4))
     assert stds["factor"] == 2.0
+    # Of what is drawn by parameters alone too.
+    assert parameter_stds(nn.ConvTranspose1d(8, 2, 2), 2.0)["weight"] == 2.0 / math.sqrt(16)
+    for table in (nn.Embedding(5, 16, 0, max_norm=9.0), nn.EmbeddingBag(5, 16, padding_idx=0)):
+        assert parameter_stds(table, 2.0)["weight"].flatten().tolist() == [0.0, *[2.0] * 4]
     attention = parameter_stds(nn.MultiheadAttention(8, 2), 1.0)
     assert attention["in_proj_weight"] == attention["out_proj.weight"] == 1 / math.sqrt(8)
     assert attention["in_proj_bias"] == 1 / math.sqrt(24)
@@ -545,6 +550,25 @@ def test_the_next_step_overwrites_nothing_that_is_still_used(sampler):
         assert torch.equal(sample(network, X, 6, sampler, 5), sample(fresh, X, 6, sampler, 5))
 
 
+class SideBySide(nn.Module):
+    """A layer that two parts of a row go through, neither after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.shared, self.last = nn.Linear(3, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        a, b = [self.first(part).tanh() for part in x.split(3, dim=1)]
+        return self.last((self.shared(a) * self.shared(b)).tanh())
+
+
+def test_gradients_of_calls_side_by_side_have_memory_of_their_own(monkeypatch):
+    network, X = network_of(seeded(SideBySide), rows())
+    own = slopes_of(network, sample(network, X, 5, "auto"))
+    monkeypatch.setattr(copies, "_is_fused", lambda *args: False)
+    assert_close(own, slopes_of(network, sample(network, X, 5, "auto")), rtol=1e-4, atol=1e-6)
+
+
 # Normalisation, and no trace
 
 
@@ -595,6 +619,43 @@ def normed():
     return nn.utils.parametrizations.spectral_norm(nn.Linear(6, 3))
 
 
+def centred_with_a_head_of_zeros():
+    """In which nothing shows of what comes before the head."""
+    module = Centred()
+    nn.init.zeros_(module.head.weight)
+    return module
+
+
+class Codebook(nn.Module):
+    """Looks for the nearest word of a table, which autograd does not see."""
+
+    def __init__(self):
+        super().__init__()
+        self.code, self.book, self.head = nn.Linear(6, 3), nn.Embedding(5, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        code = self.code(x)
+        nearest = self.book(torch.cdist(code, self.book.weight).argmin(1))
+        return self.head(code + (nearest - code).detach())
+
+
+class Tenth(nn.Conv1d):
+    """Changes its weights on the way."""
+
+    def _conv_forward(self, x, weight, bias):
+        return super()._conv_forward(x, weight / 10, bias)
+
+
+def by_frequency():
+    return nn.Sequential(
+        nn.Embedding(7, 4, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(20, 3)
+    )
+
+
+def changed_convolution():
+    return nn.Sequential(nn.Unflatten(1, (2, 3)), Tenth(2, 4, 2), nn.Flatten(), nn.Linear(8, 3))
+
+
 REASONS = {
     "multihead": (lambda: MODULES["transformer+multihead"](3), images(), "in_proj"),
     "parameters of no layer": (Bare, rows(), "'weight', 'shift', 'factor'"),
@@ -602,6 +663,10 @@ REASONS = {
     "examples on another axis": (SequenceFirst, rows(width=8), "than the first"),
     "control flow by values": (Router, rows(), "looks at values"),
     "layers that are changed": (normed, rows(), "parametrizations.weight.original"),
+    "rows depend, before a head of zeros": (centred_with_a_head_of_zeros, rows(), "rows depend"),
+    "a table that is searched": (Codebook, rows(), "'book.weight'"),
+    "a convolution that is changed": (changed_convolution, rows(), "'1.weight'"),
+    "indices that are counted": (by_frequency, tokens(), "'0.weight'"),
 }
 
 
@@ -614,6 +679,26 @@ def test_what_one_pass_cannot_serve_is_functional(name):
     assert sample(network, batch, 3, "auto").shape[:2] == (3, len(batch))
     with pytest.raises(ValueError, match=rf"sampler='gram' cannot perturb .*{words}"):
         profile_of(seeded(make), X, "gram")
+
+
+class InPieces(nn.Module):
+    """Goes through a mini-batch some rows at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(torch.cat([self.body(piece) for piece in x.split(16)]).relu())
+
+
+def test_what_a_look_does_not_show_is_told_before_it_does_harm():
+    init = MMDInitializer(module=InPieces, n_perturbations=8, batch_size=16, max_iter=1)
+    with pytest.raises(RuntimeError, match=r"'body' sees 16 rows of 128 .* come in pieces"):
+        init.fit(rows(32))
+    layer = nn.Linear(6, 3)
+    with replaced({layer: own_output}), pytest.raises(ValueError, match="one input, Linear gets 2"):
+        layer(torch.ones(1, 6), torch.ones(1, 6))
 
 
 class Checkpointed(nn.Module):

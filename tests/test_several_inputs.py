@@ -80,6 +80,31 @@ def test_learned_is_what_one_array_taken_apart_inside_would_give(coherence, samp
     assert np.array_equal(hidden, want.set_params(output="hidden").transform(ONE))
 
 
+class Masked(nn.Module):
+    """Attention to what a mask of truth values lets through."""
+
+    def __init__(self):
+        super().__init__()
+        self.inputs, self.last = nn.Linear(3, 24), nn.Linear(8, 3)
+
+    def forward(self, x, keep):
+        q, k, v = self.inputs(x).chunk(3, dim=-1)
+        mask = keep[:, None, :]
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.last(seen[:, 0])
+
+
+def test_truth_values_stay_what_they_are():
+    rng = np.random.default_rng(0)
+    X = {"x": rng.normal(size=(N, 5, 3)), "keep": np.arange(5) <= rng.integers(5, size=(N, 1))}
+    init = MMDInitializer(module=seeded(Masked), **SHORT, output="hidden").fit(X)
+    clf = NetClassifier(warm_start_from=init, max_iter=1, random_state=0).fit(X, Y)
+    by_hand = clf.module_.eval()(torch.tensor(X["x"]).float(), torch.tensor(X["keep"]))
+    assert np.allclose(by_hand.softmax(1).detach(), clf.predict_proba(X), atol=1e-6)
+    with pytest.raises(ValueError, match=r"X\['keep'\] must hold truth values, as it did in fit"):
+        clf.predict(X | {"keep": X["keep"].astype(int)})
+
+
 def test_a_module_in_place_and_one_handed_out_are_called_as_ever():
     net = seeded(Both)
     mmd_init_(net, BOTH, **SHORT)

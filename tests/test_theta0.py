@@ -214,6 +214,8 @@ def test_a_module_of_its_kind_starts_there(of_module, path):
         np.testing.assert_array_equal(value.numpy(), theta0.arrays[name], err_msg=name)
     assert not module.training
     save_theta0(path, perceptron(batch_norm=True))
+    with pytest.raises(ValueError, match="activation='relu', not 'tanh'"):
+        load_theta0(path, MLP(3, (5, 4), 2, batch_norm=True, activation="tanh"))
     module = MLP(3, (5, 4), 2, batch_norm=True)
     theta0 = load_theta0(path, module)
     np.testing.assert_array_equal(module.linears[0].weight.detach(), theta0.coefs[0].T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .layers import EMBEDDINGS, layer_type_of
 
@@ -44,7 +46,13 @@ def replaced(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
     """Let other functions compute layers for a while; called with layer and input."""
 
     def forward(layer: nn.Module, function: Forward, *args: Any, **kwargs: Any) -> Any:
-        return function(layer, next(iter((*args, *kwargs.values()))))
+        H, *others = (*args, *kwargs.values())
+        if any(other is not None for other in others):
+            kind = type(layer).__name__
+            raise ValueError(
+                f"a layer that is known takes one input, {kind} gets {1 + len(others)}"
+            )
+        return function(layer, H)
 
     with ExitStack() as stack:
         for layer, function in forwards.items():
@@ -56,6 +64,21 @@ def replaced(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
 def _tracking_norms(module: nn.Module) -> list[_NormBase]:
     """Layers that may keep statistics of the rows they see."""
     return [layer for layer in module.modules() if isinstance(layer, _NormBase)]
+
+
+@contextmanager
+def tracked(module: nn.Module) -> Iterator[bool]:
+    """Let what follows the rows, or the weights, do so for a while; whether there is any."""
+    norms = _tracking_norms(module)
+    found = any(norm.training and norm.running_mean is not None for norm in norms)
+    spectral = [part for part in module.modules() if isinstance(part, _SpectralNorm)]
+    try:
+        for part in spectral:
+            part.train()
+        yield found or bool(spectral)
+    finally:
+        for part in spectral:
+            part.eval()
 
 
 def with_dense_gradients_(module: nn.Module) -> None:
@@ -90,6 +113,24 @@ def untracked(module: nn.Module) -> Iterator[None]:
         for norm, (tracked, buffers) in zip(norms, before, strict=True):
             norm.track_running_stats = tracked
             norm._buffers.update(buffers)
+
+
+@contextmanager
+def moved(module: nn.Module) -> Iterator[None]:
+    """Learned parameters elsewhere for a while: of a head of zeros, say, little would show."""
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    before = [parameter.detach().clone() for parameter in learned]
+    source = torch.Generator().manual_seed(0)
+    try:
+        with torch.no_grad():
+            for p in learned:
+                n_in = p[0].numel() if p.ndim > 1 else 1
+                p.add_(torch.randn(p.shape, dtype=p.dtype, generator=source) / math.sqrt(n_in))
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(learned, before, strict=True):
+                parameter.copy_(value)
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from .numbers import array_of
 # Whole numbers up to which float32 holds each.
 _LARGEST_WHOLE = 1 << 24
 
+# What arrays are to a module, by what they hold.
+_TYPES = {"f": torch.float32, "i": torch.int64, "b": torch.bool}
+
 _STAR = inspect.Parameter.VAR_POSITIONAL
 
 
@@ -32,14 +35,14 @@ class Inputs:
 
     names: tuple[Any, ...]  # words, or places from 0
     shapes: tuple[tuple[int, ...], ...]  # of an example
-    whole: tuple[bool, ...]  # which are whole numbers
+    kinds: tuple[str, ...]  # "i" for whole numbers, "b" for truth values, "f" for others
 
     def apart(self, X: torch.Tensor) -> Any:
         """The arrays in X (n, p), as a dict or a tuple."""
         parts = X.split([math.prod(shape) for shape in self.shapes], dim=1)
         made = [
-            (part.long() if whole else part).reshape(X.shape[0], *shape)
-            for part, shape, whole in zip(parts, self.shapes, self.whole, strict=True)
+            part.to(_TYPES[kind]).reshape(X.shape[0], *shape)
+            for part, shape, kind in zip(parts, self.shapes, self.kinds, strict=True)
         ]
         return dict(zip(self.names, made, strict=True)) if self.names[0] != 0 else tuple(made)
 
@@ -61,9 +64,10 @@ class Inputs:
         """Raise a ValueError where fit saw other inputs."""
         if before is None or (self.names, self.shapes) != (before.names, before.shapes):
             raise ValueError(f"X has {self}, fit saw {before or 'one array'}")
-        for name, own, theirs in zip(self.names, self.whole, before.whole, strict=True):
-            if theirs and not own:
-                raise ValueError(f"X[{name!r}] must hold whole numbers, as it did in fit")
+        for name, own, theirs in zip(self.names, self.kinds, before.kinds, strict=True):
+            if own not in {"f": "fib", "i": "ib", "b": "b"}[theirs]:
+                valid = {"i": "whole numbers", "b": "truth values"}[theirs]
+                raise ValueError(f"X[{name!r}] must hold {valid}, as it did in fit")
 
     def __str__(self) -> str:
         named = (f"{name!r} {shape}" for name, shape in zip(self.names, self.shapes, strict=True))
@@ -96,8 +100,8 @@ def side_by_side(X: Any, before: Inputs | None = None) -> tuple[np.ndarray, Inpu
     if len({len(array) for array in arrays}) > 1:
         lengths = {name: len(array) for name, array in zip(named, arrays, strict=True)}
         raise ValueError(f"inputs have different numbers of rows: {lengths}")
-    whole = tuple(array.dtype.kind in "iu" for array in arrays)
-    inputs = Inputs(tuple(named), tuple(array.shape[1:] for array in arrays), whole)
+    kinds = tuple(array.dtype.kind.replace("u", "i") for array in arrays)
+    inputs = Inputs(tuple(named), tuple(array.shape[1:] for array in arrays), kinds)
     flat = [array.reshape(len(array), -1).astype(np.float32, copy=False) for array in arrays]
     return np.concatenate(flat, axis=1), inputs
 

@@ -14,6 +14,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from .estimators import check_kind, told
@@ -107,7 +108,7 @@ def _linear_patches(layer: nn.Linear, H: torch.Tensor) -> torch.Tensor:
     return H.reshape(len(H), -1, 1, layer.in_features)
 
 
-def _embedding_stds(layer: nn.Embedding, scale: float) -> dict[str, Std]:
+def _embedding_stds(layer: nn.Embedding | nn.EmbeddingBag, scale: float) -> dict[str, Std]:
     """An output is one weight, so that n_in is 1; the row of the padding stays 0."""
     if layer.padding_idx is None:
         return {"weight": scale}
@@ -186,9 +187,12 @@ _NORMS = (_BatchNorm, nn.SyncBatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNor
 
 LAYER_TYPES: dict[type[nn.Module], LayerType] = {
     nn.Linear: LayerType(_unit_stds, _linear_noise, _linear_patches),
-    # A bound on norms is put on the weights themselves, in passing.
+    # A bound on norms is put on the weights themselves, in passing; and how often an index comes is
+    # counted in all copies.
     nn.Embedding: LayerType(
-        _embedding_stds, _embedding_noise, serves=lambda layer: layer.max_norm is None
+        _embedding_stds,
+        _embedding_noise,
+        serves=lambda layer: layer.max_norm is None and not layer.scale_grad_by_freq,
     ),
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _CONV),
     **dict.fromkeys(_NORMS, _NORM),
@@ -220,7 +224,8 @@ def _type_by_class(layer: nn.Module) -> LayerType | None:
         known = LAYER_TYPES.get(kind)
         if known is None:
             continue
-        same = type(layer).forward is kind.forward and "forward" not in vars(layer)
+        own, theirs = ((c.forward, getattr(c, "_conv_forward", 0)) for c in (type(layer), kind))
+        same = own == theirs and "forward" not in vars(layer)
         return known if same and (known.serves is None or known.serves(layer)) else None
     return None
 
@@ -249,6 +254,15 @@ def check_rules(module: nn.Module) -> None:
             raise ValueError(f"{rule} must perturb a parameter, or return {{}}, got {stds!r}")
 
 
+def _own_law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std:
+    """The law of a parameter of a layer of a type that is not known."""
+    if name == "weight" and isinstance(layer, EMBEDDINGS):
+        return _embedding_stds(layer, scale)["weight"]
+    if name == "weight" and isinstance(layer, _ConvTransposeNd):  # whose inputs come first
+        return scale / math.sqrt(parameter.numel() / layer.out_channels)
+    return _paper_std(parameter, scale)
+
+
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     """Standard deviation of each parameter's perturbation, by name; those that move alone."""
     laws: dict[int, Std | None] = {}
@@ -256,7 +270,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
         known = layer_type_of(layer)
         own = None if known is None else known.stds(layer, scale)
         for name, parameter in layer.named_parameters(recurse=False):
-            law = _paper_std(parameter, scale) if own is None else own.get(name)
+            law = _own_law(layer, name, parameter, scale) if own is None else own.get(name)
             laws.setdefault(id(parameter), law)
     learned = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     return {name: law for name, p in learned if (law := laws[id(p)]) is not None}

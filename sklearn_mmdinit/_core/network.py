@@ -89,7 +89,7 @@ class Network:
 
         def seen(layer: nn.Module, H: torch.Tensor) -> Any:
             here.seen = H
-            return H.new_zeros(*H.shape[:-1], last.out_features)  # logits that nobody asks for
+            return hooks.own_output(layer, H)
 
         parts = X.split(_ROWS_A_PART if self._is_divided(X) else len(X))
 
@@ -162,7 +162,8 @@ class Network:
     @property
     def _narrow_head(self) -> nn.Linear | None:
         """The linear layer that returns the logits, where these are more than its inputs."""
-        if self.trace.last < 0 or self.trace.calls[self.trace.last].n_positions != 1:
+        seen = self.trace.last_is_seen
+        if not seen or self.trace.calls[self.trace.last].n_positions != 1:
             return None
         name = self.trace.calls[self.trace.last].layer
         head: Any = self.module.get_submodule(name)
@@ -178,10 +179,11 @@ class Network:
             statistics[norm].append(hooks.statistics_of(H.contiguous(), 1))
             return hooks.own_output(norm, H)
 
-        if statistics:
-            collecting = hooks.replaced(dict.fromkeys(statistics, collect))
-            with torch.enable_grad(), hooks.step_by_step(), collecting:
-                self.logits(X)
+        collecting = hooks.replaced(dict.fromkeys(statistics, collect))
+        with hooks.tracked(self.module) as any_other, collecting:
+            if statistics or any_other:
+                with torch.enable_grad(), hooks.step_by_step():
+                    self.logits(X)
         return statistics
 
     @contextmanager

@@ -98,7 +98,8 @@ def look_at(
     chain, n_classes = chain_of(module, found, examples), found.n_classes
     architecture = replace(description, n_classes=n_classes, last_layer=last_layer, chain=chain)
     why = reason_for_functional(Network(module, architecture, found), examples, sampler)
-    layout = layout_of(module, examples)
+    # Under torch.func.vmap some layers know no other order.
+    layout = torch.contiguous_format if why[0] else layout_of(module, examples)
     known = _known_layers(module)
     return Profile(source, architecture, found, *why, integers, layout, known)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
 from . import hooks
@@ -25,6 +28,9 @@ from .source import Source
 # What hands a tensor's values to Python, such as for a choice between two ways.
 _READERS = ("__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist")
 _READS = {getattr(torch.Tensor, name) for name in _READERS}
+
+# What takes a tensor for its type or shape alone.
+_OF_ITS_KIND = re.compile("to$|type_as$|new_|.*_like$")
 
 # Layers whose outputs are in proportion to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -52,6 +58,8 @@ class Trace:
     n_classes: int  # logits of an example
     calls: tuple[Call, ...]  # in their order
     last: int  # which of the calls gave the logits; -1 where none did
+    # Whether these are its output as it is; else a user has said it.
+    last_is_seen: bool
     reused: frozenset[str]  # layers of several calls, or whose parameters another layer has too
     # Parameters that act on the logits on other ways than through known layers.
     away: tuple[str, ...]
@@ -129,18 +137,26 @@ def _check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
     raise ValueError(f"the module {name} must return {valid}; it returned {found}")
 
 
-class _Reads(TorchFunctionMode):
-    """Notes where values of tensors become Python's."""
+class _Uses(TorchFunctionMode):
+    """Notes where values of tensors become Python's, and what is computed with parameters."""
 
     def __init__(self, called: Callable[[], str]) -> None:
         super().__init__()
         self.called = called
         self.places: list[str] = []
+        self.parameters: set[int] = set()
+        self.hidden: set[int] = set()  # parameters of the known layer that is under way
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _READS and self.called() not in self.places:
             self.places.append(self.called())
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not _OF_ITS_KIND.match(
+            getattr(func, "__name__", "")
+        ):
+            used = {id(leaf) for leaf in tree_leaves((args, kwargs)) if type(leaf) is nn.Parameter}
+            self.parameters |= used - self.hidden
+        return result
 
 
 def trace(module: nn.Module, X: torch.Tensor) -> Trace:
@@ -154,8 +170,10 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     numbers = 0
 
     def cut(layer: nn.Module, H: Any) -> Any:
-        """Hide the layer's own parameters from autograd, and nothing that came before."""
+        """Hide the layer's own parameters, and nothing that came before."""
+        uses.hidden = {id(parameter) for parameter in layer.parameters(recurse=False)}
         output = hooks.own_output(layer, H).detach()
+        uses.hidden = set()
         if torch.is_floating_point(H):
             output = output + 0.0 * H.sum()
         positions = output.numel() // (output.shape[perturbed[layer].channels] * len(X))
@@ -177,12 +195,12 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         for layer in names:
             stack.callback(layer.register_forward_hook(count).remove)
         current = stack.enter_context(hooks.layer_named(module))
-        with _Reads(current) as reads, _refusals_named(module, X):
+        with _Uses(current) as uses, _refusals_named(module, X):
             logits = module(X)
     remembers = not torch.equal(torch.get_rng_state(), state)
     torch.set_rng_state(state)
     _check_logits(module, logits, X)
-    away = _reached(logits, module)
+    away = _reached(logits, module, uses.parameters)
     with torch.no_grad(), _looked_through(module, perturbed, note):
         module(fewer_rows)
     last = [i for i, (_, output) in enumerate(called) if _is_same(output, logits)]
@@ -192,9 +210,10 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         n_classes=logits.shape[1],
         calls=calls,
         last=last[-1] if last else -1,
+        last_is_seen=bool(last),
         reused=_reused(perturbed, names, calls),
         away=away,
-        reads=tuple(reads.places),
+        reads=tuple(uses.places),
         n_numbers=-(-numbers // len(X)),
         writes=bool(X._version),
         remembers=remembers or _memory_of(module)[0] != memory[0],
@@ -220,20 +239,22 @@ def _memory_of(module: nn.Module) -> tuple[list[Any], list[Any]]:
         for name, value in vars(part).items():
             if name not in of_any:
                 inside = [*value, *value.values()] if isinstance(value, dict) else value
-                things += [value, *(inside if isinstance(inside, list | set) else ())]
+                things += [value, *(inside if isinstance(inside, list | set | deque) else ())]
+                things += getattr(value, "__dict__", {}).values()
         things += part._buffers.values()
         versions += [b._version for b in part._buffers.values() if b is not None]
     return [*map(id, things), *versions], things
 
 
-def _reached(logits: torch.Tensor, module: nn.Module) -> tuple[str, ...]:
-    """Parameters that move the logits where known layers hide theirs."""
+def _reached(logits: torch.Tensor, module: nn.Module, used: set[int]) -> tuple[str, ...]:
+    """Parameters that move the logits, or are used at all, where known layers hide theirs."""
     stds = parameter_stds(module, 1.0)
     parameters = {name: p for name, p in module.named_parameters() if name in stds}
-    if not (logits.requires_grad and parameters):
-        return ()
-    slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
-    return tuple(name for name, slope in zip(parameters, slopes, strict=True) if slope is not None)
+    slopes: Sequence[Any] = [None] * len(parameters)
+    if logits.requires_grad and parameters:
+        slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
+    pairs = zip(parameters.items(), slopes, strict=True)
+    return tuple(name for (name, p), slope in pairs if slope is not None or id(p) in used)
 
 
 def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
@@ -290,21 +311,16 @@ def _is_learned(layer: nn.Module) -> bool:
 
 def _hands_on(module: nn.Module, names: Sequence[str], examples: torch.Tensor) -> bool:
     """Whether the logits stay where any hidden layer is scaled."""
-    tried = copy.deepcopy(module).double()
-    layers = [tried.get_submodule(name) for name in names]
-    X = examples.double() if examples.is_floating_point() else examples
-    of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
-    with torch.no_grad(), hooks.aside():
-        # What else is learned will not stay where it is, such as a shift of 0.
-        for parameter in tried.parameters():
-            if parameter.requires_grad and id(parameter) not in of_layers:
-                parameter.add_(torch.randn_like(parameter))
-        before = tried(X.clone())
+    layers = [module.get_submodule(name) for name in names]
+    # What is learned will not stay where it is, such as a shift of 0.
+    with torch.no_grad(), hooks.aside(), hooks.untracked(module), hooks.moved(module):
+        before = module(examples.clone())
         for at in range(len(layers) - 1):
             for factor in _FACTORS:
                 _scale_(layers[at:], factor)
-                same = torch.allclose(tried(X.clone()), before, rtol=1e-9, atol=1e-12)
-                _scale_(layers[at:], 1.0 / factor)  # a power of two: nothing is rounded
+                # Factors are powers of two: nothing is rounded.
+                same = torch.equal(module(examples.clone()), before)
+                _scale_(layers[at:], 1.0 / factor)
                 if not same:
                     return False
     return True

@@ -196,6 +196,9 @@ def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
     optimizer = torch.optim.Adam(network.module.parameters(), config.learning_rate_init, fused=True)
     n_steps = float(state.step - state.moments_since)
     for name, parameter in network.module.named_parameters():
+        if parameter.requires_grad:
+            # From the first step on, also of what no mini-batch may have reached by then.
+            parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
             # In the parameter's order in memory, by which the fused step goes through all of them.
             moments = (

@@ -36,6 +36,7 @@ class PerturbedLayer:
     name: str
     kind: LayerType
     stds: Mapping[str, Std]  # of its parameters that move
+    once: bool  # whether it is called once a pass
     by_gram: bool  # and not by direct
 
 
@@ -57,8 +58,9 @@ def perturbed_layers(
         }
         if kind is not None and stds:
             # What acts in several places is drawn once for all of them.
-            by_gram = name in calls and _draws_by_gram(layer, kind, sampler, n_rows, calls[name])
-            layers[layer] = PerturbedLayer(name, kind, stds, by_gram)
+            once = name in calls
+            by_gram = once and _draws_by_gram(layer, kind, sampler, n_rows, calls[name])
+            layers[layer] = PerturbedLayer(name, kind, stds, once, by_gram)
     return layers
 
 
@@ -121,6 +123,7 @@ def copies_drawn(
 
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
+        _check_rows(type(norm).__name__, H, here.draw)
         H = H.contiguous()
         return normalised(norm, H, statistics_of(H, here.draw.n_copies))
 
@@ -139,6 +142,14 @@ def copies_drawn(
         yield logits
 
 
+def _check_rows(name: str, H: torch.Tensor, draw: Draw) -> None:
+    """Raise unless inputs (K B, ...) of a layer are one row or more for each example."""
+    if len(H) % len(draw.rows):
+        seen = f"the layer {name!r} sees {len(H)} rows of {len(draw.rows)} examples"
+        why = "another axis than the first counts them, or they come in pieces"
+        raise RuntimeError(f"{seen}: {why}, and copies of a module need all of them at once")
+
+
 def _noisy(
     layer: Any,
     perturbed: PerturbedLayer,
@@ -148,9 +159,7 @@ def _noisy(
 ) -> torch.Tensor:
     """Outputs (K B, ...) of a layer's copies on inputs (K B, ...)."""
     K, kind = draw.n_copies, perturbed.kind
-    wrong = f"the layer {perturbed.name!r} does not see one row or more for each example"
-    if len(H) % K:
-        raise RuntimeError(wrong)
+    _check_rows(perturbed.name, H, draw)
     if perturbed.by_gram:
         if perturbed.name in draw.by_gram:
             more = "is called more often than in the first pass"
@@ -176,7 +185,9 @@ def _noisy(
             fused = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
         else:
             weights, biases = _own_parameters(layer, perturbed, draw)
-            fused = _ByOwnWeights.apply(rows, weights, biases, empty).flatten(0, 1)
+            # Gradients of several calls are there at once: each needs memory of its own.
+            own_empty = empty if perturbed.once else None
+            fused = _ByOwnWeights.apply(rows, weights, biases, own_empty).flatten(0, 1)
     if fused is not None:
         # No view where there need be none: an activation in place would copy it.
         return fused if H.ndim == 2 else fused.view(*H.shape[:-1], -1)
@@ -186,7 +197,8 @@ def _noisy(
     own_rows = _Read.apply(own_rows)
     output = own_output(layer, own_rows)
     if len(output) != len(own_rows):
-        raise RuntimeError(wrong)
+        found = f"returns {len(output)} rows of {len(own_rows)}"
+        raise RuntimeError(f"the layer {perturbed.name!r} {found}")
     inputs, own = own_rows.unflatten(0, (n, -1)), output.unflatten(0, (n, -1))
     if perturbed.by_gram:
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
@@ -257,7 +269,7 @@ class _ByOwnWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, empty: Empty
+        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, empty: Empty | None
     ) -> torch.Tensor:
         ctx.save_for_backward(H, weights)
         ctx.empty = empty
@@ -268,8 +280,8 @@ class _ByOwnWeights(torch.autograd.Function):
         (G,), (H, weights) = grad_outputs, ctx.saved_tensors
         grad_H = None
         if ctx.needs_input_grad[0]:
-            grad_H = ctx.empty("gradient", tuple(H.shape), H, passing=True)
-            torch.bmm(G, weights, out=grad_H)
+            out = ctx.empty and ctx.empty("gradient", tuple(H.shape), H, passing=True)
+            grad_H = torch.bmm(G, weights, out=out)
         return grad_H, torch.bmm(G.mT, H), G.sum(1), None
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from ..hooks import embeddings_named, layer_named, unfused, untracked
+from ..hooks import embeddings_named, layer_named, moved, unfused, untracked
 from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
@@ -246,6 +246,7 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
         torch.enable_grad(),
         _saved_as_they_are(),
         layer_named(network.module) as called,
+        moved(network.module),
         drawn as copied,
     ):
         # A copy without noise, beside one that has some, computes what it does alone.
