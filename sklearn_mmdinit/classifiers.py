@@ -180,7 +180,8 @@ class NetClassifier(Keywords, PartlyLabelled):
         Cross-validate with -1, which folds can be stratified by, and with ``scoring=None``, which
         is ``score``: ``scoring="accuracy"`` counts these rows as wrong. The same for any other
         metric: ``scoring=lambda clf, X, y: f1_score(y[y != -1], clf.predict(X[y != -1]),
-        average="macro")``. To VotingClassifier, which encodes labels first, they are a class.
+        average="macro")``. To what encodes labels first they are a class: VotingClassifier,
+        CalibratedClassifierCV, OneVsRestClassifier, ``cross_val_predict(method="predict_proba")``.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA where there is one.
     random_state : int, RandomState instance or None, default=None
@@ -515,7 +516,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         if X_unlabelled is None:
-            labels.warn_if_all_are_labelled(labelled, self.unlabelled_label)
+            labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds = self._seeds()
         begun = self._begin(X_given, X, seeds[2])
@@ -784,9 +785,9 @@ class MLPClassifier(NetClassifier):
         rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
         keywords = perceptron(**(_PERCEPTRON | theirs | given | rows))
         for name in (*rows, *given):
-            refits = name == "n_classes" and not start.is_to_be_learned
-            if theirs.get(name, keywords[name]) != keywords[name] and not refits:
-                who = "this classifier" if name in given else "X" if name == "n_features" else "y"
+            if theirs.get(name, keywords[name]) != keywords[name]:
+                of_rows = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
+                who = of_rows.get(name, "this classifier")
                 named = f"{start.name} has {name}={theirs[name]!r}"
                 raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
         return Source(MLP, keywords | {"init": str(self.init)}, seed)

@@ -69,7 +69,7 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._rows(X, dtype="numeric")
+        rows = self._rows(X)
         check_float32(rows)
         return self._profile.hidden(self.theta0_, rows, torch_device(self.device))
 
@@ -207,9 +207,10 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         Returns
         -------
         ndarray
-            X itself, as an array that carries theta0 to the next step of a pipeline; with
-            ``output="hidden"`` inputs of the last layer at theta0, (n_samples, n_units), of which
-            rounding depends on the rows beside: by at most 1e-5 of the largest.
+            X itself, as an array that carries theta0 to the next step of a pipeline, also where
+            ``set_output`` asks for a DataFrame, which cannot; with ``output="hidden"`` inputs of
+            the last layer at theta0, (n_samples, n_units), of which rounding depends on the rows
+            beside: by at most 1e-5 of the largest.
         """
         check_is_fitted(self, "theta0_")
         checks.check_choice("output", self.output, OUTPUTS)
@@ -218,7 +219,7 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         if self._inputs is not None:
             hint = "give the classifier warm_start_from=, or use output='hidden'"
             raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
-        return tag(self._rows(X, dtype="numeric"), self.theta0_)
+        return tag(self._rows(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
@@ -343,16 +344,16 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
                 raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
             with checks.strings_named(X):
                 return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
-        options.pop("dtype", None)  # a module may take whole numbers as such
         shape = None if reset else self._profile.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
         self._check_params()
         # Two rows: with one there is no mini-batch over which classes could be spread.
-        X = self._rows(X, reset=reset, dtype=[np.float32, np.float64], ensure_min_samples=2)
+        X = self._rows(X, reset=reset, ensure_min_samples=2)
         check_float32(X)
-        return X
+        # A module may take whole numbers as such.
+        return X if self.module is not None or X.dtype.kind == "f" else X.astype(np.float32)
 
     def _begin(
         self, X: np.ndarray, kept: Any = None, n_classes: int | None = None

@@ -23,12 +23,13 @@ from ._core.estimators import (
 )
 from ._core.inputs import are_several
 from ._core.source import PREFIX
+from ._core.tagged import theta0_of
 from ._fine_tuning import labels
 from .classifiers import MLPClassifier, PartlyLabelled
 from .coherence import coherence_of
 from .initializers import MMDInitializer
 from .transforms import RandomCorruption
-from .warm_start import is_fitted_initializer, resolve, seeded
+from .warm_start import Start, is_fitted_initializer, seeded
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -112,6 +113,14 @@ def _held_out(
     return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
 
 
+def _begun(network: Any, start: Any, classes: np.ndarray, X: np.ndarray) -> Start:
+    """A start that the network has been seen to fit."""
+    own = clone(network).set_params(warm_start_from=start)
+    own.classes_, X = classes, own._validated(X, reset=True)
+    found: Start = own._begin(X, X, 0).start
+    return found
+
+
 def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     """Fresh weights; coherent ones by long walks; and by short walks among corrupted rows."""
     parameters = estimator.get_params(deep=False)
@@ -156,7 +165,7 @@ class StackedStartsClassifier(PartlyLabelled):
     others : "auto" or list of classifiers, default="auto"
         Classifiers with ``predict_proba`` that are weighed along with the networks. "auto":
         ``RandomForestClassifier(300)`` where an example is a row of numbers, and none where it is
-        an array; ``[]``: networks alone.
+        an array; ``[]``: networks alone. They get X as an array, without names of columns.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
     threshold : float, default=2.0
@@ -198,8 +207,8 @@ class StackedStartsClassifier(PartlyLabelled):
 
     Notes
     -----
-    The only label of a class is in every training part and never held out. Where no class has
-    two there is nothing to weigh by: all have the same weight, networks at a temperature of 3.
+    The only label of a class is in every training part and never held out. Where no two classes
+    have two there is nothing to weigh by: all have the same weight, networks at a temperature of 3.
 
     References
     ----------
@@ -277,9 +286,13 @@ class StackedStartsClassifier(PartlyLabelled):
         self._check_others()
         if are_several(X):
             raise ValueError("X must be one array, which a module takes apart itself: got several")
+        if theta0_of(X) is not None:
+            raise ValueError("X carries theta0 from a step before: its initializer is for starts")
         y, missing = labels.without_missing(y, self.unlabelled_label)
         X, y = examples_checked(self, X, y, reset=True, ensure_min_samples=2)
         labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
+        if X_unlabelled is None:
+            labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         shape = X.shape[1:]
         further = labels.further_rows(
@@ -350,7 +363,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
             raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
         # All of them, before the first one learns.
-        found = [resolve(start, X, len(self.classes_)) for start in given]
+        found = [_begun(network, start, self.classes_, X) for start in given]
         return [
             start.learned(X, further, seed).initializer if start.is_to_be_learned else own
             for own, start in zip(given, found, strict=True)

@@ -68,7 +68,7 @@ class Start:
 
     theta0: Theta0 | None = None
     initializer: Any = None
-    n_classes: int = 0  # of the labels, where there is an initializer
+    n_classes: int = 0  # of the labels, where there is a start
 
     @property
     def is_to_be_learned(self) -> bool:
@@ -84,12 +84,14 @@ class Start:
     def source(self, n_features: int, seed: int = 0) -> Source | None:
         """Where modules that can start here come from; None where arrays alone do not say it."""
         if self.theta0 is not None and self.theta0.architecture.is_perceptron:
-            return Source(MLP, self.theta0.architecture.keywords, seed)
+            # A last layer can be made for any number.
+            own = {"n_classes": self.n_classes} if self.n_classes else {}
+            return Source(MLP, self.theta0.architecture.keywords | own, seed)
         if self.initializer is None:
             return None
         parameters = _unfrozen(self.initializer).get_params(deep=False)
         if self.theta0 is not None:
-            parameters |= {"n_classes": "auto"}  # a last layer can be made for any number
+            parameters |= {"n_classes": "auto"}  # the same
         return source_of_initializer(parameters, n_features, seed, self.n_classes)
 
     def fitted_to(self, fresh: Theta0) -> Start:
@@ -175,7 +177,7 @@ def resolve(source: Any, X: Any, n_classes: int) -> Start:
     if source is None:
         return Start()
     if isinstance(source, str) and source in ("auto", "pipeline"):
-        return Start(_from_tag(X, demanded=source == "pipeline"))
+        return Start(_from_tag(X, demanded=source == "pipeline"), None, n_classes)
     if hasattr(source, "predict_proba") and not isinstance(source, type):
         name = type(source).__name__
         hint = f"the start of a {name} is its theta0_, and partial_fit goes on with its training"
@@ -188,7 +190,7 @@ def resolve(source: Any, X: Any, n_classes: int) -> Start:
     must_be = f"warm_start_from must be {_VALID}"
     if isinstance(source, str) and not source.endswith(".safetensors"):
         raise ValueError(f"{must_be}; got {source!r}")
-    return Start(_given(source, must_be))
+    return Start(_given(source, must_be), None, n_classes)
 
 
 def _given(source: Any, must_be: str) -> Theta0:

@@ -287,7 +287,7 @@ row(
     part="callback in callbacks__foo__bar must be one of ['best_epoch'",
 )
 never = mm.MLPClassifier((3,), validation_split=None, callbacks=[EarlyStopping()])
-row(never.fit, X, y, part="KeyError: |'train_loss_best'], and valid_loss is there where")
+row(never.fit, X, y, part="KeyError: |'train_loss_best'], valid_loss as well where fit")
 row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
 row(trained, nn.Linear(4, 2), criterion__reduction="none", part="reduction='mean', got a loss")
 row(classified, class_weight={0: True}, part="True")

@@ -23,6 +23,8 @@ from .numbers import array_of
 # Of rows by which scales are judged, and the size of a column, its root mean square, beyond which
 # weights of the usual size are far too large. Standardised ones have 1, digits 0..16 up to 13.
 _ROWS_LOOKED_AT, _LARGE = 1000, 20.0
+# And the length of a row below which they are far too small: pixels divided by 255 twice have 0.04.
+_SHORT = 0.1
 # How far sizes of all numbers of rows of one kind are apart at most, as a factor.
 _APART = 3.0
 
@@ -169,16 +171,18 @@ def _about(size: float) -> str:
 
 
 def warn_if_unscaled(X: Any, names: Any = None) -> None:
-    """Say so where numbers of an X (n, ...) are large for a network."""
+    """Say so where numbers of an X (n, ...) are large for a network, or rows short."""
     sizes = _sizes(X)
     if (size := sizes[worst := int(sizes.argmax())]) > _LARGE:
         name = worst if names is None else names[worst]
         where = f"column {name!r}" if X.ndim == 2 else "it"
-        said = (
-            f"X is not scaled: {where} holds values of about {_about(size)}; a network learns from "
-            "standardised columns, or values from 0 to 1"
-        )
-        warnings.warn(said, UserWarning, stacklevel=5)
+        found = f"{where} holds values of about {_about(size)}"
+    elif 0 < (length := math.hypot(*sizes)) < _SHORT:
+        found = f"its rows have lengths of about {_about(length)}"
+    else:
+        return
+    hint = "a network learns from standardised columns, or values from 0 to 1"
+    warnings.warn(f"X is not scaled: {found}; {hint}", UserWarning, stacklevel=5)
 
 
 def warn_if_scaled_otherwise(X: Any, further: Collection[Any]) -> None:

@@ -110,12 +110,14 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     return labelled
 
 
-def warn_if_all_are_labelled(labelled: np.ndarray, unlabelled_label: Any) -> None:
-    """Say so, since an estimator around the classifier may have hidden those that are not."""
-    if unlabelled_label is not None and labelled.all():
+def warn_if_encoded(y: np.ndarray, labelled: np.ndarray, unlabelled_label: Any) -> None:
+    """Say so where labels y (n,) may be codes of classes, the rows without one among them."""
+    found = [] if unlabelled_label is None or not labelled.all() else np.unique(y).tolist()
+    if found and found == [*range(len(found))]:
         said = (
-            f"y has no rows with unlabelled_label={unlabelled_label!r}: an estimator that encodes "
-            "labels first, such as VotingClassifier, makes a class of the unlabelled rows"
+            f"y has no rows with unlabelled_label={unlabelled_label!r}, and labels from 0 on: what "
+            "encodes labels first, as VotingClassifier and cross_val_predict(method="
+            "'predict_proba') do, makes a class of the unlabelled rows"
         )
         warnings.warn(said, UserWarning, stacklevel=3)
 
@@ -271,11 +273,11 @@ def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.n
 def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows to train on and held out, of classes y (n,): each class is in every training part.
 
-    So the only row of a class is never held out; where no class has two, there are no folds.
+    So the only row of a class is never held out; where no two classes have two, there are no folds.
     """
     counts = np.bincount(y)
     (alone,), (others,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
-    if len(others) == 0:
+    if np.count_nonzero(counts >= 2) < 2:
         return []
     splitter = StratifiedKFold(min(n_folds, counts.max()), shuffle=True, random_state=seed)
     with warnings.catch_warnings():

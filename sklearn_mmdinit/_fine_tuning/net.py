@@ -116,8 +116,8 @@ class Net(NeuralNetClassifier):
         except KeyError as error:  # such as EarlyStopping's, of what no epoch has
             known = sorted(self.history[-1]) if self.history else []
             fails = f"a callback fails in {method_name} with KeyError: {error}"
-            hint = "valid_loss is there where validation_split is"
-            raise ValueError(f"{fails}; an epoch has {known}, and {hint}") from error
+            hint = "valid_loss as well where fit has a validation_split"
+            raise ValueError(f"{fails}; an epoch has {known}, {hint}") from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         with told(f"iterator_train={self.iterator_train!r} or iterator_valid"):
@@ -300,7 +300,7 @@ class Training:
             if net.initialized_:
                 undone = self._undone_on_failure()
             else:
-                with told(f"criterion={net.criterion!r} or optimizer={net.optimizer!r}"):
+                with told(f"criterion={net.criterion!r}, optimizer={net.optimizer!r} or callbacks"):
                     net.initialize()
                 known = sorted(dict(net.callbacks_))
                 for name in vars(net):

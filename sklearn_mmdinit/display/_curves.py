@@ -83,13 +83,13 @@ class LossCurveDisplay:
         -------
         LossCurveDisplay
         """
+        if hasattr(estimator, "predict_proba"):
+            kind = type(estimator).__name__
+            raise TypeError(f"{kind} is no initializer: give of a classifier its initializer_")
         check_is_fitted(estimator, "history_")
         history = estimator.history_
         if not history:
             raise ValueError("the history is empty: no window of steps has ended yet")
-        if "step" not in history[0]:
-            kind = type(estimator).__name__
-            raise TypeError(f"{kind} is no initializer: give of a classifier its initializer_")
         known = [key for key in history[0] if key != "step"]
         chosen = known if terms is None else np.atleast_1d(np.asarray(terms, object)).tolist()
         if unknown := [term for term in chosen if term not in known]:

@@ -351,6 +351,8 @@ def test_other_kinds_of_rows_that_are_not_scaled():
     with pytest.warns(UserWarning, match="X is not scaled: it holds values of about 200;"):
         net.fit(pixels, y)
     net.fit(pixels / 255, y)
+    with pytest.warns(UserWarning, match="not scaled: its rows have lengths of about 0.02;"):
+        net.fit(pixels / 255**2, y)
     X, y = on_scale(1000)
     with pytest.warns(UserWarning, match="column 1 holds"):
         MLPClassifier((3,), max_iter=0).fit(csr_array(X.to_numpy()), y)

@@ -74,8 +74,11 @@ def test_where_all_rows_have_a_label_it_is_said(data):
         assert small(unlabelled_label=-1).fit(X[::3], few[::3]).classes_.tolist() == [0, 1, 2]
     # It encodes labels: -1 becomes 0, and a class.
     voting = VotingClassifier([("net", small(unlabelled_label=-1))])
-    with pytest.warns(UserWarning, match="such as VotingClassifier"):
+    with pytest.warns(UserWarning, match="as VotingClassifier and cross_val_predict"):
         voting.fit(X, few)
+    # No codes of classes are strings, or numbers that do not begin at 0.
+    small(unlabelled_label="?").fit(X, np.array(list("abc"))[y])
+    small(unlabelled_label=-1).fit(X, y + 1)
     # Those who bring them in another way need not be told.
     small(unlabelled_label=-1, warm_start_from=tiny()).fit(X, y, X_unlabelled=further)
 
