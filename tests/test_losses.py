@@ -327,6 +327,30 @@ def test_examples_are_found_on_any_axis():
     torch.testing.assert_close(network.jacobian_norms(batch), alone)
 
 
+class Experts(nn.Module):
+    """Layers of which each sees some of the rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts, self.last = nn.ModuleList(nn.Linear(6, 5) for _ in range(2)), nn.Linear(5, 3)
+
+    def forward(self, x):
+        hidden, own = x.new_zeros(len(x), 5), (x[:, 0] > 0).long()
+        for k, expert in enumerate(self.experts):
+            index = torch.nonzero(own == k)[:, 0]
+            hidden = hidden.index_copy(0, index, expert(x[index]))
+        return self.last(hidden.tanh())
+
+
+def test_jacobians_do_not_depend_on_the_rows_that_a_module_was_looked_at_with():
+    X, found = rows(20), []
+    assert 0 < (X[:, 0] > 0).sum() < 20
+    for order in (np.argsort(-X[:, 0]), np.argsort(np.abs(X[:, 0]))):  # first those of one expert
+        network, _ = double_network(seeded(Experts), X[order])
+        found.append(network.jacobian_norms(torch.from_numpy(X).double()))
+    torch.testing.assert_close(*found)
+
+
 def test_running_statistics_are_updated_once():
     network, batch = double_network(seeded(lambda: MODULES["convnet+bn"](3)), images())
     other = copy.deepcopy(network.module)

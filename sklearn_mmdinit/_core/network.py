@@ -235,7 +235,8 @@ class Network:
             found = [(X, 0)] if X.requires_grad else []
             last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
             for number, (call, output) in enumerate(zip(self.trace.calls, here.taps, strict=False)):
-                if number != last and call.axis >= 0:
+                # Some of the rows alone, as an expert sees them, say nothing of all.
+                if number != last and call.axis >= 0 and output.shape[call.axis] % len(X) == 0:
                     found.append((output, call.axis))
             return (logits if head is None else here.features), found
 
