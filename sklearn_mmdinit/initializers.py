@@ -352,8 +352,9 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         # Two rows: with one there is no mini-batch over which classes could be spread.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
         check_float32(X)
-        # A module may take whole numbers as such.
-        return X if self.module is not None or X.dtype.kind == "f" else X.astype(np.float32)
+        if self.module is None and X.dtype not in (np.float32, np.float64):
+            return X.astype(np.float32)
+        return X  # a module may take whole numbers as such
 
     def _begin(
         self, X: np.ndarray, kept: Any = None, n_classes: int | None = None

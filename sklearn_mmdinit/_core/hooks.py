@@ -48,10 +48,8 @@ def replaced(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
     def forward(layer: nn.Module, function: Forward, *args: Any, **kwargs: Any) -> Any:
         H, *others = (*args, *kwargs.values())
         if any(other is not None for other in others):
-            kind = type(layer).__name__
-            raise ValueError(
-                f"a layer that is known takes one input, {kind} gets {1 + len(others)}"
-            )
+            gets = f"{type(layer).__name__} gets {1 + len(others)}"
+            raise ValueError(f"a layer that is known takes one input, {gets}")
         return function(layer, H)
 
     with ExitStack() as stack:

@@ -150,10 +150,8 @@ class _Uses(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _READS and self.called() not in self.places:
             self.places.append(self.called())
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and not _OF_ITS_KIND.match(
-            getattr(func, "__name__", "")
-        ):
+        result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
+        if isinstance(result, torch.Tensor) and not _OF_ITS_KIND.match(name):
             used = {id(leaf) for leaf in tree_leaves((args, kwargs)) if type(leaf) is nn.Parameter}
             self.parameters |= used - self.hidden
         return result
