@@ -402,6 +402,23 @@ class Behind(nn.Module):
         return self.last(hidden)
 
 
+class Hidden(nn.Module):
+    """Calls a layer that its copies do not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.other, self.last = nn.Linear(6, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+        self.between = lambda h: self.other(h).tanh()
+
+    def forward(self, x):
+        return self.last(self.between(self.first(x)))
+
+
+def test_layers_that_take_no_part_are_told():
+    with pytest.warns(UserWarning, match=r"no pass of the module Hidden calls .*\['other'\]: they"):
+        small(Hidden()).fit(rows(16))
+
+
 def test_layers_that_are_not_learned():
     table = nn.Embedding(20, 4).requires_grad_(False)
     net = nn.Sequential(table, nn.Flatten(), nn.Linear(20, 5), nn.Linear(5, 2))
