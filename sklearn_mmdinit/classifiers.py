@@ -831,11 +831,13 @@ class MLPClassifier(NetClassifier):
         ------
         ValueError
             If scikit-learn has no such activation, which is so of "gelu", or the criterion is
-            not the cross entropy.
+            not the cross entropy, or predict_nonlinearity is given.
         """
         check_is_fitted(self, "net_")
         if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
             raise ValueError(f"criterion must be the cross entropy, got {self.net_.criterion_}")
+        if (own := self._skorch_params().get("predict_nonlinearity", "auto")) != "auto":
+            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {own!r}")
         ours = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
         ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:

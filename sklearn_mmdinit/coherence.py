@@ -6,6 +6,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from numbers import Real
+from types import CodeType, FunctionType
 from typing import Any, Self
 
 import joblib
@@ -59,7 +60,8 @@ class Coherence(BaseEstimator):
         Walks a step, at least 2; at most the rows there are. The first ``batch_size`` rows of
         the initializer's own parameter go through the paper's terms as well.
     n_neighbors : int, default=10
-        Edges of a row, to its nearest neighbours in the first 50 principal components. From
+        Edges of a row, to its nearest neighbours in the first 50 principal components; of equal
+        rows to one other, and else to the nearest that differ, equal ones of them in turn. From
         100,000 rows on the search is that of ``pynndescent`` (the extra ``neighbors``), which is
         much faster and nearly exact, where it is installed.
     shared_neighbor_power : float, default=2.0
@@ -194,16 +196,32 @@ def check_coherence(coherence: Coherence) -> None:
 def settings_of(coherence: Coherence | None) -> dict[str, str]:
     """What decides the fourth term, by name, in words that are the same in every process."""
     own = coherence.get_params() if coherence else {}
-    return {f"coherence__{n}": _said(v) for n, v in own.items() if n.split("__")[-1] not in _IDLE}
+    decides = {name: value for name, value in own.items() if name.split("__")[-1] not in _IDLE}
+    return {f"coherence__{name}": _said(f"coherence__{name}", v) for name, v in decides.items()}
 
 
-def _said(value: Any) -> str:
+def _said(name: str, value: Any) -> str:
     theta0 = getattr(getattr(value, "estimator", value), "theta0_", None)
     if isinstance(value, nn.Module) or theta0 is not None:
         value = dict(theta0.arrays) if theta0 else arrays_of(value)
     # Parameters of an estimator have names of their own; a frozen one has learned something.
     named = isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator)
-    return type(value).__name__ if named else f"{_hash(value)}"
+    if named:
+        return type(value).__name__
+    if (said := _hash(_code_of(value))) is None:
+        raise ValueError(f"a checkpoint cannot tell {name}={value!r} from another: name its parts")
+    return said
+
+
+def _code_of(value: Any) -> Any:
+    """What a function does, and with what, since a name may come to stand for another."""
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, [_code_of(const) for const in value.co_consts]
+    if not isinstance(value, FunctionType):
+        return value
+    held = [cell.cell_contents for cell in value.__closure__ or ()]
+    parts = value.__code__, value.__defaults__, value.__kwdefaults__, *held
+    return [_code_of(part) for part in parts]
 
 
 def _check_embedding(coherence: Coherence) -> None:

@@ -28,7 +28,7 @@ from ._core.numbers import array_of, check_float32
 from ._core.perturbation.sampling import perturbed_logits
 from ._core.profile import Profile, look_at
 from ._core.random import StepRandom
-from ._core.source import Source
+from ._core.source import Source, uncompiled
 from ._fine_tuning import labels
 from .coherence import coherence_of
 from .losses import coherence_kernel as kernel_of
@@ -52,9 +52,10 @@ def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
     X = _rows(source, theta0, X)
     learned_by = getattr(source, "initializer_", None) or source
     profile = getattr(learned_by, "_profile", None)
-    if profile is None:
+    if profile is None or profile.architecture.digest != theta0.architecture.digest:
         # to_module: what theta0 is of has to come with it, or be the built-in perceptron.
-        profile = look_at(Source(theta0.to_module()), X)
+        module = getattr(source, "module_", None) or theta0.to_module()
+        profile = look_at(Source(uncompiled(module)), X)
     return profile, profile.network(theta0.without_gain(), "cpu"), X
 
 
@@ -367,16 +368,16 @@ def neighbor_agreement(
     """Whether neighbours tell classes apart better than a linear model does, before any training.
 
     Held-out labels are told from the others by walks among all rows, of 40 edges in the mean on the
-    graph that ``coherence="auto"`` has, and by logistic regression. On 24 sets which of the two
-    tells more said of 75 %, at 5 labels a class and at 20, whether a coherent start would gain;
-    that none would is right of 62 % and 71 % (``benchmarks/agreement.py``).
+    graph that ``coherence="auto"`` has, each edge there and back, and by logistic regression. On 24
+    sets which of the two tells more said of 75 %, at 5 labels a class and at 20, whether a coherent
+    start would gain; that none would is right of 62 % and 71 % (``benchmarks/agreement.py``).
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Rows, with a label and without, best standardised.
     y : array-like of shape (n_samples,)
-        Labels, two of some class at least.
+        Labels, of two classes two at least.
     unlabelled_label : int, float, str or None, default=-1
         Stands where there is none, as NaN and None always do; None where all rows have one, and
         where -1 is a class.
@@ -393,7 +394,7 @@ def neighbor_agreement(
     Raises
     ------
     ValueError
-        If an argument is not valid, or no class has two labels.
+        If an argument is not valid, or no two classes have two labels.
 
     Examples
     --------
@@ -417,8 +418,8 @@ def neighbor_agreement(
     classes, own = np.unique(y[rows], return_inverse=True)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     folds = labels.stratified_folds(own, cv, seed)
-    if not folds or len(classes) < 2:
-        raise ValueError(f"y must have two labels of a class, and two classes, got {y[rows]!r}")
+    if not folds:
+        raise ValueError(f"y must have two labels of each of two classes, got {y[rows]!r}")
     auto = coherence_of("auto", X)
     assert auto is not None
     edges = neighbor_graph(

@@ -77,6 +77,8 @@ def sklearn_mlp(
     fitted.coefs_, fitted.intercepts_ = weights, biases
     if feature_names is not None:
         fitted.feature_names_in_ = feature_names
+    if params.get("early_stopping"):  # which a fit that goes on adds to
+        fitted.validation_scores_, fitted.best_validation_score_ = [], -np.inf
     return fitted.set_params(**params)
 
 

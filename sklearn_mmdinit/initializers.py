@@ -162,7 +162,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         """Train for one more pass.
 
         Passes one after the other are one training: n calls give what ``fit`` with
-        ``max_iter=n`` gives, and pickling in between changes nothing.
+        ``max_iter=n`` gives, and pickling in between changes nothing. With coherence, whose
+        learning rate falls along ``max_iter`` passes, this has to be n here too.
 
         Parameters
         ----------

@@ -21,6 +21,7 @@ from ._core.estimators import (
     examples_checked,
     is_auto,
 )
+from ._core.graph.edges import seed_
 from ._core.inputs import are_several
 from ._core.source import PREFIX
 from ._core.tagged import theta0_of
@@ -48,7 +49,9 @@ _SHARED = ("module", "hidden_layer_sizes", "activation", "batch_norm", "init", "
 
 def tempered(proba: Any, temperature: Any) -> np.ndarray:
     """Logarithms of probabilities (..., n_classes) whose logits are divided by a temperature."""
-    logits = np.log(np.maximum(np.asarray(proba, dtype=np.float64), _TINY))
+    proba = np.asarray(proba, dtype=np.float64)
+    # NaN, of a class that is not known, stays without a share.
+    logits = np.where(np.isnan(proba), -np.inf, np.log(np.maximum(proba, _TINY)))
     return np.asarray(log_softmax(logits / temperature, axis=-1))
 
 
@@ -56,7 +59,7 @@ def fitted_temperature(proba: np.ndarray, y: np.ndarray) -> float:
     r"""The temperature T of probabilities (n, n_classes) of classes y (n,).
 
     Of the least log loss :math:`-\sum_i \log p_{i y_i}` and :math:`(\log T)^2 / 2`, a prior that
-    keeps it from extremes where rows are few and all of them right, or wrong.
+    keeps it from extremes where rows are few and all of them right, or wrong; from 0.14 to 55.
     """
 
     def objective(log_t: float) -> float:
@@ -99,8 +102,8 @@ def _fitted(member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray) -> A
 
 
 def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Probabilities (n, n_classes) of rows, 0 of classes that a member has not seen."""
-    proba = np.zeros((len(X), len(classes)))
+    """Probabilities (n, n_classes) of rows, NaN of classes that a member has not seen."""
+    proba = np.full((len(X), len(classes)), np.nan)
     proba[:, np.searchsorted(classes, fitted.classes_)] = fitted.predict_proba(X)
     return proba
 
@@ -113,10 +116,12 @@ def _held_out(
     return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
 
 
-def _begun(network: Any, start: Any, classes: np.ndarray, X: np.ndarray) -> Start:
+def _begun(network: Any, start: Any, stack: Any, X: np.ndarray) -> Start:
     """A start that the network has been seen to fit."""
     own = clone(network).set_params(warm_start_from=start)
-    own.classes_, X = classes, own._validated(X, reset=True)
+    own.classes_, X = stack.classes_, own._validated(X, reset=True)
+    if hasattr(stack, "feature_names_in_"):
+        own.feature_names_in_ = stack.feature_names_in_
     found: Start = own._begin(X, X, 0).start
     return found
 
@@ -306,7 +311,9 @@ class StackedStartsClassifier(PartlyLabelled):
         others = self.others
         if is_auto(others):
             others = [RandomForestClassifier(300)] if len(shape) == 1 else []
-        members += [seeded(other, seed) for other in others]
+        for other in others:
+            members.append(seeded(other, seed))
+            seed_(members[-1], seed)  # the steps of a Pipeline too
 
         X, y = X[labelled], y[labelled]
         parallel = Parallel(n_jobs=self.n_jobs)
@@ -363,7 +370,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
             raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
         # All of them, before the first one learns.
-        found = [_begun(network, start, self.classes_, X) for start in given]
+        found = [_begun(network, start, self, X) for start in given]
         return [
             start.learned(X, further, seed).initializer if start.is_to_be_learned else own
             for own, start in zip(given, found, strict=True)

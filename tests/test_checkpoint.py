@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import seeded
-from nets import Conv, Pooled, assert_same_fit, digits
+from nets import Conv, Pooled, assert_same_arrays, assert_same_fit, digits
 from sklearn_mmdinit import (
     Checkpoint,
     Coherence,
@@ -46,6 +46,16 @@ def _interrupts_as_in_a_terminal():
 
 def changed(rows, rng):
     return rows + rng.normal(0, 0.01, rows.shape)
+
+
+class Holds:
+    """An object with a function that has no name."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, rows, rng):
+        return self.function(rows, rng)
 
 
 def coherence(**own):
@@ -221,6 +231,24 @@ def test_a_file_of_another_training_is_refused_by_name(name, rows, params, path)
     with pytest.raises(ValueError, match=f"is of another training: (.*; )?{name} is .*, there"):
         tiny(**{"max_iter": 1, **base, **params}, checkpoint=path).fit(rows)
     assert path.read_bytes() == before
+
+
+def test_a_function_is_known_by_what_it_does(path):
+    def learned(function, path=path):
+        init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
+        return init.fit(X).theta0_
+
+    def scaled(factor):
+        return lambda rows, rng: factor * rows
+
+    first = learned(scaled(1.0))
+    assert_same_arrays(learned(lambda rows, rng: 1.0 * rows, None), first)
+    assert_same_arrays(learned(scaled(1.0)), first)
+    for other in (scaled(2.0), lambda rows, rng: rows + 1, changed):
+        with pytest.raises(ValueError, match="another training: coherence__augmentation is"):
+            learned(other)
+    with pytest.raises(ValueError, match="cannot tell coherence__augmentation="):
+        learned(Holds(lambda rows, rng: rows))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.frozen import FrozenEstimator
+from torch import nn
 
 from nets import Conv, digit_images
-from sklearn_mmdinit import Architecture, MLPClassifier, MMDInitializer, Theta0
+from sklearn_mmdinit import MLP, Architecture, MLPClassifier, MMDInitializer, NetClassifier, Theta0
 from sklearn_mmdinit.diagnostics import (
     coherence_kernel,
     dead_neuron_ratio,
@@ -167,6 +168,16 @@ def test_sources_are_an_initializer_a_classifier_or_a_theta0(function, X):
         # A classifier is asked where it started, not where it ended.
         clf = MLPClassifier(warm_start_from=start, max_iter=2, random_state=0).fit(X, y)
         np.testing.assert_allclose(function(clf, X, random_state=0), found, atol=1e-6)
+    # One that starts with a last layer of its own, and one of another module.
+    with pytest.warns(UserWarning, match="a fresh last layer"):
+        other = clf.set_params(max_iter=0).fit(X, np.arange(40) % 3)
+    net = NetClassifier(MLP, module__n_features=X.shape[1], module__hidden_layer_sizes=(5,))
+    net.set_params(max_iter=0).fit(X, np.arange(40) % 3)
+    for own, params in ((other, scale), (net, {})):
+        alone = function(own.theta0_, X, random_state=0, **params)
+        np.testing.assert_allclose(function(own, X, random_state=0), alone, atol=1e-6)
+    module = nn.Sequential(nn.Linear(X.shape[1], 5), nn.ReLU(), nn.Linear(5, 2))
+    assert np.isfinite(function(NetClassifier(module, max_iter=0).fit(X, y), X)).all()
 
 
 @each
@@ -230,5 +241,7 @@ def test_neighbors_agree_where_classes_are_clusters_and_not_where_a_line_parts_t
             X[known], named[known], unlabelled_label=mark, random_state=0
         )
         assert all_known.n_labels == 80
-    with pytest.raises(ValueError, match=r"two labels of a class, .* got array\(\[0, 1\]\)"):
+    with pytest.raises(
+        ValueError, match=r"two labels of each of two classes, got array\(\[0, 1\]\)"
+    ):
         neighbor_agreement(X[:3], [0, 1, -1])

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as Theirs
 
@@ -64,12 +65,17 @@ def test_a_step_of_gradient_descent_is_ours(X):
     assert theirs.loss_curve_ == pytest.approx(clf.loss_curve_, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_parameters_are_ours_or_the_callers(X):
     own = {"optimizer": "sgd", "optimizer__momentum": 0.9, "optimizer__nesterov": True}
     clf = small(batch_size=7, max_iter=0, **own).fit(X, labels(3))
     theirs = clf.to_sklearn(alpha=0.1)
     assert (theirs.batch_size, theirs.max_iter, theirs.alpha) == (7, 1, 0.1)
     assert (theirs.momentum, theirs.nesterovs_momentum) == (0.9, True)
+    theirs = clf.to_sklearn(warm_start=True, early_stopping=True, max_iter=2)
+    assert len(theirs.fit(X, labels(3)).validation_scores_) == 2
+    with pytest.raises(ValueError, match="predict_nonlinearity must be 'auto', the softmax"):
+        clf.set_params(predict_nonlinearity=torch.sigmoid).fit(X, labels(3)).to_sklearn()
 
 
 # initializers

@@ -4,12 +4,14 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -187,6 +189,17 @@ def test_another_classifier_is_weighed_along_and_has_a_voice_in_the_plain_vote()
     np.testing.assert_allclose(cautious.predict_proba(X), expected)
 
 
+def test_a_class_that_only_networks_know_gets_nothing_from_others(digits):
+    X, y = digits[0][:60], digits[1][:60] % 3
+    others = [make_pipeline(StandardScaler(), RandomForestClassifier(5))]
+    first, again = (stacked(None, others=others).fit(X, y, classes=range(4)) for _ in range(2))
+    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+    net = np.exp(tempered(first.estimators_[0].predict_proba(X), first.temperatures_[0]))
+    found = first.predict_proba(X)
+    np.testing.assert_allclose(found[:, 3], first.weights_[0] * net[:, 3])
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+
+
 def test_one_label_a_class_is_nothing_to_weigh_by(digits, coherent):
     X, y = digits[0][:10], digits[1][:10]
     assert sorted(y) == list(range(10))
@@ -204,6 +217,9 @@ def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent):
     wide = MMDInitializer((65,), coherence="auto", verbose=1)
     with pytest.raises(ValueError, match=r"hidden_layer_sizes=\(65,\)"):
         stacked(Unlearned((64,)), wide).fit(X, y)
+    frame = pd.DataFrame(X).rename(columns=str)
+    with pytest.raises(ValueError, match="fitted with '0' as column 0, and X has '63' there"):
+        stacked(clone(coherent).set_params(max_iter=1).fit(frame)).fit(frame.iloc[:, ::-1], y)
     with pytest.raises(ValueError, match="its initializer is for starts"):
         make_pipeline(coherent, stacked(None)).fit(X, y)
     some = np.where(np.arange(len(y)) < 100, y, -1)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -158,6 +159,9 @@ class Net(NeuralNetClassifier):
 
     def _losses(self, weights: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         """The loss of each row, by a criterion that returns their mean."""
+        if getattr(self.criterion_, "weight", None) is not None:
+            hint = "give class_weight in place of criterion__weight"
+            raise ValueError(f"weights of rows need a criterion without weights of its own: {hint}")
         reduction, losses = getattr(self.criterion_, "reduction", None), None
         if reduction == "mean":
             self.criterion_.reduction = "none"
@@ -231,6 +235,8 @@ class Settings:
 def _net_options(settings: Settings, joins_last: bool) -> dict[str, Any]:
     """What a net, of Rows, is made with beside its module."""
     params = {"verbose": 0, **settings.skorch_params, "optimizer": settings.optimizer}
+    if params.get("predict_nonlinearity") == "auto":
+        del params["predict_nonlinearity"]
     fused = settings.optimizer in _FUSED and settings.device.type in ("cpu", "cuda")
     if fused and not params.keys() & _FUSED_EXCLUDES:
         params["optimizer__fused"] = True
@@ -243,6 +249,8 @@ def _net_options(settings: Settings, joins_last: bool) -> dict[str, Any]:
         params.setdefault("callbacks__print_log", None)
     params = {
         "criterion": nn.CrossEntropyLoss,
+        # Of any criterion, since modules return logits.
+        "predict_nonlinearity": partial(torch.softmax, dim=-1),
         "iterator_train": batches,
         "iterator_train__shuffle": True,
         "iterator_valid": batches,

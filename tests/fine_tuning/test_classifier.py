@@ -216,6 +216,18 @@ def test_sizes_of_batches(n, options, sizes):
 # skorch
 
 
+class Margin(nn.MultiMarginLoss):
+    """No cross entropy."""
+
+
+def test_probabilities_are_such_by_any_criterion(data):
+    clf = small(criterion=Margin, max_iter=2).fit(*data)
+    with torch.no_grad():
+        expected = clf.module_.eval()(torch.from_numpy(data[0].astype(np.float32))).softmax(1)
+    np.testing.assert_allclose(clf.predict_proba(data[0]), expected, atol=1e-6)
+    assert clone(clf).set_params(predict_nonlinearity="auto").fit(*data).net_.predict_nonlinearity
+
+
 def test_parameters_of_skorch_can_be_set_and_searched(data):
     own = {"optimizer__weight_decay": 0.2, "criterion__label_smoothing": 0.1, "verbose": 0}
     own |= {"iterator_valid__batch_size": 7, "callbacks__valid_loss": None}

@@ -139,6 +139,7 @@ class OfABatch(torch.nn.Module):
     [
         ({"criterion__reduction": "sum"}, "reduction='sum'"),
         ({"criterion": OfABatch}, "a loss a row instead; got OfABatch"),
+        ({"criterion__weight": torch.ones(3)}, "class_weight in place of criterion__weight"),
     ],
 )
 def test_criteria_without_a_loss_a_row(params, message, data):
