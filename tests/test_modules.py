@@ -446,11 +446,13 @@ def test_running_statistics_become_those_of_the_data(norms):
 
 
 def test_a_spectral_norm_follows_its_weights():
-    net = seeded(lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)))
-    nn.utils.parametrizations.spectral_norm(net[0])
-    init = small(net, max_iter=40, learning_rate_init=1e-2).fit(rows(64))
+    def made():
+        first = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 16))
+        return nn.Sequential(first, nn.ReLU(), nn.Linear(16, 3))
+
+    init = small(seeded(made), max_iter=60, learning_rate_init=5e-3).fit(rows(64))
     weight = init.to_module()[0].weight.detach()
-    assert float(torch.linalg.matrix_norm(weight, 2)) == pytest.approx(1.0, abs=0.1)
+    assert float(torch.linalg.matrix_norm(weight, 2)) == pytest.approx(1.0, abs=0.2)
 
 
 # Embeddings
