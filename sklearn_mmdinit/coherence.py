@@ -196,8 +196,8 @@ def check_coherence(coherence: Coherence) -> None:
 def settings_of(coherence: Coherence | None) -> dict[str, str]:
     """What decides the fourth term, by name, in words that are the same in every process."""
     own = coherence.get_params() if coherence else {}
-    decides = {name: value for name, value in own.items() if name.split("__")[-1] not in _IDLE}
-    return {f"coherence__{name}": _said(f"coherence__{name}", v) for name, v in decides.items()}
+    named = {f"coherence__{n}": v for n, v in own.items() if n.split("__")[-1] not in _IDLE}
+    return {name: _said(name, value) for name, value in named.items()}
 
 
 def _said(name: str, value: Any) -> str:

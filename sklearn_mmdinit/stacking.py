@@ -116,16 +116,6 @@ def _held_out(
     return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
 
 
-def _begun(network: Any, start: Any, stack: Any, X: np.ndarray) -> Start:
-    """A start that the network has been seen to fit."""
-    own = clone(network).set_params(warm_start_from=start)
-    own.classes_, X = stack.classes_, own._validated(X, reset=True)
-    if hasattr(stack, "feature_names_in_"):
-        own.feature_names_in_ = stack.feature_names_in_
-    found: Start = own._begin(X, X, 0).start
-    return found
-
-
 def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     """Fresh weights; coherent ones by long walks; and by short walks among corrupted rows."""
     parameters = estimator.get_params(deep=False)
@@ -370,11 +360,20 @@ class StackedStartsClassifier(PartlyLabelled):
         if tagged := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
             raise ValueError(f"starts must say what they are, got {tagged[0]!r} among them")
         # All of them, before the first one learns.
-        found = [_begun(network, start, self, X) for start in given]
+        found = [self._begun(network, start, X) for start in given]
         return [
             start.learned(X, further, seed).initializer if start.is_to_be_learned else own
             for own, start in zip(given, found, strict=True)
         ]
+
+    def _begun(self, network: Any, start: Any, X: np.ndarray) -> Start:
+        """A start that the network has been seen to fit."""
+        own = clone(network).set_params(warm_start_from=start)
+        own.classes_, X = self.classes_, own._validated(X, reset=True)
+        if hasattr(self, "feature_names_in_"):
+            own.feature_names_in_ = self.feature_names_in_
+        found: Start = own._begin(X, X, 0).start
+        return found
 
     def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
         """Temperatures and weights by held-out probabilities (n_estimators, n, n_classes)."""

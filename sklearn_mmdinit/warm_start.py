@@ -84,14 +84,14 @@ class Start:
     def source(self, n_features: int, seed: int = 0) -> Source | None:
         """Where modules that can start here come from; None where arrays alone do not say it."""
         if self.theta0 is not None and self.theta0.architecture.is_perceptron:
-            # A last layer can be made for any number.
+            # A last layer can be made for any number, here and below.
             own = {"n_classes": self.n_classes} if self.n_classes else {}
             return Source(MLP, self.theta0.architecture.keywords | own, seed)
         if self.initializer is None:
             return None
         parameters = _unfrozen(self.initializer).get_params(deep=False)
         if self.theta0 is not None:
-            parameters |= {"n_classes": "auto"}  # the same
+            parameters |= {"n_classes": "auto"}
         return source_of_initializer(parameters, n_features, seed, self.n_classes)
 
     def fitted_to(self, fresh: Theta0) -> Start:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
-from .layers import EMBEDDINGS, layer_type_of
+from .layers import EMBEDDINGS, layer_type_of, paper_std
 
 # Takes a layer and its input, returns an output in place of the layer's own.
 Forward = Callable[[Any, Any], Any]
@@ -122,8 +121,8 @@ def moved(module: nn.Module) -> Iterator[None]:
     try:
         with torch.no_grad():
             for p in learned:
-                n_in = p[0].numel() if p.ndim > 1 else 1
-                p.add_(torch.randn(p.shape, dtype=p.dtype, generator=source) / math.sqrt(n_in))
+                noise = torch.randn(p.shape, dtype=p.dtype, generator=source)
+                p.add_(noise, alpha=paper_std(p, 1.0))
         yield
     finally:
         with torch.no_grad():

@@ -75,7 +75,7 @@ class LayerType:
     noise_by_user: bool = False
 
 
-def _paper_std(parameter: torch.Tensor, scale: float) -> float:
+def paper_std(parameter: torch.Tensor, scale: float) -> float:
     """The paper's law: s / sqrt(n_in) of weights (n_out, n_in, ...), s / sqrt(n_out) of biases."""
     n = max(parameter.numel(), 1)
     if parameter.ndim >= 2:
@@ -86,7 +86,7 @@ def _paper_std(parameter: torch.Tensor, scale: float) -> float:
 def _unit_stds(layer: Any, scale: float) -> dict[str, Std]:
     """Of a layer whose units have a row of weights each, and a bias perhaps."""
     own = {"weight": layer.weight, "bias": layer.bias}
-    return {name: _paper_std(value, scale) for name, value in own.items() if value is not None}
+    return {name: paper_std(value, scale) for name, value in own.items() if value is not None}
 
 
 def _linear_noise(
@@ -260,7 +260,7 @@ def _own_law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float)
         return _embedding_stds(layer, scale)["weight"]
     if name == "weight" and isinstance(layer, _ConvTransposeNd):  # whose inputs come first
         return scale / math.sqrt(parameter.numel() / layer.out_channels)
-    return _paper_std(parameter, scale)
+    return paper_std(parameter, scale)
 
 
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:

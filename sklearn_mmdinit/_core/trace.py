@@ -205,7 +205,8 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     pairs = zip(called, fewer, strict=False)
     calls = tuple(replace(c, axis=_axis(out.shape, less, len(X))) for (c, out), less in pairs)
     if not uses.places:  # which may call other layers for other rows
-        _warn_if_idle(module, perturbed, {call.layer for call in calls}, away)
+        used = {*(call.layer for call in calls), *(name.rpartition(".")[0] for name in away)}
+        _warn_if_idle(module, [layer for layer in perturbed if names[layer] not in used], names)
     return Trace(
         n_classes=logits.shape[1],
         calls=calls,
@@ -221,13 +222,10 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
 
 
 def _warn_if_idle(
-    module: nn.Module, layers: Iterable[nn.Module], called: set[str], away: Sequence[str]
+    module: nn.Module, layers: Sequence[nn.Module], names: dict[nn.Module, str]
 ) -> None:
-    """Say so where layers that are to be learned, such as one in a closure, are in no pass."""
-    used = {*called, *(name.rpartition(".")[0] for name in away)}
-    learned = (own for own in layers if any(p.requires_grad for p in own.parameters()))
-    names = hooks.names_of(module)
-    if idle := [name for own in learned if (name := names[own]) not in used]:
+    """Say so where layers in no pass, such as one in a closure, are to be learned."""
+    if idle := [names[own] for own in layers if any(p.requires_grad for p in own.parameters())]:
         said = f"no pass of the module {type(module).__name__} calls its layers {idle}"
         warnings.warn(f"{said}: they stay as they are", UserWarning, stacklevel=7)
 
