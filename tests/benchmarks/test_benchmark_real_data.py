@@ -16,7 +16,7 @@ import agreement
 import real_data
 from data import tables
 from data.patches import PatchFeatures
-from data.tables import DEVELOPMENT, REPORT, Table, Wheel, load, parse_keel, preprocessing
+from data.tables import SPLITS, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
 from reporting.results import unpack_draws
 from reporting.tables import build_table
@@ -118,8 +118,8 @@ def test_a_wheel_that_is_not_the_known_one_is_refused(tmp_path):
 
 
 def test_a_set_belongs_to_one_split():
-    assert not DEVELOPMENT.keys() & REPORT.keys()
-    assert len(DEVELOPMENT | REPORT) >= 30
+    names = [name for split in SPLITS.values() for name in split]
+    assert len(names) == len({*names}) >= 80
 
 
 def wine():
@@ -222,7 +222,7 @@ def test_what_a_few_labels_told_stands_beside_what_coherence_gained(tmp_path, mo
     gained = {"coherence": [[92.0, None], *[[1.0, None]] * 3], "scratch": [[90.0, 80.0]] * 4}
     scores = [{"set": "wine", "n_labels": 5, "methods": gained}]
     (tmp_path / "real-data-development.json").write_text(json.dumps({"scores": scores}))
-    monkeypatch.setitem(agreement.SPLITS, "development", ["wine"])
+    monkeypatch.setitem(agreement.SPLITS, "development", {"wine": SPLITS["report"]["wine"]})
     folder = ["--output", str(tmp_path), "--results", str(tmp_path), "--quiet", "--jobs=1"]
     assert agreement.main(folder) == 0
     results = json.loads((tmp_path / "agreement.json").read_text())
