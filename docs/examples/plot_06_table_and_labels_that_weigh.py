@@ -4,7 +4,8 @@ A table, and labels that weigh the starts
 
 Of some tables a coherent start is worth much, of others nothing, and only labels can tell.
 ``StackedStartsClassifier`` trains a network from each of several starts and lets the labels weigh
-them and a random forest. Rows without a label stay in the table, as -1: the starts learn from them.
+them and classifiers of other kinds. Rows without a label stay in the table, as -1: the starts learn
+from them.
 """
 
 import matplotlib.pyplot as plt
@@ -28,19 +29,22 @@ for load in (load_breast_cancer, load_wine, load_digits):
     weights[f"{name}: accuracy {clf.score(X[~known], y[~known]):.2f}"] = clf.weights_
 
 # %%
-# What 60 labels of each table have to say. Fresh weights and the forest, half each, are what to
-# fall back on: other weights have to be clearly ahead.
-fig, ax = plt.subplots(figsize=(8, 2.8), layout="constrained")
+# What 60 labels of each table have to say. The same weight for fresh weights and each classifier
+# without a start is what to fall back on: other weights have to be clearly ahead.
+fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 left = np.zeros(len(weights))
 starts = [
     "fresh weights",
     "coherence, long walks",
     "coherence, short walks, corrupted rows",
     "a random forest",
+    "logistic regression, C = 0.01",
+    "logistic regression, C = 1",
+    "a Gaussian kernel",
 ]
 for start, widths in zip(starts, np.transpose([*weights.values()]), strict=True):
     ax.barh([*weights], widths, left=left, label=start)
     left += widths
 ax.set(xlabel="weight in the prediction", xlim=(0, 1))
-ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=3, fontsize="small")
+ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2, fontsize="small")
 plt.show()
