@@ -141,7 +141,7 @@ def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
 
 
 def _automatic_others(n_labelled: int) -> list[Any]:
-    """A forest, linear models of weak and of strong weights, and a Gaussian kernel."""
+    """A forest, linear models of small and of larger weights, and a Gaussian kernel."""
     linear = [LogisticRegression(C=C, max_iter=1000) for C in (0.01, 1.0)]
     kernel = [SVC(C=10.0)] if n_labelled <= _MOST_OF_A_KERNEL else []
     return [RandomForestClassifier(300), *linear, *kernel]
@@ -365,7 +365,7 @@ class StackedStartsClassifier(PartlyLabelled):
         return clone(self.estimator).set_params(unlabelled_label=None)
 
     def _check_others(self) -> None:
-        """Raise a TypeError where the others are no classifiers."""
+        """Raise where the others are no classifiers, or have scores of pairs of classes."""
         if is_auto(self.others):
             return
         if not isinstance(self.others, list | tuple):
@@ -375,6 +375,11 @@ class StackedStartsClassifier(PartlyLabelled):
             if isinstance(other, type) or not scored:
                 valid = "classifiers with predict_proba or decision_function"
                 raise TypeError(f"others must be {valid}, got {other!r}")
+            for name, value in other.get_params().items():
+                if name.endswith("decision_function_shape") and value == "ovo":
+                    raise ValueError(
+                        f'others must have {name}="ovr", a score a class, got {other!r}'
+                    )
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int

@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupKFold, PredefinedSplit
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from skorch import NeuralNetClassifier
 from skorch.callbacks import EarlyStopping
@@ -313,6 +314,8 @@ row(stacked, starts=[None, 3], part="warm_start_from must be ")
 each(stacked, "estimator", (StandardScaler(), mm.MLPClassifier), part="estimator must be")
 row(stacked, others="forest", part='others must be "auto" or a list of classifiers, got ')
 row(stacked, others=[StandardScaler()], part="or decision_function, got StandardScaler()")
+pairs = SVC(decision_function_shape="ovo")
+row(stacked, others=[pairs], part='others must have decision_function_shape="ovr"')
 row(stacked, others=[DecisionTreeClassifier], part="or decision_function, got <class")
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (True, NAN, -1, "x"))
 each(lambda **k: mm.RandomAffine(**k)(X, RNG(0)), "degrees shift scale shear", (1e7,))
