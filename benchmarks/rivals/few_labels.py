@@ -82,9 +82,11 @@ def _calibrated(classifier: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Any
     splitter = folds(y, seed)
     if splitter is None:
         return SoftmaxClassifier(classifier.fit(X, y))
-    return CalibratedClassifierCV(
-        classifier, method="temperature", ensemble=False, cv=splitter
-    ).fit(X, y)
+    # As a list: a splitter would have to give each fold rows of every class.
+    parts = [*splitter.split(X, y)]
+    return CalibratedClassifierCV(classifier, method="temperature", ensemble=False, cv=parts).fit(
+        X, y
+    )
 
 
 def logistic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
