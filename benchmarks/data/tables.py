@@ -331,8 +331,8 @@ REPORT: Sets = {
 }
 
 # Chosen by their sources' words alone, when a look at the report sets had led to a change of the
-# line: nobody has looked at these before. Left out are columns that tell who a row is, and those
-# that follow from its class.
+# line, and listed here before any method had run on them. Left out are columns that tell who a row
+# is, and those that follow from its class.
 CONFIRMATION: Sets = {
     **{name: ("table", partial(_keel, name)) for name in ("bupa", "hayes-roth")},
     **{

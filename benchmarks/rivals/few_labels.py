@@ -84,9 +84,8 @@ def _calibrated(classifier: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Any
         return SoftmaxClassifier(classifier.fit(X, y))
     # As a list: a splitter would have to give each fold rows of every class.
     parts = [*splitter.split(X, y)]
-    return CalibratedClassifierCV(classifier, method="temperature", ensemble=False, cv=parts).fit(
-        X, y
-    )
+    model = CalibratedClassifierCV(classifier, method="temperature", ensemble=False, cv=parts)
+    return model.fit(X, y)
 
 
 def logistic(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
