@@ -376,7 +376,8 @@ class StackedStartsClassifier(PartlyLabelled):
                 valid = "classifiers with predict_proba or decision_function"
                 raise TypeError(f"others must be {valid}, got {other!r}")
             for name, value in other.get_params().items():
-                if name.endswith("decision_function_shape") and value == "ovo":
+                pairs = name.endswith("decision_function_shape") and value == "ovo"
+                if pairs and not _has_proba(other):
                     raise ValueError(
                         f'others must have {name}="ovr", a score a class, got {other!r}'
                     )

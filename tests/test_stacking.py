@@ -10,6 +10,7 @@ import sklearn
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -215,6 +216,8 @@ def test_scores_become_probabilities_by_their_temperature(n_classes):
 def test_a_class_that_only_networks_know_gets_nothing_from_others(digits):
     X, y = digits[0][:60], digits[1][:60] % 3
     others = [make_pipeline(StandardScaler(), RandomForestClassifier(5))]
+    # Of pairs of classes are its scores, but not its probabilities.
+    others += [CalibratedClassifierCV(SVC(decision_function_shape="ovo"), cv=2)]
     first, again = (stacked(None, others=others).fit(X, y, classes=range(4)) for _ in range(2))
     np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
     net = np.exp(tempered(first.estimators_[0].predict_proba(X), first.temperatures_[0]))
