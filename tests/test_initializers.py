@@ -284,14 +284,15 @@ def test_no_pass_at_all_gives_the_random_weights(kind, X):
 # learning
 
 
-VARIANTS = {
+WAITING = {
     "gelu, direct": {"activation": "gelu", "init": "he", "sampler": "direct"},
     "tanh, functional": {"activation": "tanh", "sampler": "functional"},
     "batch norm": {"batch_norm": True, "n_classes": 3},
     "no hidden layer": {"hidden_layer_sizes": ()},
     "module": {"module": Pooled, "module__n_classes": 3},
+    "gram": {"sampler": "gram"},
+    "coherence": {"coherence": Coherence()},
 }
-WAITING = VARIANTS | {"gram": {"sampler": "gram"}, "coherence": {"coherence": Coherence()}}
 
 
 class NoValues(StepRandom):
@@ -323,20 +324,6 @@ def test_a_step_of_another_device_waits_for_no_value(params, X, monkeypatch):
     assert all(parameter.grad.device.type == "meta" for parameter in network.module.parameters())
     with pytest.raises(RuntimeError, match="meta"):
         float(terms[0].detach())
-
-
-@pytest.mark.parametrize("name", ["batch norm", "no hidden layer", "module"])
-def test_the_loss_falls_and_the_score_rises(name):
-    params = VARIANTS[name]
-    X = StandardScaler().fit_transform(load_digits().data[:288])
-    train, test = X[:256], X[256:]
-    own = {"learning_rate_init": 5e-3, "window": 8, "n_perturbations": 24, "batch_size": 32}
-    init = tiny(**own, **params, max_iter=4).fit(train)
-    start = clone(init).set_params(max_iter=0).fit(train)
-    assert init.loss_curve_[-1] < 0.9 * init.loss_curve_[0]
-    assert init.score(test) > start.score(test) + 0.02
-    n_classes = params.get("n_classes", params.get("module__n_classes", 2))
-    assert init.theta0_.architecture.n_classes == n_classes
 
 
 @SAME_DRAWS
@@ -386,9 +373,6 @@ def test_running_statistics_are_those_of_the_mini_batches_and_part_of_theta0(X):
     arrays = init.theta0_.arrays
     np.testing.assert_allclose(arrays["norms.0.running_mean"], mean, atol=1e-5)
     np.testing.assert_allclose(arrays["norms.0.running_var"], var, rtol=1e-4)
-    start = tiny(RandomLabelInitializer, max_iter=0, **own).fit(X).theta0_.arrays
-    assert not start["norms.0.running_mean"].any()
-    assert (start["norms.0.running_var"] == 1).all()
     clf = MLPClassifier(warm_start_from=init, max_iter=0).fit(X, np.arange(len(X)) % 2)
     assert_same_arrays(clf.theta0_, init.theta0_)
 
@@ -463,7 +447,6 @@ def test_the_passthrough_hands_on_x_and_theta0(kind, dtype, X):
     assert out.dtype == dtype
     assert np.shares_memory(out, X)
     assert theta0_of(out) is init.theta0_
-    assert type(X) is np.ndarray
     again = init.fit_transform(X)
     for own in (out, again):
         np.testing.assert_array_equal(own, X)
@@ -587,11 +570,9 @@ def test_nothing_works_after_a_first_fit_that_failed(kind, X):
     for rows, words in ((X[:, :, None], "dim 3"), (X, "not finite")):
         with pytest.raises(ValueError, match=words):
             init.fit(rows)
-    for method in (init.transform, init.score, init.get_feature_names_out):
+    for method in (init.transform, init.score, init.get_feature_names_out, lambda X: init.coefs_):
         with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not"):
             method(X)
-    with pytest.raises(NotFittedError):
-        init.coefs_  # noqa: B018
     assert vars(init).keys() == init.get_params().keys()
     assert init.set_params(learning_rate_init=1e-3).partial_fit(X).n_iter_ == 1
 

@@ -1,6 +1,5 @@
 """Public names import, and what their docstrings say of parameters is what the code does."""
 
-import importlib
 import importlib.metadata
 import inspect
 import math
@@ -99,17 +98,6 @@ def test_version_is_that_of_the_metadata_and_of_the_changelog():
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("the package is on the path but not installed: no metadata to compare with")
     assert installed == version
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_names_of_all_import(name):
-    module = MODULES[name]
-    assert module.__doc__
-    assert len(set(module.__all__)) == len(module.__all__)
-    for own in module.__all__:
-        assert not own.startswith("_")
-        assert getattr(module, own) is not None
-    assert importlib.import_module(f"sklearn_mmdinit.{name}".rstrip(".")) is module
 
 
 @pytest.mark.parametrize("name", OBJECTS)
