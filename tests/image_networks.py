@@ -37,17 +37,16 @@ class ResidualNet(nn.Module):
 
 
 class _Attention(nn.Module):
-    """Self-attention from linear layers."""
+    """Self-attention of two heads from linear layers."""
 
-    def __init__(self, width, n_heads):
+    def __init__(self, width):
         super().__init__()
-        self.n_heads = n_heads
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
     def forward(self, x):
         n, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(n, tokens, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).view(n, tokens, 3, 2, -1).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v)
         return self.out(mixed.transpose(1, 2).reshape(n, tokens, width))
 
@@ -55,9 +54,9 @@ class _Attention(nn.Module):
 class _TorchAttention(nn.Module):
     """The same by PyTorch's own layer, which keeps its weights to itself."""
 
-    def __init__(self, width, n_heads):
+    def __init__(self, width):
         super().__init__()
-        self.attention = nn.MultiheadAttention(width, n_heads, batch_first=True)
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
 
     def forward(self, x):
         return self.attention(x, x, x, need_weights=False)[0]
@@ -69,16 +68,7 @@ class PatchTransformer(nn.Module):
     With ``multihead`` by ``nn.MultiheadAttention`` in place of attention from linear layers.
     """
 
-    def __init__(
-        self,
-        n_classes=2,
-        width=16,
-        n_layers=2,
-        n_heads=2,
-        patch=4,
-        side=8,
-        multihead=False,
-    ):
+    def __init__(self, n_classes=2, width=16, n_layers=2, patch=4, side=8, multihead=False):
         super().__init__()
         n_patches = (side // patch) ** 2
         attention = _TorchAttention if multihead else _Attention
@@ -88,7 +78,7 @@ class PatchTransformer(nn.Module):
             nn.ModuleDict(
                 {
                     "norm1": nn.LayerNorm(width),
-                    "attention": attention(width, n_heads),
+                    "attention": attention(width),
                     "norm2": nn.LayerNorm(width),
                     "up": nn.Linear(width, 2 * width),
                     "down": nn.Linear(2 * width, width),
@@ -109,10 +99,10 @@ class PatchTransformer(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-def flat_perceptron(n_classes=2, width=32, batch_norm=False, side=8):
+def flat_perceptron(n_classes=2, width=32, batch_norm=False):
     """A perceptron of two hidden layers on flattened images, as an ``nn.Sequential``."""
     parts = [nn.Flatten()]
-    n_in = side * side
+    n_in = 64
     for _ in range(2):
         parts += [nn.Linear(n_in, width)]
         parts += [nn.BatchNorm1d(width)] if batch_norm else []

@@ -26,45 +26,17 @@ def tokens(n=4, length=5, words=7, seed=0):
     return np.random.default_rng(seed).integers(words, size=(n, length))
 
 
-class Twice(nn.Module):
+def twice():
     """One layer called twice in a pass."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
-
-    def forward(self, x):
-        return self.head(self.layer(self.layer(x).tanh()).tanh())
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), nn.Linear(6, 3))
 
 
-class Tied(nn.Module):
+def tied():
     """Two layers with the same weights."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-        self.second.weight = self.first.weight
-
-    def forward(self, x):
-        return self.head(self.second(self.first(x).tanh()).tanh())
-
-
-class UNet(nn.Module):
-    """Feature maps made smaller, and put beside those of before when they are large again."""
-
-    def __init__(self, width=4, n_classes=3):
-        super().__init__()
-        self.down = nn.Conv2d(1, width, 3, padding=1)
-        self.deep = nn.Conv2d(width, 2 * width, 3, padding=1)
-        self.up = nn.Upsample(scale_factor=2)
-        self.beside = nn.Conv2d(3 * width, width, 3, padding=1)
-        self.head = nn.Linear(16 * width, n_classes)
-
-    def forward(self, x):
-        maps = self.down(x).relu()
-        deep = self.deep(nn.functional.max_pool2d(maps, 2)).relu()
-        maps = self.beside(torch.cat([self.up(deep), maps], 1)).relu()
-        return self.head(nn.functional.avg_pool2d(maps, 2).flatten(1))
+    module = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+    module[2].weight = module[0].weight
+    return module
 
 
 class Words(nn.Module):
@@ -167,18 +139,6 @@ class Router(nn.Module):
 
     def forward(self, x):
         return self.left(x) if x.sum().item() > 0 else -self.left(x)
-
-
-class Narrow(nn.Module):
-    """Computes its layers in half precision."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 2)
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return self.last(self.first(x.flatten(1)).relu()).float()
 
 
 def profile_of(module, X, sampler="auto", hidden_layer=None):

@@ -14,13 +14,13 @@ from image_networks import MODULES
 from module_zoo import (
     Convs,
     SequenceFirst,
-    Twice,
     Words,
     double_network,
     images,
     network_of,
     rows,
     tokens,
+    twice,
 )
 from sklearn_mmdinit._core.config import CoherenceConfig, Config
 from sklearn_mmdinit._core.mlp import ACTIVATIONS
@@ -152,15 +152,10 @@ def test_median_is_the_lower_order_statistic_of_all_pairs(n_p, n_u):
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_uniformity_vanishes_for_uniform_predictions(n_classes):
-    values = [
-        float(
-            uniformity(
-                uniform_simplex(200, 4, n_classes, seed=seed),
-                uniform_simplex(200, n_classes, seed=100 + seed),
-            )
-        )
-        for seed in range(10)
-    ]
+    values = []
+    for seed in range(10):
+        P = uniform_simplex(200, 4, n_classes, seed=seed)
+        values.append(float(uniformity(P, uniform_simplex(200, n_classes, seed=100 + seed))))
     # The median of distances between equal laws hardly depends on the sample.
     assert abs(np.mean(values)) < 0.01
     centre = torch.full((200, 4, n_classes), 1 / n_classes, dtype=torch.float64)
@@ -237,23 +232,16 @@ def test_gradient_of_degeneracy_by_finite_differences():
 @pytest.mark.parametrize("widths", [(5, 3), (5, 7), (5, 6, 4, 2), (5, 6, 4, 9)])
 def test_norms_of_a_perceptron_against_autograd(widths, activation):
     network, X = double_network(mlp(*widths, activation=activation), rows(3, widths[0]))
-    norms, module = network.jacobian_norms(X), network.module
+    norms = network.jacobian_norms(X)
     assert norms.shape == (3, widths[-1], len(widths) - 1)
-    function = ACTIVATIONS[activation]()
-    for b in range(3):
-        x = X[b]
-        for start in range(len(module.linears)):
-
-            def rest(x, start=start):
-                for i in range(start, len(module.linears)):
-                    x = module.linears[i](function(x.clone()) if i else x)
-                return x
-
-            jacobian = torch.autograd.functional.jacobian(rest, x)
-            torch.testing.assert_close(
-                norms[b, :, start], jacobian.norm(dim=1), atol=2e-6, rtol=1e-6
-            )
-            x = module.linears[start](function(x.clone()) if start else x)
+    function = type(ACTIVATIONS[activation]())()  # none in place
+    first, *others = network.module.linears
+    layers = [first, *(nn.Sequential(function, linear) for linear in others)]
+    for b, x in enumerate(X):
+        for i, layer in enumerate(layers):
+            jacobian = torch.autograd.functional.jacobian(nn.Sequential(*layers[i:]), x)
+            torch.testing.assert_close(norms[b, :, i], jacobian.norm(dim=1), atol=2e-6, rtol=1e-6)
+            x = layer(x)
 
 
 def in_groups(n_classes):
@@ -356,8 +344,7 @@ def test_running_statistics_are_updated_once():
     other = copy.deepcopy(network.module)
     other(batch)
     network.jacobian_norms(batch)
-    for name, value in other.state_dict().items():
-        torch.testing.assert_close(network.module.state_dict()[name], value)
+    torch.testing.assert_close(dict(network.module.state_dict()), dict(other.state_dict()))
     assert int(network.module.norm1.num_batches_tracked) == 1
 
 
@@ -366,7 +353,7 @@ DIFFERENTIATED = {
     "relu": (lambda: mlp(6, 5, 3, 2), rows(3)),
     "many classes": (lambda: mlp(6, 5, 3, 7, activation="gelu"), rows(3)),
     "convolutions": (Convs, rows(3, 12)),
-    "twice": (Twice, rows(3)),
+    "twice": (twice, rows(3)),
     "one layer": (lambda: nn.Sequential(nn.Linear(6, 3)), rows(3)),
     "one layer of many classes": (lambda: nn.Sequential(nn.Linear(6, 9)), rows(3)),
 }
@@ -414,11 +401,11 @@ def test_detachment_takes_the_worst_layer():
 class Heads(nn.Module):
     """A trunk, and for each class a head of its own."""
 
-    def __init__(self, n_classes=3):
+    def __init__(self):
         super().__init__()
         self.trunk = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
         self.heads = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(n_classes)
+            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)
         )
 
     def forward(self, X):
@@ -495,17 +482,13 @@ def test_gradient_of_coherence_by_finite_differences():
 def test_hidden_rows_in_parts_have_the_gradient_of_all_at_once(n_threads):
     network, X = double_network(mlp(6, 9, 7, 2, activation="gelu"), rows(520))
     learned = list(network.module.parameters())[:4]  # the last layer has no part in it
-    whole = network.module.activations[1](
-        network.module.linears[1](network.module.activations[0](network.module.linears[0](X)))
-    )
+    linears, activations = network.module.linears, network.module.activations
+    whole = activations[1](linears[1](activations[0](linears[0](X))))
     with as_a_team_of(n_threads):
         H = network.hidden(X)
         own = torch.autograd.grad(coherence(H, 2, 2.0), learned)
     torch.testing.assert_close(H, whole)
-    for slope, expected in zip(
-        own, torch.autograd.grad(coherence(whole, 2, 2.0), learned), strict=True
-    ):
-        torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(own, torch.autograd.grad(coherence(whole, 2, 2.0), learned))
 
 
 def test_hidden_rows_of_batch_norm_take_the_statistics_of_all():

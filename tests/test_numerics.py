@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from scipy import stats
 
-from helpers import LARGE, SMALL, as_a_team_of, threads
+from helpers import LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
 from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions
 from sklearn_mmdinit._core.random import StepRandom
@@ -169,9 +169,7 @@ WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
 
 
 def leaves_of(n, frozen=None):
-    generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn(3, dtype=torch.float64, generator=generator) for _ in range(n)]
-    return [t.requires_grad_(i != frozen) for i, t in enumerate(tensors)]
+    return [normal(3, seed=i).requires_grad_(i != frozen) for i in range(n)]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
