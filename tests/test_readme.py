@@ -14,7 +14,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 import sklearn_mmdinit
 from docs import links
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, initializers, load_theta0
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, initializers, load_theta0, mmd_init_
 from test_public_api import OBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,19 +23,14 @@ PAGES = {
     str(path.relative_to(ROOT / "docs").with_suffix("")): path.read_text(encoding="utf-8")
     for path in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md")])
 }
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 WITH_CODE = [name for name, text in PAGES.items() if BLOCK.search(text)]
 
 
-def short(*args, **params):
-    """An initializer that learns for a moment."""
-    return MMDInitializer(*args, **{**params, "max_iter": 1, "n_perturbations": 4})
-
-
-def short_in_place(module, data, **params):
-    return sklearn_mmdinit.in_place.mmd_init_(
-        module, data, **{**params, "max_iter": 1, "n_perturbations": 4}
-    )
+def short(function):
+    """The same, of a pre-training that lasts a moment."""
+    return lambda *args, **own: function(*args, **own | {"max_iter": 1, "n_perturbations": 4})
 
 
 def run(text):
@@ -61,9 +56,9 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def in_short(monkeypatch):
     """Starts are learned for a moment: what is tried is that the words are right."""
-    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", short)
-    monkeypatch.setattr("sklearn_mmdinit.mmd_init_", short_in_place)
-    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
+    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", short(MMDInitializer))
+    monkeypatch.setattr("sklearn_mmdinit.mmd_init_", short(mmd_init_))
+    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short(MMDInitializer))
 
 
 # With their own figures
@@ -98,6 +93,12 @@ def test_five_minutes_bring_what_they_say(capsys):
 
 
 def test_networks_of_one_s_own_are_better_than_from_fresh_weights(capsys, monkeypatch):
+    def in_time(**own):
+        """An initializer that learns for a moment where the page prints no figure of it."""
+        printed = "coherence" in own and "n_classes" not in own
+        return (MMDInitializer if printed else short(MMDInitializer))(**own)
+
+    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", in_time)
     left = run(PAGES["guide/own_networks"])
     in_a_loop, as_an_estimator, fresh, few_steps, many_steps = numbers(capsys)
     assert few_steps < fresh - 0.05 < fresh + 0.05 < many_steps
@@ -155,7 +156,7 @@ DOCUMENTS += [f"docs/{name}" for name, text in PAGES.items() if "](" in text]
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_to_files_of_the_project_are_not_broken(name):
     document = ROOT / f"{name}.md"
-    found = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+    found = LINK.findall(document.read_text(encoding="utf-8"))
     assert found
     own = [link for link in found if not link.startswith("https:")]
     for path, _, anchor in (link.partition("#") for link in own):
@@ -166,12 +167,11 @@ def test_links_to_files_of_the_project_are_not_broken(name):
 
 def test_no_link_of_the_description_leads_nowhere(monkeypatch):
     """On a package index a relative link has nothing that it is relative to."""
-    links_in = re.compile(r"\]\(([^)\s]+)\)")
-    assert any("://" not in link for link in links_in.findall(README))
+    assert any("://" not in link for link in LINK.findall(README))
     for address in (None, "https://example.org/x"):
         monkeypatch.setattr(links, "repository", lambda address=address: address)
         text = links.description()
-        found = links_in.findall(text)
+        found = LINK.findall(text)
         assert found
         assert all(link.startswith("https://") for link in found)
         assert (f"]({address}/raw/HEAD/benchmarks/results/in-words.png)" in text) == bool(address)

@@ -1,7 +1,6 @@
 """Results made up for the report: the paper's own figures, so that all of it must agree."""
 
 import math
-import re
 
 import numpy as np
 
@@ -60,23 +59,20 @@ def like_the_paper(methods=PAPER_METHODS, runs=4):
     return found
 
 
-def flat(values, runs=4):
+def flat(values):
     """Scores that are the same at every N: a method and its accuracy (%)."""
-    table = {m: [[a / 100, (a + 1) / 100]] * runs for m, a in values.items()}
+    table = {m: [[a / 100, (a + 1) / 100]] * 4 for m, a in values.items()}
     return [score for n in N_LABELS for score in records(table, n)]
 
 
 def task_results(scores, **settings):
     runs = 1 + max((score["run"] for score in scores), default=0)
-    learned = [{"method": "xavier/fcn/ours", "run": run, "seconds": 1800.0} for run in range(runs)]
     methods = list(dict.fromkeys(score["method"] for score in scores))
-    own = {"classes": 2, "runs": runs, "first_run": 0, "methods": methods}
+    own = {"classes": 2, "runs": runs, "methods": methods}
     own["n_labels"] = sorted({score["n_labels"] for score in scores})
     return {
         **HEAD,
         "settings": {**SETTINGS, **own, **settings},
-        "seconds_of_this_call": 90.0,
-        "theta0": learned,
         "scores": pack_scores(scores),
     }
 
@@ -99,8 +95,7 @@ def degeneracies(settings=LOSSES):
         record = {"degeneracy_weight": weight, "detachment_weight": detachment}
         record |= ratios(paper_figure("degenerate_softmax", row, 0), dead)
         found.append(record)
-    shown = {"shown": [list(setting) for setting in settings]}
-    return {**HEAD, "settings": {**SETTINGS, **LEARNED, **MEASURED, **shown}, "records": found}
+    return {**HEAD, "settings": {**SETTINGS, **LEARNED, **MEASURED}, "records": found}
 
 
 def scales(cells=CELLS, runs=4):
@@ -114,37 +109,9 @@ def scales(cells=CELLS, runs=4):
             worst = dead + dead_std * OF_RUNS[run]
             own = (softmax + softmax_std * OF_RUNS[run], 0.1)
             head = {"squared_scale": square, "degeneracy_weight": weight, "run": run}
-            curve = {"steps": [100, 200], "uniformity": [0.5, 0.2 if weight == 1.0 else 0.01]}
-            learned = {"theta0": {"seconds": 60.0}}
-            found.append(
-                head | ratios(own, [(0.0, 0.0), (worst, 0.1), (-9.0, 0.0)]) | curve | learned
-            )
-    squares, weights = (sorted(set(values)) for values in zip(*cells, strict=True))
-    shown = {"squared_scales": squares, "weights": weights, "runs": runs}
-    return {**HEAD, "settings": {**SETTINGS, **LEARNED, **MEASURED, **shown}, "records": found}
-
-
-TIMED = {"time/paper@1": 80.0, "time/both@1": 95.0}
-ABLATION = {"ablation/default@6": 80.0, "ablation/gain=1@6": 60.0}
-
-
-def of_coherence(runs=(4,), table=TIMED | ABLATION):
-    """What coherence.py writes of the paper's objective, both, the default and a change."""
-    settings = [
-        {"section": found[1], "name": found[2], "passes": int(found[3]), "changes": {}}
-        for found in (re.fullmatch(r"(\w+)/(.+)@(\d+)", name) for name in table)
-    ]
-    seconds = {"paper": 100.0, "both": 20.0}
-    learned = [
-        s | {"run": run, "seconds": seconds.get(s["name"], 10.0) + run - 4}
-        for run in runs
-        for s in settings
-    ]
-    own = flat({"xavier/fcn/scratch": 70.0, **table}, runs=1)
-    scores = [score | {"run": run} for run in runs for score in own]
-    plan = {"seed": 0, "runs": len(runs), "first_run": runs[0], "tasks": 2, "settings": settings}
-    plan["n_labels"] = list(N_LABELS)
-    return {**HEAD, "plan": plan, "theta0": learned, "scores": pack_scores(scores)}
+            curve = {"uniformity": [0.5, 0.2 if weight == 1.0 else 0.01]}
+            found.append(head | curve | ratios(own, [(0.0, 0.0), (worst, 0.1), (-9.0, 0.0)]))
+    return {**HEAD, "settings": {**SETTINGS, **LEARNED, **MEASURED}, "records": found}
 
 
 def write_all(folder, files):

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,14 +30,13 @@ from protocol.store import Log
 from protocol.studies import Cell, Study, measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
 from protocol.theta0s import theta0_digest
+from reporting.results import pack_scores
 from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
+from results_stand_in import records
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._core import train
-from sklearn_mmdinit.diagnostics import (
-    degenerate_softmax_ratio,
-    prediction_samples,
-)
+from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
 from sklearn_mmdinit.theory import perturbation_std
 
 X = standardize(load_digits_dataset())[0]
@@ -219,30 +219,25 @@ def test_bad_values_are_refused_by_the_parser(command, more, message, tmp_path, 
 def test_a_study_shows_what_it_has_measured_and_names_every_commit_and_machine(tmp_path):
     done, options = [], argparse.Namespace(output=tmp_path, quiet=True)
 
-    def study(options, wanted):
-        def compute(n):
-            done.append(n)
-            return {"value": 10 * n}
+    def compute(n):
+        done.append(n)
+        return {"value": 10 * n}
 
+    def study(wanted):
         cells = [
-            Cell(f"cell {n}", {"number": n}, f"key{n}", lambda n=n: compute(n), n in wanted)
+            Cell(f"cell {n}", {"number": n}, f"key{n}", partial(compute, n), n == wanted)
             for n in range(3)
         ]
         return Study("counting", "Claim: more.\n\nWords.", cells, {"seed": 0}, options)
 
-    parser = SimpleNamespace(prog="counting", parse_args=lambda argv: options)
-    for wanted in ([2], [0], [0]):
-        prepare = lambda options, wanted=wanted: study(options, wanted)  # noqa: E731
-        assert (
-            run_command(parser, None, prepare, Study.measure, str, lambda results, path: path.name)
-            == 0
-        )
+    for wanted in (2, 0, 0):
+        path, results = study(wanted).measure()
     assert done == [2, 0]
-    results = json.loads((tmp_path / "counting.json").read_text())
+    assert path == tmp_path / "counting.json"
     assert results["claim"] == "Claim: more."
     assert results["records"] == [{"number": n, "value": 10 * n} for n in (0, 2)]
     made_with = [("one", 2), ("two", 2), ("one", 4)]
-    again = study(options, [])
+    again = study(wanted=None)
     for n, (commit, machine) in enumerate(made_with):
         again.log.append({"key": f"key{n}", "value": 1, "commit": commit, "machine": machine})
     _, found = again.kept()
@@ -251,16 +246,12 @@ def test_a_study_shows_what_it_has_measured_and_names_every_commit_and_machine(t
     assert found["records"] == [{"value": 1}] * 3
 
 
-def test_bad_input_is_a_line_and_an_error_of_the_work_is_not_hidden(capsys):
-    parser = command_parser("x")
-
+def test_an_error_of_the_work_is_not_hidden():
     def fail(job):
         raise ValueError("a mistake")
 
-    assert run_command(parser, [], fail, fail, str) == 2
-    assert capsys.readouterr().err == f"{parser.prog}: a mistake\n"
     with pytest.raises(ValueError, match="a mistake"):
-        run_command(parser, [], lambda options: None, fail, str)
+        run_command(command_parser("x"), [], lambda options: None, fail, str)
 
 
 # coherence.py
@@ -319,22 +310,16 @@ def test_an_answer_is_learned_with_its_base_and_is_its_base_but_for_what_it_name
 
 
 def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
-    def rows(name, base, gain):
-        noise = np.random.default_rng(len(name)).normal(0, 0.01, 20)
-        return {"question": "q", "answer": name, "base": base, "run": 4}, {
-            "method": name,
-            "run": 4,
-            "n_labels": 5,
-            "tasks": [*range(20)],
-            "accuracies": [*(0.5 + gain + noise)],
-        }
-
-    default = rows("default", "default", 0.0)
-    for gains, best in (((0.1, 0.2), "bb"), ((-0.002, -0.1), "default"), ((0.1, 0.0), "a")):
-        own = [rows(name, "default", gain) for name, gain in zip(("a", "bb"), gains, strict=True)]
-        learned, scores = zip(default, *own, strict=True)
-        learned[0]["question"] = "default"
-        results = {"theta0": [*learned], "scores": [*scores]}
+    noise = np.random.default_rng(0).normal(0, 0.01, (3, 20))
+    questions = {"default": "default", "a": "q", "b": "q"}
+    learned = [
+        {"question": question, "answer": name, "base": "default", "run": 0}
+        for name, question in questions.items()
+    ]
+    for gains, best in (((0.1, 0.2), "b"), ((-0.002, -0.1), "default"), ((0.1, 0.0), "a")):
+        accuracies = 0.5 + np.array([[0.0], *([gain] for gain in gains)]) + noise
+        own = {name: [[*values]] for name, values in zip(questions, accuracies, strict=True)}
+        results = {"theta0": learned, "scores": pack_scores(records(own))}
         results["chosen"] = chosen_answers(results)
         assert results["chosen"] == {"default": "default", "q": best}
         told = {row[0]: row[-1] for row in build_table("choices", results).rows}
@@ -358,19 +343,18 @@ def test_shares_of_edges_and_steps():
 # The appendix
 
 
+def fitted(n_rows, **params):
+    """By the package itself what the commands learn with APPENDIX and K4."""
+    own = {"n_perturbations": 4, "max_iter": 2, "random_state": 0}
+    return MMDInitializer((4, 3), **{**own, **params}).fit(X[:n_rows])
+
+
 def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
     records = results_of(degeneracies, finished(degeneracies))["records"]
     settings = [(r["degeneracy_weight"], r["detachment_weight"]) for r in records]
     assert settings == [(None, None), (0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0)]
     assert ["densities" in record for record in records] == [True, True, False, False, True]
-    initializer = MMDInitializer(
-        (4, 3),
-        degeneracy_weight=0.0,
-        detachment_weight=0.0,
-        n_perturbations=4,
-        max_iter=2,
-        random_state=0,
-    ).fit(X[:64])
+    initializer = fitted(64, degeneracy_weight=0.0, detachment_weight=0.0)
     assert records[1]["digest"] == theta0_digest(initializer.theta0_)
     common = {"n_batches": 4, "random_state": diagnostics_seed(seed=0)}
     ratios = 100 * degenerate_softmax_ratio(initializer, X[:64], **common)
@@ -407,15 +391,8 @@ def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks(
 
 def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
     common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", str(tmp_path)]
-    tasks = [
-        "--first-run=0",
-        "--methods",
-        "xavier/fcn/ours",
-        "--tasks=1",
-        "--n-labels=5",
-        "--jobs=1",
-    ]
-    assert mnist_tasks.main([*common, *tasks]) == 0
+    tasks = "--first-run=0 --methods xavier/fcn/ours --tasks=1 --n-labels=5 --jobs=1"
+    assert mnist_tasks.main([*common, *tasks.split()]) == 0
     monkeypatch.setattr(theta0s, "_fitted", None)
     assert degeneracies.main([*common, "--settings", "0.4,1"]) == 0
     assert len(list((tmp_path / "theta0").iterdir())) == 1
@@ -435,13 +412,7 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
     cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
     assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
     assert results["settings"]["squared_scales"] == [0.2, 0.5, 1.0, 2.0]
-    initializer = MMDInitializer(
-        (4, 3),
-        perturbation_scale=2.0**0.5,
-        n_perturbations=4,
-        max_iter=2,
-        random_state=1,
-    ).fit(X[:320])
+    initializer = fitted(320, perturbation_scale=2.0**0.5, random_state=1)
     assert results["records"][3]["steps"] == [20]
     expected = [window["uniformity"] for window in initializer.history_]
     assert results["records"][3]["uniformity"] == pytest.approx(expected)
@@ -450,9 +421,7 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
 def test_the_curve_of_averaged_kernels_is_a_ninth(tmp_path):
     few = ("--runs", "1", "--squared-scales", "0.5", "--kernels", "mean")
     assert run(scale_and_weight, tmp_path, *few) == 0
-    initializer = MMDInitializer(
-        (4, 3), uniformity_weight=1 / 9, n_perturbations=4, max_iter=2, random_state=0
-    ).fit(X[:320])
+    initializer = fitted(320, uniformity_weight=1 / 9)
     (record,) = results_of(scale_and_weight, tmp_path, "_mean_of_kernels")["records"]
     expected = [window["uniformity"] / 9 for window in initializer.history_]
     assert record["uniformity"] == pytest.approx(expected)
@@ -461,13 +430,8 @@ def test_the_curve_of_averaged_kernels_is_a_ninth(tmp_path):
 # detachment_nearby.py
 
 
-def _alone(**changed):
-    parameters = {**detachment_nearby.CHANGES, "max_iter": 2, "random_state": 0, **changed}
-    return MMDInitializer((6, 5), **parameters)
-
-
 def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
-    theta0 = _alone(max_iter=0).fit(X[:32]).theta0_
+    theta0 = MMDInitializer((6, 5), max_iter=0, random_state=0).fit(X[:32]).theta0_
     std = perturbation_std(theta0.architecture, 1.0)
 
     def change(noise, scale):
@@ -589,11 +553,9 @@ def test_backends_are_timed_only_where_figures_agree(tmp_path, monkeypatch, caps
     loky = json.loads((tmp_path / "digits_backends.json").read_text())["engines"]["loky"]
     assert len(loky["rounds"]["seconds"]) == 2
     assert loky["times_of_loky"]["median"] == 1.0
-    engines, found = {"loky": 1, "dask": 2}, iter([(1.0, [{"a": 1}]), (1.0, [{"a": 2}])])
+    found = iter([(1.0, [{"a": 1}]), (1.0, [{"a": 2}])])
     engine = backends.engine_of("loky", None, 1)
-    monkeypatch.setattr(backends, "ENGINES", engines)
     monkeypatch.setattr(backends, "engine_of", lambda *args: engine)
     monkeypatch.setattr(backends, "_round", lambda bench, engine: next(found))
-    monkeypatch.setattr("sys.stdout.flush", lambda: None, raising=False)
     assert backends.main([*TASKS, "--output", str(tmp_path)]) == 1
     assert "dask has other figures than loky" in capsys.readouterr().err

@@ -2,29 +2,18 @@
 
 import pytest
 
+import report
 from protocol.methods import PAPER_METHODS
 from protocol.rivals import ALL_RIVALS
 from reporting import pictures
-from results_stand_in import (
-    ABLATION,
-    ON_SETS,
-    few_labels,
-    of_coherence,
-    records,
-    task_results,
-)
+from reporting.results import Library
+from results_stand_in import ON_SETS, few_labels, records, task_results
 
 OURS = ["xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch"]
-
-
-def two_tasks(names, sizes=(5, 10)):
-    own = [score for n in sizes for score in records({m: [[0.5, 0.6]] for m in names}, n)]
-    return task_results(own)
-
-
+COHERENCE = Library(report.RESULTS).results("coherence.json")
+# That of mnist_tasks.py is drawn where the command runs.
 DRAWN = {
-    "accuracy": (pictures.draw_accuracy, two_tasks(OURS)),
-    "coherence": (pictures.draw_coherence, of_coherence(runs=(4, 5))),
+    "coherence": (pictures.draw_coherence, COHERENCE),
     "ranks": (pictures.draw_ranks, few_labels(ON_SETS, (1, 5))),
     "scatter": (pictures.draw_scatter, few_labels(ON_SETS, (1, 5))),
 }
@@ -40,7 +29,8 @@ def test_a_picture_is_drawn_without_a_window_system(name, tmp_path):
 
 OTHER_N = [s for n, m in ((5, "a"), (10, "a"), (20, "b")) for s in records({m: [[0.5, 0.6]]}, n)]
 ONE_TASK = task_results([s for n in (5, 10) for s in records({"a": [[0.5]]}, n)])
-NOT_TIMED = of_coherence(table=ABLATION)
+ABLATION = [theta0 for theta0 in COHERENCE["theta0"] if theta0["section"] == "ablation"]
+NOT_TIMED = COHERENCE | {"theta0": ABLATION}
 
 
 @pytest.mark.parametrize(

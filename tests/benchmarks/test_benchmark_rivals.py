@@ -13,7 +13,6 @@ from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
-from nets import assert_same_arrays
 from protocol import rivals as protocol_rivals
 from protocol import theta0s
 from protocol.evaluation import Bench
@@ -103,14 +102,6 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
 # Starts
 
 
-@pytest.mark.parametrize("classes", [range(2), ["a", "b", "c"]])
-def test_fresh_theta0_is_what_a_fit_starts_from(classes):
-    X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
-    network = MLPClassifier((7, 3), warm_start_from=None, max_iter=2, random_state=5)
-    started = network.fit(X, np.resize(np.asarray(classes), 12)).theta0_
-    assert_same_arrays(fresh_theta0(network, 5, classes), started)
-
-
 @pytest.mark.parametrize("widths", [(64, 32, 16, 2), (64, 100, 10), (64, 3)])
 def test_lsuv_gives_every_layer_variance_one_on_its_mini_batch(digits, widths):
     rows = digits[:200]
@@ -154,21 +145,9 @@ def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, w
 # The denoising autoencoder
 
 
-SMALL = {
-    "hidden_layer_sizes": (24, 12),
-    "max_iter": 4,
-    "batch_size": 32,
-    "learning_rate_init": 3e-3,
-    "corruption_level": 0.5,
-}
-
-
-@pytest.fixture(scope="module")
-def encoder(digits):
-    return DenoisingAutoencoder(**SMALL).fit(digits)
-
-
-def test_the_autoencoder_learns_to_undo_noise(encoder, digits):
+def test_the_autoencoder_learns_to_undo_noise(digits):
+    own = {"batch_size": 32, "learning_rate_init": 3e-3, "corruption_level": 0.5}
+    encoder = DenoisingAutoencoder((24, 12), max_iter=4, **own).fit(digits)
     # The best that knows nothing of a row is the mean of each pixel.
     assert encoder.n_iter_ == 4
     assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
@@ -195,12 +174,12 @@ def network(**more):
 def blobs():
     """Two clouds: twelve labelled rows of them, and two hundred without."""
     X, y = make_blobs(212, centers=[[-2.0, 0.0], [2.0, 0.0]], random_state=0)
-    return X[:12].astype(np.float32), y[:12], X[12:].astype(np.float32), y[12:]
+    return X[:12].astype(np.float32), y[:12], X[12:].astype(np.float32)
 
 
 @pytest.mark.parametrize("split", [None, LastRowsSplit()])
 def test_without_rounds_self_training_is_the_network_itself(blobs, split):
-    X, y, X_unlabelled, _ = blobs
+    X, y, X_unlabelled = blobs
     own = SelfTrainedNetwork(network(validation_split=split), X_unlabelled, max_iter=0).fit(X, y)
     alone = network(validation_split=split).fit(X, y)
     probabilities = own.model_.predict_proba(X_unlabelled)
@@ -208,7 +187,7 @@ def test_without_rounds_self_training_is_the_network_itself(blobs, split):
 
 
 def test_pseudo_labels_never_choose_the_epoch(blobs, monkeypatch):
-    X, y, X_unlabelled, _ = blobs
+    X, y, X_unlabelled = blobs
     seen, fit = [], MLPClassifier.fit
 
     def spy(self, X, y):
@@ -346,14 +325,8 @@ def test_an_encoder_is_learned_once_a_run_and_found_again(bench, monkeypatch):
     def digest(run):
         found, _ = contenders_of(bench, ["rival/autoencoder", "rival/autoencoder-logistic"], run)
         network, features = found.values()
-        at_start = start_of(network, bench)
-        layers = [
-            [at_start[f"linears.{i}.{part}"] for part in ("weight", "bias")] for i in range(2)
-        ]
-        X = bench.X
-        for weight, bias in layers:
-            X = np.maximum(X @ weight.T + bias, 0)
-        np.testing.assert_allclose(features.X, X, atol=1e-5)
+        hidden = np.maximum(outputs(start_of(network, bench), bench.X)[1], 0)
+        np.testing.assert_allclose(features.X, hidden, atol=1e-5)
         assert features.identity["encoder"] == network.identity["change"]["encoder"]
         return features.identity["encoder"]
 

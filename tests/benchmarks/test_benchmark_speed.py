@@ -14,7 +14,7 @@ import neighbors
 import speed
 from engines.engine import threads
 from reporting.tables import build_table
-from timing import fine_tuning, probe
+from timing import agreement, fine_tuning, probe
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
 from timing.steps import Product, Step, products_of_step
@@ -46,8 +46,6 @@ def test_outputs_agree_in_law_and_a_wrong_scale_does_not():
 
 def test_networks_that_differ_for_each_input_are_noticed(monkeypatch):
     """The law of every input alone is right here: only covariances across the batch tell."""
-    from timing import agreement
-
     draw = agreement.prediction_samples
 
     def one_input_at_a_time(source, X, random_state, **options):
@@ -63,7 +61,7 @@ def test_learning_agrees_and_another_objective_is_noticed():
     check_learning(SMALL, repetitions=8)
     for wrong in ("uniformity_weight", "degeneracy_weight", "detachment_weight"):
         with pytest.raises(DisagreementError, match="learn differently"):
-            check_learning(sequential(SMALL), repetitions=4, **{wrong: 4.0})
+            check_learning(sequential(SMALL), repetitions=4, n_steps=4, **{wrong: 4.0})
 
 
 def test_the_textbook_loss_of_a_case_worked_out_by_hand():
@@ -170,9 +168,8 @@ def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, m
 # The commands
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """A command of tiny steps, whose agreement is not asked."""
+def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, capsys):
+    """Of tiny steps, whose agreement is not asked."""
     monkeypatch.setattr(speed, "PAPER", TINY)
     convnets = {f"convnet {w}": Step("convnet", 64, width=w, n_perturbations=3) for w in (8, 16)}
     modules = {"perceptron": TINY, "sequential": sequential(TINY)}
@@ -180,9 +177,6 @@ def tiny(monkeypatch):
     monkeypatch.setattr(speed, "_agreement", lambda *args: {"all": {"error": 0.0}})
     monkeypatch.setattr(speed, "in_own_process", lambda step, form="library": {"peak": 1 << 20})
 
-
-@pytest.mark.usefixtures("tiny")
-def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, capsys):
     assert speed.main(["--quick", "--sections", "step", "modules", "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "speed.json").read_text())
     assert {"hardware", "git_commit", "versions", "threads", "quick", "agreement"} <= set(found)

@@ -21,44 +21,15 @@ from reporting.statistics import (
 )
 from results_stand_in import records
 
-HAND = records(
-    {
-        "ours": [[0.80, 0.90], [0.70, 0.90]],
-        "scratch": [[0.70, 0.80], [0.70, 0.70]],
-    }
-)
-
 
 def wide_of(table):
     return by_task(unpack_scores(pack_scores(records(table))))
 
 
-def gain_of(differences):
-    index = pd.MultiIndex.from_product([[5], range(len(differences))], names=["n_labels", "task"])
-    found = gains(pd.DataFrame({"d": differences}, index=index))
-    return [frame.loc["d", 5] for frame in found]
-
-
-def test_the_tables_of_a_case_worked_out_by_hand():
-    wide = by_task(unpack_scores(pack_scores(HAND)))
-    accuracy, spread = accuracy_over_runs(wide), task_std_over_runs(wide)
-    # Means of the runs: 85 and 80. Their std: 5 / sqrt(2).
-    assert accuracy.mean.loc["ours", 5] == pytest.approx(82.5)
-    assert accuracy.std.loc["ours", 5] == pytest.approx(5 / math.sqrt(2))
-    assert accuracy.n.loc["ours", 5] == 2
-    # Std over tasks: 10 / sqrt(2) and 20 / sqrt(2); mean 15 / sqrt(2), std 5.
-    assert spread.mean.loc["ours", 5] == pytest.approx(15 / math.sqrt(2))
-    assert spread.std.loc["ours", 5] == pytest.approx(5.0)
-    # Differences 10, 10, 0, 20: mean 10, variance 200 / 3; t(3) at 97.5 % is 3.182446.
-    half = 3.182446 * math.sqrt(200 / 3 / 4)
-    mean, low, high, n_pairs = gain_of(list(wide["ours"] - wide["scratch"]))
-    assert [mean, low, high] == pytest.approx([10.0, 10.0 - half, 10.0 + half], rel=1e-6)
-    assert n_pairs == 4
-
-
 def test_one_pair_and_one_run_have_no_spread():
     wide = wide_of({"ours": [[0.9]], "scratch": [[0.8]]})
-    mean, low, high, n_pairs = gain_of(list(wide["ours"] - wide["scratch"]))
+    found = gains((wide["ours"] - wide["scratch"]).to_frame("d"))
+    mean, low, high, n_pairs = (frame.loc["d", 5] for frame in found)
     assert (mean, n_pairs) == (pytest.approx(10.0), 1)
     assert np.isnan([low, high]).all()
     assert np.isnan(accuracy_over_runs(wide).std.loc["ours", 5])
@@ -86,16 +57,13 @@ def test_settings_stand_best_first_with_differences_of_means_over_n():
 # Beside the paper
 
 
-def estimates(figures, columns=("x",)):
-    """Of {row: [(mean, std, n), ...]}."""
-    parts = np.array(list(figures.values()), float)
-    frames = (pd.DataFrame(parts[..., i], list(figures), list(columns)) for i in range(3))
-    return Estimates(*frames)
+def estimate(mean, std, n):
+    return Estimates(*(pd.DataFrame([[part]]) for part in (mean, std, n)))
 
 
 def one(values):
     std = np.std(values, ddof=1) if len(values) > 1 else np.nan
-    return estimates({"a": [(np.mean(values), std, len(values))]})
+    return estimate(np.mean(values), std, len(values))
 
 
 def same(ours, paper, width=width_over_runs):
@@ -103,7 +71,7 @@ def same(ours, paper, width=width_over_runs):
 
 
 def test_one_run_agrees_where_a_fifth_run_of_the_paper_would_lie():
-    paper = estimates({"a": [(80.0, 1.0, 4)]})
+    paper = estimate(80.0, 1.0, 4)
     # t(3) at 97.5 % times sqrt(1 + 1/4).
     half = 3.182446 * math.sqrt(1.25)
     assert same(one([80.0 + 0.999 * half]), paper)
@@ -122,7 +90,7 @@ def test_several_runs_agree_as_in_welch_s_test():
 
 
 def test_figures_without_any_spread_agree_only_where_they_are_equal():
-    equal, other = (estimates({"a": [(mean, 0.0, 4)]}) for mean in (1.0, 1.1))
+    equal, other = (estimate(mean, 0.0, 4) for mean in (1.0, 1.1))
     assert same(equal, equal)
     assert not same(equal, other)
     with pytest.raises(ValueError, match="no std over runs"):
@@ -130,7 +98,6 @@ def test_figures_without_any_spread_agree_only_where_they_are_equal():
 
 
 def test_over_mini_batches_two_standard_deviations_are_close_however_noisy_ours_is():
-    paper = estimates({"a": [(5.0, 0.5, 1)]})
+    paper = estimate(5.0, 0.5, 1)
     for mean, std, close in ((5.99, 0.1, True), (6.01, 0.1, False), (6.01, 0.6, False)):
-        ours = estimates({"a": [(mean, std, 1)]})
-        assert same(ours, paper, width_over_batches) == close
+        assert same(estimate(mean, std, 1), paper, width_over_batches) == close

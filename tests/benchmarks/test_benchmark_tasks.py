@@ -24,13 +24,7 @@ from protocol.methods import (
     theta0_of,
 )
 from protocol.networks import ConvNet
-from protocol.tasks import (
-    Task,
-    draw_rows,
-    fit_seed,
-    random_tasks,
-    tasks_of_runs,
-)
+from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import MMDInitializer
 

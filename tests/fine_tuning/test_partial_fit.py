@@ -9,7 +9,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader
 
-from nets import Conv, Counting, assert_same_arrays, assert_same_weights, digit_images, digits, fits
+from nets import Counting, assert_same_arrays, assert_same_weights, digits, fits
 from sklearn_mmdinit import MLPClassifier, NetClassifier
 
 
@@ -35,10 +35,7 @@ KINDS = {
     "DataLoader": {"iterator_train": DataLoader},
     "class weight": {"class_weight": {0: 3.0}},
     "unlabelled": {"unlabelled_label": 2},
-    "initializer": {
-        "hidden_layer_sizes": None,
-        "warm_start_from": Counting((5,)),
-    },
+    "initializer": {"hidden_layer_sizes": None, "warm_start_from": Counting((5,))},
 }
 
 
@@ -92,16 +89,6 @@ def test_an_initializer_learns_from_the_first_rows_alone(data):
     for rows in (slice(0, 40), slice(40, 91)):
         clf.partial_fit(X[rows], y[rows], classes=[0, 1])
     assert fits == [40], "unlabelled ones among them"
-
-
-def test_of_a_module_with_dropout_and_batch_norm_too():
-    X, y = digit_images(90)
-    own = {"module__batch_norm": True, "random_state": 0, "validation_split": None}
-    whole = NetClassifier(Conv, max_iter=3, **own).fit(X, y)
-    parts = NetClassifier(Conv, **own)
-    for _ in range(3):
-        parts.partial_fit(X, y, classes=range(10))
-    assert_same(parts, whole)
 
 
 @pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader"])

@@ -28,11 +28,7 @@ def assert_same(a, b, X):
 
 @pytest.mark.parametrize(
     ("make", "dtype"),
-    [
-        (sp.csr_array, np.float32),
-        (sp.csc_array, np.int8),
-        (sp.coo_matrix, np.float64),
-    ],
+    [(sp.csr_array, np.float32), (sp.csc_array, np.int8), (sp.coo_matrix, np.float64)],
 )
 def test_the_numbers_are_those_of_dense_rows(make, dtype, data):
     X, y = (8 * data[0]).astype(dtype), data[1]

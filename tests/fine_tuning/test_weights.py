@@ -26,12 +26,6 @@ def small(**params):
     )
 
 
-def one_step(**params):
-    """One step of gradient descent on all rows, of a network without a hidden layer."""
-    own = {"hidden_layer_sizes": (), "optimizer": "sgd", "learning_rate_init": 0.5, "max_iter": 1}
-    return small(**own, batch_size=1000, validation_split=None, **params)
-
-
 def cross_entropies(clf, X, y):
     return -np.log(clf.predict_proba(X)[np.arange(len(y)), y])
 
@@ -41,9 +35,11 @@ def cross_entropies(clf, X, y):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_is_that_of_the_weighted_mean(weighted, data, weights):
-    """W - lr X^T diag(w / sum w) (P - Y), by hand."""
+    """W - lr X^T diag(w / sum w) (P - Y), by hand: one step on all rows, without a hidden layer."""
     X, y = data
-    clf = one_step().fit(X, y, sample_weight=weights if weighted else None)
+    own = {"hidden_layer_sizes": (), "optimizer": "sgd", "learning_rate_init": 0.5, "max_iter": 1}
+    clf = small(**own, batch_size=1000, validation_split=None)
+    clf.fit(X, y, sample_weight=weights if weighted else None)
     weights = weights if weighted else np.ones(120)
     W, b = clf.theta0_.coefs[0], clf.theta0_.intercepts[0]
     logits = X @ W + b
