@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -81,47 +79,6 @@ def after_two_scores(monkeypatch):
 
 
 # Without any cluster
-
-
-def measure(output, begun):
-    """The command with many windows, each of which is written, in a process of its own."""
-
-    def told(function):
-        def and_tell(*args):
-            begun.set()
-            return function(*args)
-
-        return and_tell
-
-    theta0s._fitted, Log.append = told(theta0s._fitted), told(Log.append)
-    theta0s.SECONDS_BETWEEN_WRITES = 0.0
-    mnist_tasks.draw_accuracy = lambda *args, **kwargs: ""
-    raise SystemExit(_run(output, "--epochs", "20", "--jobs", "1"))
-
-
-@pytest.mark.long
-def test_killed_at_random_moments_it_ends_with_the_same_figures(tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mnist_tasks", "torch._dynamo", "pytest"])
-    rng, output, whole, killed = np.random.default_rng(0), tmp_path / "output", None, 0
-    while whole is None or killed < 20 or output.exists():
-        begun = context.Event()
-        process = context.Process(target=measure, args=(output, begun))
-        process.start()
-        while process.is_alive() and not begun.wait(0.1):
-            pass
-        if whole is not None and killed < 20:  # the first one and the last are left alone
-            time.sleep(rng.uniform(0, 2))
-            process.kill()
-        process.join()
-        assert process.exitcode in (0, -signal.SIGKILL)
-        if process.exitcode == 0:  # had ended
-            whole = whole or _figures(output)
-            assert _figures(output) == whole
-            assert not [*output.rglob(".part-*")], "nothing of the killed is left"
-            shutil.rmtree(output)
-        else:
-            killed += 1
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
