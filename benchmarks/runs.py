@@ -234,6 +234,10 @@ RUNS = (
     Run("real-data-development.json", "Development sets",
         "real_data.py --n-labels 1 5 20 --draws 2 --methods '[!u]*'", "half an hour on 2 cores",
         OTHER_DATA, OF_SETS, how="all methods but UMAP's"),
+    Run("real-data-published.json", "Sets with published figures",
+        "real_data.py --sets splice optdigits pima contraceptive --n-labels 5 --draws 20 --methods "
+        "stacked scratch coherence corruption scarf logistic svm prototype forest self-training",
+        "15 minutes on one core", OTHER_DATA, ("few_labels_each",)),
     Run("real-data-texts.json", "Texts, with UMAP",
         "real_data.py --sets 20-newsgroups imdb clinc150 --n-labels 5 --draws 4",
         "half an hour on 2 cores", OTHER_DATA, ("few_labels_each",),
