@@ -10,7 +10,7 @@ recommended line, the same for images, and a logistic regression on the first on
     make_pipeline(FrozenEstimator(init), Normalizer(), LogisticRegression(C=100))
 
 To each question the best answer is chosen whose 95% interval, over tasks and averaged over N, is
-above 0, and the base where there is none. Run it (70 minutes a run on two cores), or a part; what
+above 0, and the base where there is none. Run it (85 minutes a run on two cores), or a part; what
 was stopped goes on::
 
     python benchmarks/choose.py
