@@ -241,6 +241,7 @@ for start, part in ((mm.MMDInitializer(), "'nonsense'"), (FrozenEstimator(FITTED
 each(classified, "criterion iterator_train", ("x",), part="x")
 each(classified, "verbose", ("x",), part="str")
 each(classified, "optimizer__foo criterion__foo iterator_train__foo", (1,), part="'foo'")
+each(classified, "optimizer__weight_decay optimizer__lr", (-1,), part="-1")
 each(classified, "unlabelled_label", ([1], np.array([-1])), part="unlabelled_label")
 row(classified, unlabelled_label="-1", part="unlabelled_label='-1' cannot stand among")
 row(mm.MLPClassifier(unlabelled_label=-1).fit, X, y - y - 1, part="no labelled rows: all 24 have")
@@ -326,6 +327,7 @@ row(gradients(IMAGES.reshape(3, 1, 8, 8)).transform, np.zeros((3, 1, 8, 9)), par
 
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
+each(labelled, "n_classes", (HUGE,), part="GiB")
 for call in (initialized, labelled, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
 # Of logits that no linear layer returns.
@@ -432,6 +434,7 @@ ODD_SETS = {
 for part, odd in ODD_SETS.items():
     row(mm.mmd_init_, Pooled(), odd, **OF_MODULE, part=part)
     row(mm.mmd_init_, Pooled(), odd, **OF_MODULE, coherence="auto", part=part)
+    row(lambda odd: mm.mmd_init_(Pooled(), DataLoader(odd, 4), **OF_MODULE), odd, part=part)
 for classes in ([[0, 1]], 3, "01", [0, None]):
     row(mm.MLPClassifier((3,)).partial_fit, X, y, classes, part=f"{classes}|label")
 WEIGHTS = {"holds NaN": NAN, "NaN or inf": INF, "-1": -1, "(1,)": [1.0], "NaN": [NAN] * 24}

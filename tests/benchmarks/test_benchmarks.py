@@ -176,11 +176,16 @@ def test_the_presets():
     assert _plan("--preset", "paper").coherent_passes is None
     # What the quick one is was chosen on run 0.
     assert (_plan("--preset", "paper").first_run, _plan().first_run) == (0, 8)
+    quick = _plan()
+    assert (quick.epochs, quick.n_perturbations, quick.tasks, quick.coherent_passes) == (
+        *(2, 64, 20, 4),
+    )
     assert _plan("--classes", "10").tasks == 10
     assert _plan("--classes", "10", "--tasks", "3").tasks == 3
     assert _plan("--dataset", "digits").epochs == 2 * 20
     assert _plan("--coherent-epochs", "7", "--dataset", "digits").coherent_passes == 7
-    assert _plan("--network", "convnet").methods == CONVNET_NAMES
+    convnet = _plan("--network", "convnet")
+    assert (convnet.epochs, convnet.n_perturbations, convnet.methods) == (1, 32, CONVNET_NAMES)
     with pytest.raises(ValueError, match="unknown method 'xavier/fcn/ours'; valid names are conv"):
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
 
