@@ -8,8 +8,6 @@ import joblib
 import numpy as np
 import psutil
 import pytest
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
 from torch import nn
 
 from helpers import seeded
@@ -130,20 +128,3 @@ def test_what_is_fitted_is_as_large_for_many_rows_as_for_few():
     for own in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
         sizes = [len(pickle.dumps(own.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
         assert sizes[1] < sizes[0] + 200
-
-
-@pytest.mark.long
-def test_a_search_over_a_hundred_candidates_keeps_its_memory(tmp_path):
-    clf = MLPClassifier(max_iter=1, random_state=0)
-    steps = [("init", NETWORKS["perceptron"](n_classes=10)), ("clf", clf)]
-    rates = np.geomspace(1e-4, 1e-2, 25)
-    peaks = []
-    for n in (5, 25):
-        grid = {"clf__learning_rate_init": rates[:n], "clf__batch_size": [10, 20, 50, 100]}
-        search = GridSearchCV(Pipeline(steps, memory=str(tmp_path)), grid, cv=3)
-        with Peak() as peak:
-            search.fit(X, Y)
-        peaks.append(peak.mib)
-    assert len(search.cv_results_["params"]) == 100
-    assert len(list(tmp_path.rglob("output.pkl"))) == 4, "an initializer is fitted once a fold"
-    assert peaks[1] < peaks[0] + 32, peaks

@@ -11,7 +11,6 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from data import datasets
 from data.datasets import load_digits_dataset, read_openml, standardize
@@ -208,14 +207,6 @@ def test_images_held_out_are_training_images_and_nothing_else(monkeypatch):
     assert (held.name, held.source, len(held.X_train)) == ("mnist-held-out", "here", 2_000)
     np.testing.assert_array_equal(np.concatenate([held.X_train, held.X_test]), X)
     np.testing.assert_array_equal(np.concatenate([held.y_train, held.y_test]), y)
-
-
-def test_the_split_of_the_digits_is_fixed_and_complete():
-    digits = load_digits_dataset()
-    X, y = load_digits(return_X_y=True)
-    assert (digits.X_train.shape, digits.X_test.shape) == ((1297, 64), (500, 64))
-    np.testing.assert_array_equal(np.concatenate([digits.X_train, digits.X_test]), X)
-    np.testing.assert_array_equal(np.concatenate([digits.y_train, digits.y_test]), y)
 
 
 def test_standardize_follows_the_definition():

@@ -21,13 +21,9 @@ from sklearn.base import clone
 import mnist_tasks
 from engines.engine import Call, Dask, Loky, engine_of, threads, work
 from nets import assert_same_arrays
-from protocol import theta0s
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
-from sklearn_mmdinit import Checkpoint, MMDInitializer
-from sklearn_mmdinit._core import train
-from sklearn_mmdinit.theta0 import read_whole
 
 TINY = [
     *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
@@ -282,44 +278,6 @@ def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr("engines.engine.SECONDS_TO_CONNECT", 0.2)
     assert _run(tmp_path, "--backend", "dask", "--address", "tcp://127.0.0.1:9") == 75
     assert "no dask workers answer at tcp://127.0.0.1:9" in capsys.readouterr().err
-
-
-def _learn_with_checkpoint(path):
-    """What a user's own function would do on a worker; theta0, and how many steps it took."""
-    X = np.random.default_rng(0).normal(size=(160, 4))
-    learned = {"n_perturbations": 4, "window": 2, "max_iter": 30, "random_state": 0}
-    checkpoint = path and Checkpoint(path, seconds=0)
-    own, steps = train.take_step, []
-    train.take_step = lambda *args: (steps.append(0), own(*args))[1]
-    try:
-        init = MMDInitializer((8,), checkpoint=checkpoint, **learned).fit(X)
-    finally:
-        train.take_step = own
-    return theta0s.theta0_digest(init.theta0_), len(steps)
-
-
-def _kept_step(path):
-    _, metadata = read_whole(path)
-    return json.loads(metadata["sklearn_mmdinit.training"])["state"]["step"]
-
-
-def test_a_training_on_a_worker_that_is_killed_goes_on_from_its_checkpoint(cluster, tmp_path):
-    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
-    path, victim = tmp_path / "training.safetensors", cluster.workers[-1]
-    with threads(1):
-        whole, n_steps = _learn_with_checkpoint(None)
-    with distributed.Client(cluster.address, set_as_default=False) as client:
-        (address,) = [at for at, pid in client.run(os.getpid).items() if pid == victim.pid]
-        future = client.submit(
-            _learn_with_checkpoint, path, workers=[address], allow_other_workers=True, pure=False
-        )
-        while not path.exists() or _kept_step(path) == 0:
-            time.sleep(0.005)
-        victim.kill()
-        learned, n_taken = future.result(60)
-    assert victim.wait() == -signal.SIGKILL
-    assert learned == whole
-    assert 0 < n_taken < n_steps
 
 
 def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_scores):

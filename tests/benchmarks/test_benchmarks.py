@@ -177,9 +177,8 @@ def test_the_presets():
     # What the quick one is was chosen on run 0.
     assert (_plan("--preset", "paper").first_run, _plan().first_run) == (0, 8)
     quick = _plan()
-    assert (quick.epochs, quick.n_perturbations, quick.tasks, quick.coherent_passes) == (
-        *(2, 64, 20, 4),
-    )
+    found = quick.epochs, quick.n_perturbations, quick.tasks, quick.coherent_passes
+    assert found == (2, 64, 20, 4)
     assert _plan("--classes", "10").tasks == 10
     assert _plan("--classes", "10", "--tasks", "3").tasks == 3
     assert _plan("--dataset", "digits").epochs == 2 * 20
