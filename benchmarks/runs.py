@@ -274,7 +274,7 @@ RUNS = (
     Run("coherence-by-share.json", "Coherence with averaged kernels of L_uni",
         "coherence.py --sections ablation --settings default uniformity_weight=0.111111 --runs 2",
         "half an hour on one core"),
-    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "six minutes on 2 cores"),
+    Run("mnist-quick.json", "The quick preset", "mnist_tasks.py", "eight minutes on 2 cores"),
     Run("mnist-short.json", "One pass with K = 64, run 0",
         f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
         "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
