@@ -62,8 +62,8 @@ class Coherence(BaseEstimator):
     n_neighbors : int, default=10
         Edges of a row, to its nearest neighbours in the first 50 principal components; of equal
         rows to one other, and else to the nearest that differ, equal ones of them in turn. From
-        100,000 rows on the search is that of ``pynndescent`` (the extra ``neighbors``), which is
-        much faster and nearly exact, where it is installed.
+        100,000 rows on the search is that of ``pynndescent`` (the extra ``neighbors``) where it is
+        installed: nearly exact, and much faster once it is compiled, half a minute a process.
     shared_neighbor_power : float, default=2.0
         An edge weighs one plus the number of neighbours that the two rows share, to this
         power: walks avoid bridges between dense regions. 0: all edges alike.
