@@ -42,7 +42,7 @@ class Library:
 
     def note(self, heading: str) -> str:
         """What the note named as a heading's anchor says, or nothing where there is none."""
-        name = re.sub(r"[^\w ]", "", heading.lower()).replace(" ", "-")
+        name = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
         path = self.folder / "notes" / f"{name}.md"
         return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 

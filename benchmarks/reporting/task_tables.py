@@ -173,8 +173,9 @@ def chosen_answers(results: Results) -> dict[str, str]:
 def choices_table(results: Results) -> Table:
     """The answers to each question, and which was chosen."""
     title = (
-        "What settings were chosen by, on training images held out: test accuracy (%), and the "
-        "mean over N of the difference from the base (points) with its 95% interval over tasks"
+        "What settings were asked by, on training images held out (run 4, one theta0 an answer): "
+        "test accuracy (%), and the mean over N of the difference from the base (points) with its "
+        "95% interval over tasks"
     )
     answers, chosen = _answers(results), pd.Series(results["chosen"])
     accuracy = mean_by(wide_of(results), "n_labels").T.loc[answers.index]
