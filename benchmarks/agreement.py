@@ -1,4 +1,4 @@
-"""Claim: a few labels tell before any training whether a coherent start will help.
+"""Claim: a few labels tell before any training whether a coherent start may help.
 
 ``diagnostics.neighbor_agreement`` tells held-out labels by neighbours and by a linear model. On the
 sets of ``real_data.py``, for the labels drawn there: which of the two tells more, beside what the

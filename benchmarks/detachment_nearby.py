@@ -1,4 +1,4 @@
-"""Claim: L_iod minimised at theta0 falls at networks close to it too, and not at those far away.
+"""Claim: where L_iod is minimised it falls nearby too, and less and less the farther away.
 
 The appendix's figure "iodloss_nearby". The paper's third term L_iod, which is 0 where the rows of
 the Jacobians of the logits have unit norm and 1 for a constant function, is minimised alone, and
@@ -12,7 +12,8 @@ Run it (under ten minutes on two cores each)::
     python benchmarks/detachment_nearby.py
 
 The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
-s^2 = 0.2 and 0.5, and less and less for larger s. Values above 1 come from rows longer than 2, and
+s^2 = 0.2 and 0.5, and less and less for larger s. Here it does so from He's weights, and from
+Xavier's for s^2 = 0.2 alone. Values above 1 come from rows longer than 2, and
 are no sign of a constant function.
 """
 

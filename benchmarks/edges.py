@@ -1,4 +1,4 @@
-"""Claim: of Fashion-MNIST's edges one in five joins two classes, of MNIST's one in twenty-five.
+"""Claim: of Fashion-MNIST's edges one in five joins two classes, of MNIST's one in twenty-three.
 
 The edges that coherence walks along: from each training image to its ten nearest ones, among the
 pixels or among oriented gradients. A step chooses an edge by the neighbours that its ends share, so

@@ -1,7 +1,7 @@
-"""Claim: every figure of the report and of the README's tables is a committed measurement.
+"""Claim: every table of the report and of the README is of committed measurements.
 
-``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures agree
-within the paper's own spread; then the rivals, what coherence adds, accuracy against time, and what
+``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures can be
+told from the paper's; then the rivals, what coherence adds, accuracy against time, and what
 each file was made with. What is not measured yet stands there with the command that measures it.
 All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
 ``notes`` apart.

@@ -1,4 +1,4 @@
-"""Claim: the paper's s^2 = 0.5 and lambda = 0.4 degenerate least among the values that it tries.
+"""Claim: s^2 = 0.5 and lambda = 0.4 degenerate least, says the paper; here other cells do.
 
 The appendix's figure "uniform_loss" and table "s_lambda_choice": theta0 is learned for each scale s
 of the perturbations and each weight lambda of the term against degenerate softmax, with xi = 1.

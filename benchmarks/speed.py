@@ -1,4 +1,4 @@
-"""Claim: pre-training takes little more than its matrix products, fine-tuning no more than sklearn.
+"""Claim: pre-training takes half as much again as its products, fine-tuning no more than sklearn.
 
 First it checks that all that is compared computes the same thing, and stops where it does not.
 Then it measures, all in one run on one machine and what is compared in turns:

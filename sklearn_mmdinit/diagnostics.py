@@ -344,7 +344,7 @@ class NeighborAgreement(NamedTuple):
     >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
     >>> print(NeighborAgreement(neighbors=0.9, linear=0.8, most_frequent=0.1, n_labels=50))
     Of 50 labels held out neighbours tell 90 %, a linear model 80 %, the most frequent class 10 %:
-    coherence is likely to help.
+    coherence may help.
     """
 
     neighbors: float
@@ -358,7 +358,7 @@ class NeighborAgreement(NamedTuple):
             f"Of {self.n_labels} labels held out neighbours tell {100 * self.neighbors:.0f} %, a "
             f"linear model {100 * self.linear:.0f} %, the most frequent class "
             f"{100 * self.most_frequent:.0f} %: coherence "
-            + ("is likely to help." if helps else "has little to go by; let labels weigh it.")
+            + ("may help." if helps else "has little to go by; let labels weigh it.")
         )
 
 
@@ -405,7 +405,7 @@ def neighbor_agreement(
     >>> some = np.where(np.arange(len(y)) % 36 == 0, y, -1)
     >>> print(neighbor_agreement(X, some, random_state=0))
     Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
-    ... %: coherence is likely to help.
+    ... %: coherence may help.
     """
     check_integer("cv", cv, 2)
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))

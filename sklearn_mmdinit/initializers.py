@@ -649,8 +649,9 @@ class MMDInitializer(sources.Keywords, _Initializer):
     Notes
     -----
     The same call gives the same bits on as many of PyTorch's threads; on others the same where the
-    largest product is small, and else rounding differs: by about 1.5e-6 after two passes at most,
-    but for the biases before a batch normalisation, which have no effect.
+    largest product is small, and else rounding differs: by about 1.5e-6 after two steps, but for
+    the biases before a batch normalisation, which have no effect; along thousands of steps it grows
+    to other weights of the same worth.
 
     References
     ----------

@@ -185,8 +185,10 @@ def _seconds(results: Results) -> Table:
     frame = unpack_draws(results["scores"])
     title = (
         "Median seconds by method on one thread: of a cell (one set, N and draw), and what is "
-        "made once a set, of its rows without labels"
+        "made once a set, of its rows without labels (both starts together)"
     )
+    if "parts" in results:
+        title += "; `stacked` and the networks within it are of another call and no comparison"
     cells = frame.groupby([N, "method"])["seconds"].median().unstack(N)
     cells = cells.loc[[name for name in METHODS if name in cells.index]]
     shown = cells.map("{:.3g}".format).rename(columns="N = {}".format)

@@ -60,14 +60,22 @@ def _is_over_runs(name: str) -> bool:
     return bool((paper_table(name).n > 1).all(axis=None))
 
 
-def said_of(name: str) -> str:
+def learned_longer(results: Results) -> str:
+    """How the paper's theta0 was learned, where ours was not: for a title."""
+    settings = results["settings"]
+    passes = settings.get("passes", settings.get("epochs"))
+    same = (passes, settings["n_perturbations"]) == (5, 256)
+    return "" if same else ", by 5 passes with K = 256"
+
+
+def said_of(name: str, results: Results) -> str:
     """What brackets and stars beside a table's figures say, to end a title."""
     differ = (
         "different from it at 95 % (Welch)"
         if _is_over_runs(name)
         else "not within two of its standard deviations over mini-batches"
     )
-    return f" (the paper's figure in brackets, * {differ})"
+    return f" (the paper's figure in brackets{learned_longer(results)}, * {differ})"
 
 
 def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:

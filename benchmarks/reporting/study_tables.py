@@ -73,7 +73,7 @@ def _degeneracies(results: Results) -> Table:
     over = over if runs == 1 else f"{runs} theta0, of each the mean over {over}"
     own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
     if compares_with_paper(results):
-        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0])
+        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0], results)
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
         f"dead neurons of each hidden layer (%): mean ± std over {over}{more}"
@@ -107,8 +107,8 @@ def _scale_and_weight(results: Results) -> Table:
     found = scale_figures(results)
     own = texts(mean_and_std, found.mean, found.std)
     if compares_with_paper(results):
-        own, title = beside_paper(found, "scale_and_weight"), title + said_of("scale_and_weight")
-        title += "; the paper's by 5 passes, K = 256, four runs"
+        own = beside_paper(found, "scale_and_weight")
+        title += said_of("scale_and_weight", results) + "; the paper's of four runs"
     own.insert(0, "runs", found.n["DS"].astype(str))
     cells = pd.DataFrame(results["records"])
     last = cells["uniformity"].str[-1].groupby([cells["squared_scale"], cells["degeneracy_weight"]])
@@ -164,7 +164,8 @@ def _theorems(results: Results) -> Table:
     title = (
         "The theorems against what is found. 1: share of perturbations outside of a ball, at most "
         "the bound. 2: share of images that a network gives to a class, at least the bound. 3: "
-        "norm of a row of a layer's Jacobian under He's weights, near 1 for large n"
+        "mean norm of a row of a layer's Jacobian under He's weights, within four standard errors "
+        "of its exact value for so many units, which tends to 1"
     )
     return Table(title, pd.DataFrame(rows, columns=["theorem", "case", "points", "holds"]))
 

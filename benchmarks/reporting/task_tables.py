@@ -16,7 +16,13 @@ import pandas as pd
 from protocol.methods import FEATURES, FEATURES_THETA0, SCRATCH, theta0_of
 from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
-from reporting.paper import beside_paper, paper_table, said_of, tasks_compare_with_paper
+from reporting.paper import (
+    beside_paper,
+    learned_longer,
+    paper_table,
+    said_of,
+    tasks_compare_with_paper,
+)
 from reporting.results import Library, Results, unpack_scores
 from reporting.statistics import (
     Estimates,
@@ -63,7 +69,7 @@ def task_table(kind: str, results: Results) -> Table:
     own, title = task_estimates(kind, wide_of(results)), TITLES[kind]
     if not tasks_compare_with_paper(results):
         return named_rows(title, texts(mean_and_std, own.mean, own.std), "method")
-    return named_rows(title + said_of(kind), beside_paper(own, kind), "method")
+    return named_rows(title + said_of(kind, results), beside_paper(own, kind), "method")
 
 
 # Differences
@@ -95,7 +101,7 @@ def gain_table(results: Results) -> Table:
         means = paper_table("accuracy").mean
         paper = {r: means.loc[r] - means.loc[b] for r, b in bases.items() if r in means.index}
         own = in_brackets(own, pd.DataFrame(paper).T.map(gain_text))
-        title += " (the paper's difference in brackets)"
+        title += f" (the paper's difference in brackets{learned_longer(results)})"
     return named_rows(title, own, "method")
 
 

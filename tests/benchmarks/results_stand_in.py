@@ -68,7 +68,7 @@ def flat(values):
 def task_results(scores, **settings):
     runs = 1 + max((score["run"] for score in scores), default=0)
     methods = list(dict.fromkeys(score["method"] for score in scores))
-    own = {"classes": 2, "runs": runs, "methods": methods}
+    own = {"classes": 2, "runs": runs, "methods": methods, "epochs": 5, "n_perturbations": 256}
     own["n_labels"] = sorted({score["n_labels"] for score in scores})
     return {
         **HEAD,
