@@ -116,8 +116,8 @@ def select_names(
 
 # What the command line decides
 
-# Of digits chosen by choose.py. Of clothes, where it was not: a shoe may point either way, but they
-# lie straight and fill the picture.
+# Of digits found on run 4 and asked again by choose.py. Of clothes on run 4 alone: a shoe may point
+# either way, but they lie straight and fill the picture.
 AUGMENTATIONS = {
     "none": None,
     "digits": RandomAffine(),

@@ -73,7 +73,7 @@ def _degeneracies(results: Results) -> Table:
     over = over if runs == 1 else f"{runs} theta0, of each the mean over {over}"
     own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
     if compares_with_paper(results):
-        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0], results)
+        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0], found, results)
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
         f"dead neurons of each hidden layer (%): mean ± std over {over}{more}"
@@ -108,7 +108,7 @@ def _scale_and_weight(results: Results) -> Table:
     own = texts(mean_and_std, found.mean, found.std)
     if compares_with_paper(results):
         own = beside_paper(found, "scale_and_weight")
-        title += said_of("scale_and_weight", results) + "; the paper's of four runs"
+        title += said_of("scale_and_weight", found, results) + "; the paper's of four runs"
     own.insert(0, "runs", found.n["DS"].astype(str))
     cells = pd.DataFrame(results["records"])
     last = cells["uniformity"].str[-1].groupby([cells["squared_scale"], cells["degeneracy_weight"]])

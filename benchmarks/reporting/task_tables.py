@@ -69,7 +69,7 @@ def task_table(kind: str, results: Results) -> Table:
     own, title = task_estimates(kind, wide_of(results)), TITLES[kind]
     if not tasks_compare_with_paper(results):
         return named_rows(title, texts(mean_and_std, own.mean, own.std), "method")
-    return named_rows(title + said_of(kind, results), beside_paper(own, kind), "method")
+    return named_rows(title + said_of(kind, own, results), beside_paper(own, kind), "method")
 
 
 # Differences
