@@ -42,9 +42,9 @@ def paper_table(name: str) -> Estimates:
 
 def compares_with_paper(results: Results) -> bool:
     """Whether figures of a theta0 are of the paper's data and network, and may stand beside it."""
-    # A convolutional network has no widths.
-    widths = results["settings"].get("hidden_layer_sizes")
-    return results["dataset"]["name"] == "mnist" and widths == HIDDEN_LAYER_SIZES
+    # A convolutional network has no widths; before they are JSON they are a tuple.
+    widths = results["settings"].get("hidden_layer_sizes") or ()
+    return results["dataset"]["name"] == "mnist" and [*widths] == HIDDEN_LAYER_SIZES
 
 
 def tasks_compare_with_paper(results: Results) -> bool:

@@ -15,7 +15,7 @@ HEAD = {
     "git_commit": "0123456789",
     "git_changed": False,
 }
-SETTINGS = {"hidden_layer_sizes": [392, 392, 392], "seed": 0}
+SETTINGS = {"hidden_layer_sizes": (392, 392, 392), "seed": 0}
 LEARNED = {"passes": 5, "rows": 60000, "n_perturbations": 256}
 MEASURED = {"n_batches": 128, "batch_size": 32, "networks_a_ratio": 256}
 

@@ -91,6 +91,7 @@ def test_the_paper_s_own_figures_agree_with_the_paper(tmp_path):
     assert found[4:] == [["1", "4 of 4"], ["1", "9 of 9"], ["4", "24 of 24"]]
     for kind in ("accuracy", "task_std"):
         assert "*" not in str(build_table(kind, tasks).rows)
+        assert "the paper's figure" in build_table(kind, tasks).title
 
 
 def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
