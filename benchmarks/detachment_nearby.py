@@ -13,8 +13,8 @@ Run it (under ten minutes on two cores each)::
 
 The paper has no figures here, only its finding: L_iod nearby falls with that of theta0 for
 s^2 = 0.2 and 0.5, and less and less for larger s. Here it does so from He's weights, and from
-Xavier's for s^2 = 0.2 alone. Values above 1 come from rows longer than 2, and
-are no sign of a constant function.
+Xavier's for s^2 = 0.2 alone. Values above 1 come from rows longer than 2, and are no sign of a
+constant function.
 """
 
 from __future__ import annotations
