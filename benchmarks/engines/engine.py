@@ -12,7 +12,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -158,7 +158,8 @@ class Dask(Engine):
         if self.address is None:
             self.client.shutdown()
         elif self.managed and self.client.status == "running":
-            self.client.amm.start()
+            with suppress(OSError):  # a scheduler lost just now is still taken to be running
+                self.client.amm.start()
         self.client.close()
 
     def _placement(self, whole_machine: bool) -> tuple[int, dict[str, Any]]:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import joblib
 import numpy as np
@@ -304,6 +305,16 @@ def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
         assert _run(tmp_path, *backend) == 0
     assert len(kept) == len(set(kept)) == N_FITS
     assert _figures(tmp_path) == on_loky
+
+
+def test_a_scheduler_lost_a_moment_ago_hides_no_error():
+    comm = pytest.importorskip("distributed.comm", reason="needs the extra dask")
+    engine = Dask("tcp://a:1", 0)
+    # Where the client has not heard of it yet.
+    engine.managed, engine.client = True, Mock(status="running")
+    engine.client.amm.start.side_effect = comm.CommClosedError
+    engine.__exit__()
+    engine.client.close.assert_called_once_with()
 
 
 # Ray
