@@ -2,7 +2,6 @@
 
 import pickle
 import threading
-import time
 
 import joblib
 import numpy as np
@@ -71,23 +70,20 @@ def mutated(data, rng):
 def test_a_changed_file_is_refused_or_says_the_same(n, kind, tmp_path):
     path, rng = tmp_path / "a.safetensors", np.random.default_rng(n)
     save_theta0(path, NETWORKS[kind](gain=1.0).fit(X))
-    data, whole, slowest = path.read_bytes(), load_theta0(path), 0.0
+    data, whole = path.read_bytes(), load_theta0(path)
     told, refusals = pickle.dumps(whole), []
     with Peak() as peak:
         for _ in range(n):
             path.write_bytes(mutated(data, rng))
-            begun = time.perf_counter()
             try:
                 found = load_theta0(path)
             except ValueError as error:
                 refusals.append(str(error))
             else:
                 assert pickle.dumps(found) == told
-            slowest = max(slowest, time.perf_counter() - begun)
     assert len(refusals) > 0.9 * n
     assert all(str(path) in refusal for refusal in refusals)
     assert peak.mib < 50
-    assert slowest < 2.0
 
 
 @pytest.mark.long
