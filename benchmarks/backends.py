@@ -80,14 +80,8 @@ def _measure(job: Job) -> command.Written:
         times = in_turns(rounds, options.rounds)
     for name in engines:
         found[name] |= {"rounds": times[name], "times_of_loky": ratio(times, name, REFERENCE)}
-    settings = {"n_labels": bench.n_labels, "tasks": options.tasks, "runs": options.runs}
-    return options.output / f"{bench.dataset.name}_backends.json", {
-        **command.results_head(__doc__, bench.dataset, settings),
-        "jobs": joblib.effective_n_jobs(options.jobs),
-        "load_average": os.getloadavg()[0],
-        "fits": len(reference),
-        "engines": found,
-    }
+    about = {"jobs": joblib.effective_n_jobs(options.jobs), "load_average": os.getloadavg()[0]}
+    return bench.results(__doc__, "backends", about | {"fits": len(reference), "engines": found})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -167,13 +167,8 @@ def _measure(job: Job) -> command.Written:
             what = {"question": answer.question, "answer": answer.name, "base": answer.base}
             records.append(what | {"run": run} | learned.record())
             scores += bench.evaluate({run: [_contender(answer, bench, learned)]}, title=answer.name)
-    settings = {name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")}
-    settings |= {"n_labels": bench.n_labels, "device": options.device}
-    settings |= {"hidden_layer_sizes": bench.network.hidden_layer_sizes}
-    results = command.results_head(__doc__, bench.dataset, settings)
-    results |= {"theta0": records, "scores": pack_scores(scores)}
-    results["chosen"] = chosen_answers(results)
-    return options.output / f"{bench.dataset.name}_choices.json", results
+    found: dict[str, Any] = {"theta0": records, "scores": pack_scores(scores)}
+    return bench.results(__doc__, "choices", found | {"chosen": chosen_answers(found)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

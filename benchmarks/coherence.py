@@ -129,14 +129,13 @@ def _prepare(options: argparse.Namespace) -> Job:
 def _measure(job: Job) -> command.Written:
     """Records of every theta0, and all scores; each setting is finished before the next."""
     settings, bench = job
-    options = bench.options
     records, scores = [], []
     for run in bench.tasks:
         scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
         scores += bench.evaluate({run: [scratch]}, title=f"run {run}: evaluating scratch")
         for setting in settings:
             bench.say(f"run {run}: learning theta0 of {setting.method}")
-            graphs, seed = options.output / "graphs", bench.seed_of(run)
+            graphs, seed = bench.options.output / "graphs", bench.seed_of(run)
             initializer = initializer_for(setting, bench.network, random_state=seed, graphs=graphs)
             learned = bench.learn(initializer, setting.method)
             records.append(asdict(setting) | {"run": run} | learned.record())
@@ -146,18 +145,8 @@ def _measure(job: Job) -> command.Written:
             )
             contender = replace(contender, name=setting.method)
             scores += bench.evaluate({run: [contender]}, title=f"run {run}: {setting.method}")
-    plan = {
-        "settings": [asdict(setting) for setting in settings],
-        "n_labels": bench.n_labels,
-        **{name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")},
-        "hidden_layer_sizes": bench.network.hidden_layer_sizes,
-        "device": options.device,
-    }
-    return options.output / f"{bench.dataset.name}_coherence.json", {
-        **command.results_head(__doc__, bench.dataset, plan, "plan"),
-        "theta0": records,
-        "scores": pack_scores(scores),
-    }
+    found = {"theta0": records, "scores": pack_scores(scores)}
+    return bench.results(__doc__, "coherence", found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

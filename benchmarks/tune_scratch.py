@@ -29,14 +29,10 @@ def _measure(bench: Bench) -> command.Written:
     scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
     contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
     scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
-    options, tried = bench.options, tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
+    tried = tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
     (chosen,) = [setting for setting in methods.GRID if setting.name == tried[0]["setting"]]
-    settings = {name: getattr(options, name) for name in ("tasks", "runs", "first_run", "seed")}
-    settings |= {"n_labels": bench.n_labels, "classes": bench.network.classes}
-    settings["hidden_layer_sizes"] = bench.network.hidden_layer_sizes
-    head = command.results_head(__doc__, bench.dataset, settings)
-    path = options.output / f"{bench.dataset.name}_tuned_scratch.json"
-    return path, head | {"chosen": asdict(chosen), "tried": tried}
+    found = {"chosen": asdict(chosen), "tried": tried}
+    return bench.results(__doc__, "tuned_scratch", found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -34,13 +34,13 @@ def command_parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def results_head(
-    doc: str | None, dataset: Dataset | None, settings: dict[str, Any], key: str = "settings"
+    doc: str | None, dataset: Dataset | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """What every file of results begins with: the claim, the data, the settings, the machine."""
     head: dict[str, Any] = {"claim": (doc or "").splitlines()[0]}
     if dataset is not None:
         head["dataset"] = {"name": dataset.name, "source": dataset.source}
-    return head | {key: settings} | provenance()
+    return head | {"settings": settings} | provenance()
 
 
 Written = tuple[Path, dict[str, Any]]

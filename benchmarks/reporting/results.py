@@ -108,13 +108,14 @@ def unpack_draws(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
 # Provenance
 
 
-def _settings(results: Results) -> dict[str, Any]:
+def settings_of(results: Results) -> dict[str, Any]:
+    """What was asked for; "plan" is what older files of ``coherence.py`` call it."""
     settings: dict[str, Any] = results.get("settings") or results.get("plan") or {}
     return settings
 
 
 def _runs(results: Results) -> str:
-    settings = _settings(results)
+    settings = settings_of(results)
     runs = settings.get("runs")
     if runs is None:
         return str(settings.get("run", "-"))
@@ -154,7 +155,7 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
             rows.append(
                 {
                     "file": f"{file}, part {number}" if "parts" in results else file,
-                    "seed": str(_settings(part).get("seed", "-")),
+                    "seed": str(settings_of(part).get("seed", "-")),
                     "runs": _runs(part),
                     "commit": _commit(part),
                     "machine": "; ".join(map(_hardware, machines)),
