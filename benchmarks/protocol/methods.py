@@ -15,7 +15,7 @@ import copy
 import fnmatch
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
@@ -44,35 +44,21 @@ from sklearn_mmdinit import (
 # Names
 
 
-@dataclass(frozen=True)
-class Method:
-    """A perceptron of the tables: one of the paper's rows, or one more of ours."""
-
-    init: str
-    batch_norm: bool
-    pretraining: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.init}/fcn{'+bn' if self.batch_norm else ''}/{self.pretraining}"
-
-    @property
-    def scratch(self) -> str:
-        """Name of the same network from the same fresh weights, the pair of the comparison."""
-        return replace(self, pretraining="scratch").name
-
-
 PRETRAININGS = {
     False: ("ours", "ours+coherence", "scratch", "rlabel"),
     True: ("ours", "scratch", "rlabel"),
 }
-METHODS: dict[str, Method] = {
-    method.name: method
+METHODS: dict[str, dict[str, Any]] = {
+    f"{init}/fcn{'+bn' if batch_norm else ''}/{name}": {
+        "init": init,
+        "batch_norm": batch_norm,
+        "pretraining": name,
+    }
     for init in ("xavier", "he")
     for batch_norm, names in PRETRAININGS.items()
-    for method in (Method(init, batch_norm, name) for name in names)
+    for name in names
 }
-"""Every perceptron by its name."""
+"""Every perceptron by its name: the paper's rows, and more of ours."""
 
 SCRATCH = "xavier/fcn/scratch"
 FEATURES = "features+logistic"
@@ -211,8 +197,16 @@ def _convnet(settings: NetworkSettings, n_pixels: int) -> dict[str, int]:
     return {"n_classes": settings.classes, "side": math.isqrt(n_pixels), "width": CONVNET_WIDTH}
 
 
-def _as_module(parameters: dict[str, int]) -> dict[str, Any]:
-    return {"module": ConvNet, **{f"module__{name}": v for name, v in parameters.items()}}
+def _network(
+    name: str, settings: NetworkSettings, n_pixels: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters of its estimators, and what of the network decides a score."""
+    if name in CONVNET_METHODS:
+        parameters = _convnet(settings, n_pixels)
+        own = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
+        return own, {"name": "convnet", "pretraining": CONVNET_METHODS[name], **parameters}
+    own = METHODS[name] | {"hidden_layer_sizes": settings.hidden_layer_sizes}
+    return {key: v for key, v in own.items() if key != "pretraining"}, own
 
 
 def describe_network(network: str, settings: NetworkSettings, n_pixels: int) -> dict[str, Any]:
@@ -239,17 +233,11 @@ def initializer_of(
     name: str, settings: NetworkSettings, *, n_pixels: int = 784, random_state: int = 0
 ) -> BaseEstimator | None:
     """The unfitted initializer of a network, or None where it starts from scratch."""
-    common: dict[str, Any] = {"n_classes": settings.classes, "device": settings.device}
-    common |= {"random_state": random_state}
-    if name in CONVNET_METHODS:
-        pretraining = CONVNET_METHODS[name]
-        common |= _as_module(_convnet(settings, n_pixels))
-    else:
-        method = METHODS[name]
-        pretraining = method.pretraining
-        common |= {"hidden_layer_sizes": settings.hidden_layer_sizes, "init": method.init}
-        common |= {"batch_norm": True} if method.batch_norm else {}
-    return None if pretraining == "scratch" else settings.initializer(pretraining, **common)
+    own, network = _network(name, settings, n_pixels)
+    if network["pretraining"] == "scratch":
+        return None
+    own |= {"n_classes": settings.classes, "device": settings.device}
+    return settings.initializer(network["pretraining"], **own, random_state=random_state)
 
 
 # What is evaluated
@@ -294,17 +282,8 @@ def network_contender(
     name: str, settings: NetworkSettings, X: np.ndarray, theta0: Theta0 | None = None
 ) -> Contender:
     """The paper's fine-tuning of a network from a theta0; without one from fresh weights."""
-    classifier: Callable[..., BaseEstimator]
-    network: dict[str, Any]
-    if name in CONVNET_METHODS:
-        parameters = _convnet(settings, X[0].size)
-        classifier, own = NetClassifier, _as_module(parameters)
-        network = {"name": "convnet", "pretraining": CONVNET_METHODS[name], **parameters}
-    else:
-        method = METHODS[name]
-        sizes = {"hidden_layer_sizes": settings.hidden_layer_sizes}
-        classifier, network = MLPClassifier, asdict(method) | sizes
-        own = sizes | {"batch_norm": method.batch_norm, "init": method.init}
+    own, network = _network(name, settings, X[0].size)
+    classifier = NetClassifier if "module" in own else MLPClassifier
 
     def make(random_state: int) -> Pipeline:
         return make_pipeline(

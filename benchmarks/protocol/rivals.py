@@ -83,10 +83,8 @@ def select_rivals(
 
 def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
-    if method in methods.METHODS:
-        return methods.METHODS[method].scratch
-    if method in methods.CONVNET_METHODS:
-        return methods.CONVNET_SCRATCH
+    if method in {**methods.METHODS, **methods.CONVNET_METHODS}:
+        return f"{method.rpartition('/')[0]}/scratch"
     return methods.SCRATCH if method in {*NETWORKS, "rival/augmented-scratch"} else None
 
 
