@@ -23,17 +23,19 @@ from data.tables import SPLITS, load
 from engines.engine import Call, Loky
 from protocol.command import Written, add_output_options, command_parser, results_head, run_command
 from protocol.evaluation import say
-from protocol.sets import FILES, Prepared, partly_labelled, prepared
+from protocol.sets import Prepared, partly_labelled, prepared
 from reporting.data_tables import draws_of
 from reporting.results import Library
 from reporting.tables import text_of
 from sklearn_mmdinit.diagnostics import neighbor_agreement
 
+SPLIT, N_LABELS, DRAWS = "development", (5, 20), 2
 
-def _told(n_labels: int, draws: int, data: Prepared) -> dict[str, Any]:
+
+def _told(n_labels: int, data: Prepared) -> dict[str, Any]:
     """What neighbours and a linear model tell (%), the mean over draws; runs in a worker."""
     found = []
-    for draw in range(draws):
+    for draw in range(DRAWS):
         y = partly_labelled(data, n_labels, draw)
         agreement = neighbor_agreement(data.X, y, random_state=data.seed)
         found.append((agreement.neighbors, agreement.linear))
@@ -42,7 +44,7 @@ def _told(n_labels: int, draws: int, data: Prepared) -> dict[str, Any]:
 
 
 def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series]:
-    file = f"{FILES[options.split]}.json"
+    file = f"real-data-{SPLIT}.json"
     results = Library(options.results).results(file)
     if results is None:
         raise ValueError(f"--results {options.results} has no {file}")
@@ -54,13 +56,13 @@ def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series
 def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
     options, gain = job
     calls = []
-    for name in SPLITS[options.split]:
+    for name in SPLITS[SPLIT]:
         data = prepared(load(name, options.data_dir, partial(say, options)), options.seed)
-        cells = [n for of, n in gain.index if of == name and n in options.n_labels]
-        calls += [Call((n, options.draws), (data,)) for n in cells]
+        cells = [n for of, n in gain.index if of == name and n in N_LABELS]
+        calls += [Call((n,), (data,)) for n in cells]
     told = pd.DataFrame(list(Loky(None, options.jobs).results(_told, calls)))
     records = told.join(gain, on=["set", "n_labels"]).sort_values(["n_labels", "set"])
-    settings = {name: getattr(options, name) for name in ("split", "draws", "seed", "n_labels")}
+    settings = {"split": SPLIT, "draws": DRAWS, "seed": options.seed, "n_labels": N_LABELS}
     return options.output / "agreement.json", results_head(__doc__, None, settings) | {
         "records": records.round(2).to_dict("records")
     }
@@ -69,10 +71,7 @@ def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__doc__)
     add = parser.add_argument
-    add("--split", choices=SPLITS, default="development", help="default: development")
     add("--results", type=Path, required=True, help="folder with what real_data.py has written")
-    add("--n-labels", nargs="+", type=int, default=(5, 20), metavar="N", help="default: 5 20")
-    add("--draws", type=int, default=2, help="default: 2")
     add("--data-dir", type=Path, help="as of real_data.py")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     add_output_options(parser)

@@ -149,7 +149,8 @@ def _kept(job: Job) -> command.Written:
     settings |= {"network": repr(sets.NETWORK)}
     measured = [done[key] for key in keys if key in done]
     made = [{k: v for k, v in done[key].items() if k != "key"} for key in once if key in done]
-    stem = "real-data-sets" if options.sets else sets.FILES[options.split]
+    what = "sets" if options.sets else options.split
+    stem = "real-data" if what == "report" else f"real-data-{what}"
     draws = range(options.first_draw, options.first_draw + options.draws)
     return options.output / f"{stem}.json", {
         **command.results_head(__doc__, None, settings),

@@ -38,14 +38,6 @@ from sklearn_mmdinit import (
 # kept under the number before is then measured again.
 FORM = 1
 
-FILES = {
-    "development": "real-data-development",
-    "report": "real-data",
-    "confirmation": "real-data-confirmation",
-    "others": "real-data-others",
-}
-"""What the results of a split are called."""
-
 N_POOL, N_TEST = 6000, 4000
 # Published figures are of so many.
 N_OF_PHOTOGRAPHS = 50_000, 10_000
