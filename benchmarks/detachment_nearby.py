@@ -74,12 +74,7 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
 
 
 def _prepare(options: argparse.Namespace) -> studies.Study:
-    """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images.
-
-    Its path does not depend on s, since perturbed networks have no weight in its loss; s is only
-    how far from theta0 one looks. The perturbations are the same at each step, and for each s
-    the same up to their length.
-    """
+    """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images."""
     appendix = studies.prepare_appendix(options)
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
@@ -114,6 +109,7 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
     def measure(step: int) -> dict[str, Any]:
         theta0 = theta0_after(step) if step else appendix.fresh(CHANGES)
         m = sum(array.size for array in theta0.arrays.values())
+        # The same at each step, and for each s the same up to their length.
         rng = np.random.default_rng(diagnostics_seed(seed=seed))
         noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
         nearby = [

@@ -50,10 +50,7 @@ BLOCK = re.compile(
 
 
 def rewrite(text: str, library: Library) -> str:
-    """The text of a document with each table between its comments made anew.
-
-    A ValueError if a comment names a file or a table that does not exist, or a table never ends.
-    """
+    """The text of a document with each table between its comments made anew."""
 
     def replace(match: re.Match[str]) -> str:
         file, kind = match["file"], match["kind"]

@@ -93,10 +93,7 @@ def _radii(std: np.ndarray, form: str) -> np.ndarray:
 
 
 def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
-    """Theorem 1: how often a perturbation of these deviations leaves a ball, and the bound.
-
-    The bound is the one that the theorem states, or the sharper one of its proof.
-    """
+    """Theorem 1: how often a perturbation of these deviations leaves a ball, and the bounds."""
     norms, forms = drawn_norms(std, PLAN["n_draws"], seed), {}
     for form in ("theorem", "sub_exponential"):
         radii = _radii(std, form)
@@ -118,13 +115,11 @@ def tail_points(std: np.ndarray, seed: int) -> dict[str, Any]:
 
 
 def class_points(X: np.ndarray, n_classes: int, seed: int) -> dict[str, Any]:
-    """Theorem 2: the share of images that a network gives to a class, and the bound of it.
-
-    A point is a class of a perturbed network. Perturbations of the paper's size leave
-    predictions in the middle of the simplex, where the bound is 0; longer ones move them out.
-    """
+    """Theorem 2: the share of images that a network gives to a class, and the bound of it."""
     initializer = _fresh((64, 64), X, n_classes=n_classes, random_state=seed)
     common = {"n_perturbations": PLAN["n_networks"], "random_state": seed}
+    # Perturbations of the paper's size leave predictions in the middle of the simplex, where the
+    # bound is 0; longer ones move them out.
     distances, shares = [], []
     for square in PLAN["squared_scales"]:
         for probabilities in prediction_samples(
@@ -146,13 +141,12 @@ def class_points(X: np.ndarray, n_classes: int, seed: int) -> dict[str, Any]:
 
 
 def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
-    """Theorem 3: norms of the rows of a layer's Jacobian in networks with He's weights.
+    """Theorem 3: norms of the rows of the second layer's Jacobian in networks with He's weights.
 
-    The layer is the one behind the first hidden layer, of n inputs and n outputs. Given an image
-    its pre-activations are independent and symmetric, as the theorem assumes. The norms of a
-    narrow network scatter more, so that there are more networks.
+    Given an image its pre-activations are independent and symmetric, as the theorem assumes.
     """
     n_networks, n_rows = PLAN["n_networks"], PLAN["n_rows"]
+    # The norms of a narrow network scatter more.
     n_networks = min(max(n_networks, n_rows // width), n_rows // 16)
     means, squares = [], []
     # Of their own for each width: large errors at one are not those at the next.

@@ -1,4 +1,1 @@
-"""The images and their labels: where they come from, how they are checked, how they are scaled.
-
-A data set is a function of ``datasets.DATASETS``.
-"""
+"""The images and their labels: where they come from, how they are checked, how they are scaled."""

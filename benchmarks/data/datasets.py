@@ -98,11 +98,7 @@ def _sources(
 
 
 def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _report) -> Dataset:
-    """Load a set from the first source that has it; what was downloaded is kept.
-
-    ``data_dir`` is a folder with the four IDX files, raw or compressed (``.gz``). A RuntimeError
-    says why each source has failed.
-    """
+    """Load a set from the first source that has it; what was downloaded is kept."""
     cache = Path(get_data_home()) / images.cache
     reasons = []
     for name, read in _sources(images, data_dir, cache):
@@ -155,15 +151,7 @@ def load_digits_dataset(data_dir: Path | None = None, report: Report = _report) 
 
 
 def standardize(dataset: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Scale the images with two numbers, as the paper does; training images, then test images.
-
-    Pixels are divided by ``max_value``; then the mean over all pixels of all training images
-    is subtracted and the result divided by their standard deviation.
-
-    >>> X_train, X_test = standardize(load_digits_dataset())
-    >>> bool(abs(X_train.mean()) < 1e-5), bool(abs(X_train.std() - 1) < 1e-5)
-    (True, True)
-    """
+    """Training and test images by the mean and std of all training pixels, as the paper has it."""
     # Pixels are bytes, so that 256 counts give the exact moments without a copy in float64.
     counts = np.zeros(256, dtype=np.int64)
     for start in range(0, len(dataset.X_train), 4096):

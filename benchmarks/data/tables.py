@@ -52,14 +52,10 @@ _N_TOPICS, _N_COMPONENTS, _LARGEST = 150, 100, 6.0
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows X (a DataFrame, or an array of texts or flat images) and the numbers of their classes y.
-
-    ``kind`` is "table", "series", "text", "cells" or "photographs"; ``digest`` the sha256 of X and
-    y.
-    """
+    """Rows X (a DataFrame, or an array of texts or flat images) and numbers y of their classes."""
 
     name: str
-    kind: str
+    kind: str  # "table", "series", "text", "cells" or "photographs"
     X: Any
     y: np.ndarray
     source: str
@@ -401,11 +397,7 @@ def _digest(X: Any, y: np.ndarray) -> str:
 
 
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
-    """Load a set of any split; RuntimeError where no source has it.
-
-    ``data_dir`` may hold the wheels, and the folders and files of texts; then come scikit-learn's
-    data home and the network.
-    """
+    """Load a set of any split; RuntimeError where no source has it."""
     kind, read = next(own[name] for own in SPLITS.values() if name in own)
     try:
         X, labels, source = read(data_dir, report)

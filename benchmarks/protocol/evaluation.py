@@ -119,9 +119,8 @@ class Bench:
         """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
 
         A contender on a task is one ``cross_val_score`` whose ``cv`` has one (labelled rows, test
-        rows) pair for each N. The calls are spread over the engine's workers (without one, over
-        processes of this machine), each with one thread. A score goes into the log as soon as its
-        call returns; what is there already is not computed again.
+        rows) pair for each N. A score goes into the log as soon as its call returns; what is there
+        already is not computed again.
         """
         engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
         log = log or Log(self.options.output / "scores.jsonl")

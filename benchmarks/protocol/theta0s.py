@@ -190,8 +190,7 @@ def learn_all(
 ) -> dict[tuple[str, int], Pretrained]:
     """The theta0 of each method and run, learned from the first ``n_rows`` of X, or found.
 
-    All rows are handed on, since they are what the evaluation needs too. Each theta0 is in the
-    folder as soon as it is there. A pre-training has a machine for itself.
+    All rows are handed on, since they are what the evaluation needs too.
     """
     X_digest = data_digest(X[:n_rows])
     paths = {

@@ -79,10 +79,7 @@ def said_of(name: str, own: Estimates, results: Results) -> str:
 
 
 def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of each figure of the paper's table how far ours is from it, and how far it may be.
-
-    Missing where ours is.
-    """
+    """Of each figure of the paper's table how far ours is from it, and how far it may be."""
     paper = paper_table(name)
     ours = Estimates(*(part.reindex_like(paper.mean) for part in own))
     width = width_over_runs if _is_over_runs(name) else width_over_batches

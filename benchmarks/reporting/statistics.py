@@ -68,10 +68,7 @@ def _over_runs(of_run: pd.DataFrame) -> Estimates:
 
 
 def gains(differences: pd.DataFrame, *keys: str) -> Gains:
-    """Mean of the differences of each column and its t interval: columns by the keys, or by N.
-
-    One pair has a mean and no interval.
-    """
+    """Mean of the differences of each column and its t interval: columns by the keys, or by N."""
     keys = keys or (N,)
     grouped = differences.groupby([*keys])
     mean, n = mean_by(differences, *keys).T, grouped.count().T
@@ -81,10 +78,7 @@ def gains(differences: pd.DataFrame, *keys: str) -> Gains:
 
 
 def complete(own: pd.Series, other: pd.Series) -> pd.Series:
-    """Own minus other at each N where the other has every task that own has; missing elsewhere.
-
-    The other may have more tasks: those of its own do not count.
-    """
+    """Own minus other at each N where the other has every task that own has; missing elsewhere."""
     lacks = (own.notna() & other.isna()).groupby(N).transform("any")
     return (own - other).mask(lacks)
 
@@ -148,13 +142,7 @@ def alike(mean_ranks: pd.Series, difference: float) -> list[tuple[float, float]]
 
 
 def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[dict[str, Any]]:
-    """Each setting's accuracy by N, its mean over N, and its difference from the reference.
-
-    The highest mean comes first. A difference is averaged over N on each (run, task) first, so
-    that a task counts once in the interval.
-
-    Scores are records of method (the setting's name), run, task, n_labels and accuracy (0 to 1).
-    """
+    """Each setting's accuracy by N, its mean over N, and its difference from the reference."""
     scores = pd.DataFrame(list(records))
     wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))
     accuracy = mean_by(wide, N)
@@ -171,7 +159,7 @@ def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[di
 
 
 def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
-    """:func:`gains` of the means over N on each (run, task): a row a column of the differences."""
+    """:func:`gains` of the means over N, so that a task counts once: a row a column."""
     of_task = mean_by(differences, "run", "task")
     found = gains(pd.concat({0: of_task}, names=[N]))
     return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})

@@ -23,10 +23,7 @@ def timed(action: Callable[[], Any], device: str | torch.device = "cpu") -> floa
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Any]:
-    """Median, minimum and all seconds of each measure, every one of which is taken once a round.
-
-    So a slow minute of the machine meets all of them.
-    """
+    """Median, minimum and all seconds: a slow minute of the machine meets every measure."""
     seconds: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(repetitions):
         for name, measure in measures.items():
