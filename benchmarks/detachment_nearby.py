@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,13 +98,11 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         theta0: Theta0 = initializer.theta0_
         return theta0
 
-    @cache
-    def scorer() -> Any:
-        return appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
+    scorer = appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
 
     def loss(theta0: Theta0) -> float:
-        scorer().theta0_ = theta0
-        return float(-scorer().score(yardstick))
+        scorer.theta0_ = theta0
+        return float(-scorer.score(yardstick))
 
     def measure(step: int) -> dict[str, Any]:
         theta0 = theta0_after(step) if step else appendix.fresh(CHANGES)

