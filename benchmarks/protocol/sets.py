@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from data.tables import Table, preprocessing
@@ -53,7 +53,6 @@ class Prepared:
     """A set as the methods see it: rows without labels to draw some from, and rows to test on."""
 
     name: str
-    kind: str
     digest: str
     X: np.ndarray
     y: np.ndarray
@@ -93,7 +92,7 @@ def prepared(table: Table, seed: int) -> Prepared:
     X, X_test = (transformer.transform(rows[part]) for part in (pool, test))
     y, y_test = table.y[pool], table.y[test]
     n_classes = int(table.y.max()) + 1
-    return Prepared(table.name, table.kind, table.digest, X, y, X_test, y_test, n_classes, own)
+    return Prepared(table.name, table.digest, X, y, X_test, y_test, n_classes, own)
 
 
 def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
@@ -368,7 +367,6 @@ def scores(proba: np.ndarray, classes: np.ndarray, y: np.ndarray, n_classes: int
     found = {
         "accuracy": accuracy_score(y, guess),
         "log_loss": log_loss(y, clipped, labels=np.arange(n_classes)),
-        "balanced_accuracy": balanced_accuracy_score(y, guess),
         "calibration_error": calibration_error(clipped, y),
     }
     return {name: round(float(value), 6) for name, value in found.items()}
@@ -390,7 +388,7 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
             seconds = time.perf_counter() - start
             if name in NETWORKS_WITHIN:
                 seconds = sum(classifier.history_[:, "dur"])
-            record = {"key": key, "set": data.name, "kind": data.kind, "n_labels": n_labels}
+            record = {"key": key, "set": data.name, "n_labels": n_labels}
             record |= {"draw": draw, "method": name}
             record |= scores(proba, classifier.classes_, data.y_test, data.n_classes)
             records.append(record | {"seconds": round(seconds, 3)})
