@@ -8,8 +8,6 @@ written, means over draws. Run it after that (ten minutes on one core)::
     python benchmarks/agreement.py --results benchmarks/results
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from functools import partial

@@ -12,8 +12,6 @@ Run it (about 12 minutes on two cores), or without a download and in one minute:
     python benchmarks/backends.py --dataset digits --tasks 5 --rounds 2 --backends loky dask
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -19,8 +19,6 @@ was stopped goes on::
 Run 4 was asked, on which these settings had been found, with the test images.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -19,8 +19,6 @@ It chooses settings, so it looks at run 4 and those after it, with draws of thei
 runs and nothing was stopped: of several runs the tables have the fastest one's.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

@@ -17,8 +17,6 @@ What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --pr
 ``xavier/fcn/ours``, or ``he/fcn/ours``, in the same folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence

@@ -17,8 +17,6 @@ Xavier's for s^2 = 0.2 alone. Values above 1 come from rows longer than 2, and a
 constant function.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence

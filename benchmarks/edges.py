@@ -7,8 +7,6 @@ that fewer steps than edges lead to another class. Run it (six minutes on two co
     python benchmarks/edges.py
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from functools import partial

@@ -23,8 +23,6 @@ cluster.) ``--dataset digits`` needs no download; those 1,297 images of 8 x 8 pi
 for a gain of the paper's objective to show.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from functools import partial

@@ -13,8 +13,6 @@ Run it (about 8 minutes on two cores)::
 It prints the figures and writes them to ``neighbors.json`` in the output folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

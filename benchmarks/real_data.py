@@ -24,8 +24,6 @@ are for when all is frozen. Draws are the outermost loop, so that what an interr
 all sets and all N alike.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -23,8 +23,6 @@ those of the results. Run it after a new result (some seconds)::
 ``--check`` writes nothing and fails if a page is not what it would write.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The one declaration of each: the report is a loop over them, which shows the tab
 are there and the commands of those that are not. Nothing is imported here.
 """
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ where it must be), or a part of the grid::
     python benchmarks/scale_and_weight.py --squared-scales 0.5 1 --weights 0.4 --runs 4
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence

@@ -24,8 +24,6 @@ only prints the seconds of the library's steps by another checkout of the packag
 Leave the machine alone meanwhile: another program that uses its cores shows in every figure.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -15,8 +15,6 @@ Run it (under 60 seconds on one core)::
     python benchmarks/theorems.py
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from functools import partial

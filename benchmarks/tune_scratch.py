@@ -12,8 +12,6 @@ one core, and as long with ten classes)::
     python benchmarks/tune_scratch.py --classes 10 --n-labels 1 10 --dataset mnist-held-out --jobs 1
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial

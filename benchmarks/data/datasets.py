@@ -5,8 +5,6 @@ source of (Fashion-)MNIST need be trusted: what it gives must have known digests
 chosen on ``mnist-held-out``, whose test images are training images of ``mnist``.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

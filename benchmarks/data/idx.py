@@ -1,7 +1,5 @@
 """MNIST and Fashion-MNIST as four IDX files each: their names, shapes, digests and bytes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math

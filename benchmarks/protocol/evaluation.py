@@ -1,7 +1,5 @@
 """``cross_val_score`` of every contender on every task, on any engine, kept as it comes."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ settings, ``rlabel`` :class:`RandomLabelInitializer`, and ``scratch`` starts fro
 of a theta0 with coherence says of the rows. ``convnet/...`` are the same on a small ConvNet.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import fnmatch
@@ -17,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -151,7 +149,7 @@ class NetworkSettings:
     rounds: int = 1
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> NetworkSettings:
+    def of(cls, options: argparse.Namespace) -> Self:
         """What the command line says, and the defaults of the rest."""
         given = {f.name: getattr(options, f.name) for f in fields(cls) if hasattr(options, f.name)}
         return cls(**given | {"hidden_layer_sizes": tuple(options.hidden_layer_sizes)})

@@ -1,7 +1,5 @@
 """The small convolutional network, for images of one channel whose side is a multiple of 4."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

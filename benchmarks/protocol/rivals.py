@@ -7,8 +7,6 @@ that are networks are scratch with one thing changed: the same tasks, labelled i
 rows and, where they keep them, fresh weights, so that a difference from scratch is a paired one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -115,6 +113,66 @@ AUTOENCODER: dict[str, Any] = {
 # on four tasks of run 4 at N = 5. Mean gain over scratch at 0.8, 0.95 and 0.99: +0.9, -0.1, -0.1.
 SELF_TRAINING: dict[str, Any] = {"threshold": 0.8, "max_iter": 3}
 SELF_TRAINING_ROWS = 5000
+
+
+class _Features:
+    """What the classifiers read of X (n_train + n_test, n_features), made when first asked for."""
+
+    def __init__(self, X: np.ndarray, bench: Bench) -> None:
+        self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
+        self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
+        self.n_components = min(N_COMPONENTS, X.shape[1])
+        own = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
+        self.identity: dict[str, Any] = own
+
+    @cached_property
+    def pca(self) -> PCA:
+        own = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
+        return own.fit(self.X[: self.n_train])
+
+    @cached_property
+    def components(self) -> np.ndarray:
+        """Principal components (n, n_components)."""
+        return self.pca.transform(self.X).astype(np.float32)
+
+    @cached_property
+    def nearest(self) -> np.ndarray:
+        """The nearest training rows of each (n, N_NEIGHBORS)."""
+        return classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
+
+    def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
+        """A rival of CLASSIFIERS under a name."""
+        X, estimator, own = self._classifier(of)
+        own = self.identity | own | identity
+        return methods.Contender(name, X, lambda _: clone(estimator), own)
+
+    def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
+        """What it reads, what it is, and what of it decides a score."""
+        if of == "rival/1-nn":
+            return self.components, KNeighborsClassifier(1), {}
+        if of == "rival/rbf-svm":
+            return self.components, SVC(C=10.0), {"C": 10.0}
+        if of == "rival/k-means-svm":
+            n = min(N_CLUSTERS, self.n_train)
+            clusters = MiniBatchKMeans(n, random_state=self.seed, n_init=3, batch_size=2048)
+            distances = clusters.fit(self.X[: self.n_train]).transform(self.X).astype(np.float32)
+            svm = make_pipeline(StandardScaler(), SVC(C=10.0))
+            return distances, svm, {"C": 10.0, "n_clusters": n}
+        if of == "rival/umap-logistic":
+            parts = self.components[: self.n_train], self.components[self.n_train :]
+            found = umap_embedding(*parts, self.seed)
+            logistic = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
+            return found, logistic, {"C": 10.0, "n_coordinates": found.shape[1]}
+        shared = {"shared": SHARED_POWER} if of == "rival/shared-label-spreading" else {}
+        graph = classifiers.symmetric_graph(self.nearest[: self.n_train], **shared)
+        values: dict[str, Any] = {"n_neighbors": N_NEIGHBORS} | shared
+        if of == "rival/poisson-learning":
+            spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
+        else:
+            graph = classifiers.normalized_graph(graph)
+            spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
+            values |= {"alpha": spreading.alpha}
+        return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}
 
 
 class Rivals:
@@ -252,63 +310,3 @@ class Rivals:
         return starting(
             lambda fresh, random_state: dict(fresh.arrays) | encoder, {"encoder": theta0.digest}
         )
-
-
-class _Features:
-    """What the classifiers read of X (n_train + n_test, n_features), made when first asked for."""
-
-    def __init__(self, X: np.ndarray, bench: Bench) -> None:
-        self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
-        self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
-        self.n_components = min(N_COMPONENTS, X.shape[1])
-        own = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
-        self.identity: dict[str, Any] = own
-
-    @cached_property
-    def pca(self) -> PCA:
-        own = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
-        return own.fit(self.X[: self.n_train])
-
-    @cached_property
-    def components(self) -> np.ndarray:
-        """Principal components (n, n_components)."""
-        return self.pca.transform(self.X).astype(np.float32)
-
-    @cached_property
-    def nearest(self) -> np.ndarray:
-        """The nearest training rows of each (n, N_NEIGHBORS)."""
-        return classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
-
-    def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
-        """A rival of CLASSIFIERS under a name."""
-        X, estimator, own = self._classifier(of)
-        own = self.identity | own | identity
-        return methods.Contender(name, X, lambda _: clone(estimator), own)
-
-    def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
-        """What it reads, what it is, and what of it decides a score."""
-        if of == "rival/1-nn":
-            return self.components, KNeighborsClassifier(1), {}
-        if of == "rival/rbf-svm":
-            return self.components, SVC(C=10.0), {"C": 10.0}
-        if of == "rival/k-means-svm":
-            n = min(N_CLUSTERS, self.n_train)
-            clusters = MiniBatchKMeans(n, random_state=self.seed, n_init=3, batch_size=2048)
-            distances = clusters.fit(self.X[: self.n_train]).transform(self.X).astype(np.float32)
-            svm = make_pipeline(StandardScaler(), SVC(C=10.0))
-            return distances, svm, {"C": 10.0, "n_clusters": n}
-        if of == "rival/umap-logistic":
-            parts = self.components[: self.n_train], self.components[self.n_train :]
-            found = umap_embedding(*parts, self.seed)
-            logistic = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
-            return found, logistic, {"C": 10.0, "n_coordinates": found.shape[1]}
-        shared = {"shared": SHARED_POWER} if of == "rival/shared-label-spreading" else {}
-        graph = classifiers.symmetric_graph(self.nearest[: self.n_train], **shared)
-        values: dict[str, Any] = {"n_neighbors": N_NEIGHBORS} | shared
-        if of == "rival/poisson-learning":
-            spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
-        else:
-            graph = classifiers.normalized_graph(graph)
-            spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
-            values |= {"alpha": spreading.alpha}
-        return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}

@@ -1,7 +1,5 @@
 """Sets with few labels: their split, what is made of each once, the methods, and their scores."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

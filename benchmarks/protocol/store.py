@@ -1,7 +1,5 @@
 """Files that survive an interruption, what stands for a value, and what a figure was made with."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import glob

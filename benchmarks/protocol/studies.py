@@ -1,7 +1,5 @@
 """The appendix's measurements: in cells, each kept as it ends, and shown whole or not."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence

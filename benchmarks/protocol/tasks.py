@@ -6,8 +6,6 @@ list of methods leave all others as they are. No method takes part in the keys: 
 run sees the same tasks, rows and seeds, which is what makes the comparison a paired one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

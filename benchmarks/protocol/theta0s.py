@@ -5,8 +5,6 @@ after it was cut off. What is read back was written by these commands into their
 like any pickle, do not put another's file there.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -5,8 +5,6 @@ measured. Ranks are of these means of accuracy. Rivals are the methods without a
 package: neither a start of its own, nor the network that is weighed with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The README's table and picture: a few rows of all files, by names that a reader knows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

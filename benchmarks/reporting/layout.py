@@ -1,7 +1,5 @@
 """A table is a title and a frame of strings, which a terminal and Markdown share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

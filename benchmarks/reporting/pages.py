@@ -4,8 +4,6 @@ The report is a loop over ``runs.py``: under each heading the tables that a run 
 command where it was not measured yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

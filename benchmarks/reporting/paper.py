@@ -11,8 +11,6 @@ mini-batches of a single theta0, which says nothing of another theta0, "close" i
 less than two of the paper's standard deviations.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@ A function takes what its command writes and the path of the PNG, and says in a 
 written, or why not: a missing picture must not cost the figures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The committed results as tidy tables: a row a measurement, and what each file was made with."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ Student's at 95%. Pairs of one run share the learned theta0, so with one run an 
 tasks and draws and not of another theta0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple

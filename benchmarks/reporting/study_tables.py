@@ -3,8 +3,6 @@
 The paper's figures stand there only for its own data and network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every table that is made of one file of results, by kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

@@ -7,8 +7,6 @@ that N on these very tasks, among those that the same scores hold: another file 
 ones. It is chosen after the fact, to its own advantage.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -6,8 +6,6 @@ A point is a setting after so many passes. Differences are paired on (run, task)
 and whatever else the machine does only adds to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,9 +1,7 @@
 """Classifiers around others: on changed copies, on a graph of neighbours, on pseudo-labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -31,7 +29,7 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_copies = n_copies
         self.random_state = random_state
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> AugmentedClassifier:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         X, each = np.asarray(X), 1 + self.n_copies
         rows = np.repeat(X, each, axis=0)
         rows = self.augmentation(rows, np.random.default_rng(self.random_state))
@@ -73,7 +71,7 @@ class GraphLabelSpreading(_NeighborVotes):
         self.alpha = alpha
         self.n_iter = n_iter
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> GraphLabelSpreading:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Spread the labels y (n,) of the training rows numbered X (n, 1) over all of them."""
         self.classes_, indices = np.unique(y, return_inverse=True)
         clamped = np.zeros((self.spread.shape[0], len(self.classes_)))
@@ -106,7 +104,7 @@ class PoissonLearning(_NeighborVotes):
         self.neighbors = neighbors
         self.n_iter = n_iter
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> PoissonLearning:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Solve for the labels y (n,) of the training rows numbered X (n, 1)."""
         self.classes_, indices = np.unique(y, return_inverse=True)
         labels = np.eye(len(self.classes_))[indices]
@@ -172,7 +170,7 @@ class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.threshold = threshold
         self.max_iter = max_iter
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> SelfTrainedNetwork:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Train on labelled rows X (n, n_features) with labels y (n,), none of them -1."""
         X, y = np.asarray(X), np.asarray(y)
         network, train = clone(self.network), np.arange(len(X))

@@ -4,10 +4,8 @@ Each function fits on labelled rows X (n, n_features) with classes y (n,) and re
 Where no class has two labels there is nothing to validate on, and the defaults stay.
 """
 
-from __future__ import annotations
-
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -119,7 +117,7 @@ class Prototypes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scikit-learn's :class:`NearestCentroid` has no probabilities of one row a class.
     """
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Prototypes:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         self.classes_ = np.unique(y)
         self.means_ = np.stack([X[y == each].mean(axis=0) for each in self.classes_])
         return self

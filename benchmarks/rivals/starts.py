@@ -1,10 +1,8 @@
 """Other starts of a network: LSUV, principal components, a denoising autoencoder, SCARF."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -150,7 +148,7 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: np.ndarray, y: Any = None) -> DenoisingAutoencoder:
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
         fresh, network, optimizer = self._begin(X.shape[1])
         self.loss_curve_: list[float] = []
         for number in range(self.max_iter):

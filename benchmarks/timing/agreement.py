@@ -1,7 +1,5 @@
 """Do the library and the textbook compute the same thing? Asked before any timing."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy import stats

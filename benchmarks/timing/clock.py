@@ -1,7 +1,5 @@
 """Times that may be compared: taken in turns, in one run, on one machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

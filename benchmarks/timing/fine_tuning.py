@@ -1,7 +1,5 @@
 """Fine-tuning beside a plain PyTorch loop and scikit-learn: the same network, data and epochs."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial

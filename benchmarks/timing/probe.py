@@ -4,8 +4,6 @@ Run by itself, as ``python -m timing.probe JSON``, it prints the bytes of one st
 bytes of a fit; or seconds of a step, once for each line that it reads.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

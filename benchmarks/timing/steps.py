@@ -6,8 +6,6 @@ are the factorisations, the few products of L_iod and all that is not a product,
 can reach the floor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -6,8 +6,6 @@ autograd does the rest. Nothing of the library is used here, so that an error of
 cannot hide in its reference.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 
