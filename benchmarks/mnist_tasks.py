@@ -142,7 +142,7 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
 def _prepare(options: argparse.Namespace) -> tuple[Bench, Engine]:
     plan = plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
-    bench = prepare_bench(plan, plan.draw, same_tasks=plan.same_tasks)
+    bench = prepare_bench(plan)
     methods.rows_for(plan.network, bench.X[:1])
     return bench, engine
 

@@ -38,8 +38,7 @@ def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray]:
 class Bench:
     """Images X, scaled, and what every run shares: the network, N, and the tasks of each run.
 
-    ``options`` has ``output``, ``seed``, ``jobs`` and ``quiet``; ``law`` says how labelled rows
-    of binary tasks are drawn.
+    ``options`` has ``output``, ``seed``, ``jobs``, ``quiet`` and ``draw``.
     """
 
     dataset: Dataset
@@ -48,7 +47,6 @@ class Bench:
     n_labels: tuple[int, ...]
     tasks: dict[int, list[Task]]
     options: argparse.Namespace
-    law: str = "uniform"
 
     @property
     def X_unlabelled(self) -> np.ndarray:
@@ -122,12 +120,12 @@ class Bench:
         """
         engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
         log = log or Log(self.options.output / "scores.jsonl")
-        y_train, seed = self.dataset.y_train, self.options.seed
+        y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
         done, wanted, calls = log.read(), [], []
         for task in (task for run in contenders for task in self.tasks[run]):
-            rows = {n: draw_rows(y_train, task, n, seed=seed, law=self.law) for n in self.n_labels}
+            rows = {n: draw_rows(y_train, task, n, seed=seed, law=law) for n in self.n_labels}
             labels, random_state = task.apply(y), fit_seed(task, seed=seed)
             for contender in contenders[task.run]:
                 cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}
@@ -172,9 +170,7 @@ def _score(
     return [{**cell, "accuracy": float(a)} for cell, a in zip(cells, scores, strict=True)]
 
 
-def prepare_bench(
-    options: argparse.Namespace, law: str = "uniform", *, same_tasks: bool = False
-) -> Bench:
+def prepare_bench(options: argparse.Namespace) -> Bench:
     """Load the data and draw the tasks; ValueError now rather than after the pre-training."""
     dataset, X = load_scaled(options)
     network, n_labels = NetworkSettings.of(options), tuple(sorted(set(options.n_labels)))
@@ -186,7 +182,7 @@ def prepare_bench(
         seed=options.seed,
         first_run=options.first_run,
         classes=network.classes,
-        law=law,
-        same_tasks=same_tasks,
+        law=options.draw,
+        same_tasks=options.same_tasks,
     )
-    return Bench(dataset, X, network, n_labels, tasks, options, law)
+    return Bench(dataset, X, network, n_labels, tasks, options)
