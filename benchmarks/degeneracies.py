@@ -51,8 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     which: dict[str, Any] = {"nargs": "+", "type": _setting, "metavar": "LAMBDA,XI"}
     default = "which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1"
     parser.add_argument("--settings", default=SETTINGS, help=default, **which)
-    studies.add_runs_option(parser)
-    studies.add_appendix_options(parser, n_perturbations=256)
+    studies.add_objective_options(parser, n_perturbations=256)
     return parser
 
 

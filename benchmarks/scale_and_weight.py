@@ -84,8 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--squared-scales", nargs="+", type=number, default=SQUARED_SCALES, help=scales)
     weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
     add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
-    studies.add_runs_option(parser)
-    studies.add_appendix_options(parser, n_perturbations=128)
+    studies.add_objective_options(parser, n_perturbations=128)
     study = studies.Study
     text = partial(text_of, kinds=("scale_and_weight",))
     return run_command(parser, argv, _prepare, study.measure, text, kept=study.kept)

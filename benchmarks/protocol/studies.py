@@ -222,27 +222,22 @@ def add_kernels_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", choices=list(KERNELS), default="sum", help=kernels)
 
 
-def add_runs_option(parser: argparse.ArgumentParser) -> None:
-    runs = "each from its own seed; default: 1"
-    parser.add_argument("--runs", type=command.positive, default=1, help=runs)
+def add_objective_options(parser: argparse.ArgumentParser, n_perturbations: int) -> None:
+    """Add what the commands that learn by the paper's whole objective can be asked for."""
+    add = parser.add_argument
+    add("--runs", type=command.positive, default=1, help="each from its own seed; default: 1")
+    networks = "perturbed networks a step of the pre-training; default: %(default)s"
+    two, K = command.at_least(2), n_perturbations
+    add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
+    add_kernels_option(parser)
+    add_appendix_options(parser)
 
 
-def add_appendix_options(
-    parser: argparse.ArgumentParser, *, n_perturbations: int | None = None
-) -> None:
-    """Add what the commands of the appendix can be asked for.
-
-    Without a default of ``--n-perturbations`` there is neither that option nor ``--kernels``, for a
-    command without L_uni.
-    """
+def add_appendix_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command of the appendix can be asked for."""
     add = parser.add_argument
     passes = "passes of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
-    if n_perturbations is not None:
-        networks = "perturbed networks a step of the pre-training; default: %(default)s"
-        two, K = command.at_least(2), n_perturbations
-        add("--n-perturbations", type=two, default=K, metavar="K", help=networks)
-        add_kernels_option(parser)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
     add("--rows", type=command.positive, help="the first so many images; default: all")
     command.add_network_options(parser)
