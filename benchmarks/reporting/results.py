@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.layout import several
 from reporting.statistics import N
 
 Results = dict[str, Any]
@@ -114,10 +115,9 @@ def settings_of(results: Results) -> dict[str, Any]:
 
 def _runs(results: Results) -> str:
     settings = settings_of(results)
-    runs = settings.get("runs")
-    if runs is None:
-        return str(settings.get("run", "-"))
-    first = settings.get("first_run", 0)
+    if "runs" not in settings:
+        return "-"
+    first, runs = settings.get("first_run", 0), settings["runs"]
     return str(first) if runs == 1 else f"{first} to {first + runs - 1}"
 
 
@@ -131,13 +131,9 @@ def _commit(results: Results) -> str:
     return ", ".join(commit[:SHORT_COMMIT] for commit in commits) + changed
 
 
-def _hardware(machine: dict[str, Any] | None) -> str:
-    if machine is None:
-        return "-"
-    gpu, cores = machine.get("gpu"), machine["cores"]
-    return f"{machine['cpu']}, {cores} core{'' if cores == 1 else 's'}" + (
-        f", {gpu}" if gpu else ""
-    )
+def _hardware(machine: dict[str, Any]) -> str:
+    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
+    return f"{machine['cpu']}, {several([machine['cores']], 'core')}{gpu}"
 
 
 def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
@@ -149,7 +145,7 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
             continue
         # A file that was put together says of each part what it was made with.
         for number, part in enumerate(results.get("parts") or [results], 1):
-            machines = part.get("measured_on") or [part.get("hardware")]
+            machines = part.get("measured_on") or [part["hardware"]]
             rows.append(
                 {
                     "file": f"{file}, part {number}" if "parts" in results else file,
@@ -157,7 +153,7 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
                     "runs": _runs(part),
                     "commit": _commit(part),
                     "machine": "; ".join(map(_hardware, machines)),
-                    "versions": ", ".join(f"{k} {v}" for k, v in part.get("versions", {}).items()),
+                    "versions": ", ".join(f"{k} {v}" for k, v in part["versions"].items()),
                 }
             )
     columns = ["file", "seed", "runs", "commit", "machine", "versions"]
