@@ -1,13 +1,9 @@
 """Claim: every table of the report and of the README is of committed measurements.
 
-``benchmarks/results/REPORT.md`` has each table of the paper beside ours, and whether figures can be
-told from the paper's; then the rivals, what coherence adds, accuracy against time, and what
-each file was made with. What is not measured yet stands there with the command that measures it.
-All of it comes from the JSON in ``benchmarks/results``, short notes by people in its folder
-``notes`` apart.
-
-The README, ``benchmarks/results/README.md`` with the long tables and the pages of ``docs/guide``
-hold pairs of comments, and what stands between them is written too::
+All of ``benchmarks/results/REPORT.md`` comes from the JSON beside it, short notes by people in the
+folder ``notes`` apart. What is not measured yet stands there with the command that measures it. The
+README, ``benchmarks/results/README.md`` and the pages of ``docs/guide`` hold pairs of comments, and
+what stands between them is written too::
 
     <!-- table: mnist-full.json accuracy -->
     ...

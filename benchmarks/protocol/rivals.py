@@ -1,7 +1,5 @@
 """Rows beside the paper's: other ways to use the unlabelled images, or none.
 
-They say what theta0 is for. It is a better start for a neural network; whether it is more than
-another start, and how far it is from the best classifier for few labels, these rows show.
 Classifiers without a network need no validation rows, so they train on all 12 N of a draw. Rivals
 that are networks are scratch with one thing changed: the same tasks, labelled images, order of the
 rows and, where they keep them, fresh weights, so that a difference from scratch is a paired one.
