@@ -150,10 +150,9 @@ def hardware() -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):  # not on Linux, or without a name
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         (cpu, *_) = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    affinity = getattr(os, "sched_getaffinity", None)
     return {
         "cpu": cpu,
-        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "cores": joblib.cpu_count(),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
     }
 
