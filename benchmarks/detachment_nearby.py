@@ -63,11 +63,9 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     ``perturbation_std`` has too where there is no batch normalisation.
     """
     epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
-    arrays, start = {}, 0
-    for name, array in theta0.arrays.items():
-        own = epsilon[start : start + array.size].reshape(array.shape)
-        arrays[name] = (array + own).astype(np.float32)
-        start += array.size
+    ends = np.cumsum([array.size for array in theta0.arrays.values()])
+    parts = zip(theta0.arrays.items(), np.split(epsilon, ends[:-1]), strict=True)
+    arrays = {name: (a + own.reshape(a.shape)).astype(np.float32) for (name, a), own in parts}
     return Theta0(theta0.architecture, arrays)
 
 
