@@ -12,7 +12,7 @@ import runs
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
 from reporting.paper import compares_with_paper, figures_that_agree, tasks_compare_with_paper
-from reporting.results import Library, Results, made_with
+from reporting.results import Library, Results, made_with_table
 from reporting.statistics import Estimates
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
@@ -50,15 +50,6 @@ def commands(library: Library) -> Table:
             command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
             rows.append([f"`{run.file}`{drawn}", command, run.time])
     return Table("What wrote each file", pd.DataFrame(rows, columns=["file", "command", "about"]))
-
-
-def made_with_table(library: Library) -> Table:
-    """What each file of the report was made with, a letter for each set of versions."""
-    frame = made_with(library, [run.file for run in runs.RUNS if run.section])
-    letters = {v: chr(ord("a") + i) for i, v in enumerate(frame["versions"].unique())}
-    named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
-    title = f"What each file was made with (versions {named})" if named else "Nothing is measured"
-    return Table(title, frame.assign(versions=frame["versions"].map(letters)))
 
 
 # Name in this table, the paper's table, our file of it, and the rows that count.
@@ -133,7 +124,7 @@ def report(library: Library) -> str:
         agreement=agreement_table(library),
         missing=missing_table(library),
         ranking=ranking_table(library, every=True),
-        made_with=made_with_table(library),
+        made_with=made_with_table(library, [run.file for run in runs.RUNS if run.section]),
         tables_of=tables_of,
     )
     # Where a block is left out, no gap stands.

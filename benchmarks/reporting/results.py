@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.layout import several
+from reporting.layout import Table, several
 from reporting.statistics import N
 
 Results = dict[str, Any]
@@ -136,10 +136,10 @@ def _hardware(machine: dict[str, Any]) -> str:
     return f"{machine['cpu']}, {several([machine['cores']], 'core')}{gpu}"
 
 
-def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
-    """Seed, runs, commit, machine and versions of each file that is there, or each part."""
+def made_with_table(library: Library, files: Iterable[str]) -> Table:
+    """What each file that is there was made with, a letter for each set of versions."""
     rows = []
-    for file in dict.fromkeys(files):
+    for file in files:
         results = library.results(file)
         if results is None:
             continue
@@ -156,5 +156,8 @@ def made_with(library: Library, files: Iterable[str]) -> pd.DataFrame:
                     "versions": ", ".join(f"{k} {v}" for k, v in part["versions"].items()),
                 }
             )
-    columns = ["file", "seed", "runs", "commit", "machine", "versions"]
-    return pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=["file", "seed", "runs", "commit", "machine", "versions"])
+    letters = {v: chr(ord("a") + i) for i, v in enumerate(frame["versions"].unique())}
+    named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
+    title = f"What each file was made with (versions {named})" if named else "Nothing is measured"
+    return Table(title, frame.assign(versions=frame["versions"].map(letters)))
