@@ -34,10 +34,6 @@ _SEED = 0  # always the same: theta0s of all seeds share the graph, and its plac
 # raise the part of the nearest that it finds from 98.3 to 99.6 %, and take no longer.
 _SPARE = 5
 
-# Powers of two between which the largest number is left as it is: squares of it and of numbers a
-# millionth as large, and sums of such squares over all rows, are ordinary numbers of float32.
-_SMALLEST, _LARGEST = -40, 40
-
 
 def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p) in 50 components; equal rows are a ring."""
@@ -191,11 +187,13 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
         taken = X[block]
         mean += taken.sum(axis=0, dtype=np.float64) / rows.size
         low, high = np.minimum(low, taken.min(axis=0)), np.maximum(high, taken.max(axis=0))
-    factor = _factor(float(np.maximum(high - mean, mean - low).max()))
+    # Squares, and sums of them over all rows, are to be ordinary numbers of float32. A power of two
+    # rounds nothing; beyond 1000 it would be infinity itself.
+    exponent = math.frexp(float(np.maximum(high - mean, mean - low).max()))[1]
+    factor = math.ldexp(1.0, min(-exponent, 1000))
 
     def centred(block: slice | np.ndarray) -> np.ndarray:
-        # float64; a factor of 1 leaves every bit.
-        return (X[block] - mean) * factor
+        return (X[block] - mean) * factor  # float64
 
     axes = None
     if n_components < min(n, p):
@@ -209,14 +207,6 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
     for block in _blocks(np.arange(n)):
         projected[block] = centred(block) if axes is None else centred(block) @ axes
     return projected
-
-
-def _factor(largest: float) -> float:
-    """1, or the power of two that brings a number far from it near 1."""
-    exponent = math.frexp(largest)[1]
-    ordinary = largest == 0.0 or _SMALLEST <= exponent <= _LARGEST
-    # Beyond 1000 it would be infinity itself.
-    return 1.0 if ordinary else math.ldexp(1.0, min(-exponent, 1000))
 
 
 def _blocks(rows: np.ndarray) -> Iterator[slice | np.ndarray]:
