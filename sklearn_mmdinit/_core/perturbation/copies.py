@@ -26,7 +26,7 @@ from ..layers import LayerType, Std, layer_type_of, parameter_stds
 from ..random import StepRandom
 from ..threads import Buffers
 from ..trace import Call, Trace, sees
-from .gram import Empty, GramAround, GramLinear, gram_is_cheaper, gram_noise
+from .gram import GramAround, GramLinear, gram_is_cheaper, gram_noise
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class PerturbedLayer:
     name: str
     kind: LayerType
     stds: Mapping[str, Std]  # of its parameters that move
-    once: bool  # whether it is called once a pass
     by_gram: bool  # and not by direct
 
 
@@ -58,9 +57,8 @@ def perturbed_layers(
         }
         if kind is not None and stds:
             # What acts in several places is drawn once for all of them.
-            once = name in calls
-            by_gram = once and _draws_by_gram(layer, kind, sampler, n_rows, calls[name])
-            layers[layer] = PerturbedLayer(name, kind, stds, once, by_gram)
+            by_gram = name in calls and _draws_by_gram(layer, kind, sampler, n_rows, calls[name])
+            layers[layer] = PerturbedLayer(name, kind, stds, by_gram)
     return layers
 
 
@@ -185,9 +183,7 @@ def _noisy(
             fused = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
         else:
             weights, biases = _own_parameters(layer, perturbed, draw)
-            # Gradients of several calls are there at once: each needs memory of its own.
-            own_empty = empty if perturbed.once else None
-            fused = _ByOwnWeights.apply(rows, weights, biases, own_empty).flatten(0, 1)
+            fused = _ByOwnWeights.apply(rows, weights, biases).flatten(0, 1)
     if fused is not None:
         # No view where there need be none: an activation in place would copy it.
         return fused if H.ndim == 2 else fused.view(*H.shape[:-1], -1)
@@ -269,20 +265,16 @@ class _ByOwnWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, empty: Empty | None
+        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor
     ) -> torch.Tensor:
         ctx.save_for_backward(H, weights)
-        ctx.empty = empty
         return torch.baddbmm(biases.unsqueeze(1), H, weights.mT)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (G,), (H, weights) = grad_outputs, ctx.saved_tensors
-        grad_H = None
-        if ctx.needs_input_grad[0]:
-            out = ctx.empty and ctx.empty("gradient", tuple(H.shape), H, passing=True)
-            grad_H = torch.bmm(G, weights, out=out)
-        return grad_H, torch.bmm(G.mT, H), G.sum(1), None
+        grad_H = torch.bmm(G, weights) if ctx.needs_input_grad[0] else None
+        return grad_H, torch.bmm(G.mT, H), G.sum(1)
 
 
 class _Rectified(torch.autograd.Function):
