@@ -114,11 +114,6 @@ def copies_drawn(
     def noisy(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
         return _noisy(layer, layers[layer], H, here.draw, buffers)
 
-    def rectified(relu: nn.ReLU, H: torch.Tensor) -> torch.Tensor:
-        if not (relu.inplace and H.requires_grad):
-            return own_output(relu, H)
-        return _Rectified.apply(H)
-
     def by_copies(norm: _BatchNorm, H: torch.Tensor) -> torch.Tensor:
         # Each copy normalises by its own rows, as a network in training does.
         _check_rows(type(norm).__name__, H, here.draw)
@@ -135,7 +130,6 @@ def copies_drawn(
 
     forwards: dict[nn.Module, Any] = dict.fromkeys(batch_norms(module), by_copies)
     forwards |= dict.fromkeys(layers, noisy)
-    forwards |= {part: rectified for part in module.modules() if type(part) is nn.ReLU}
     with step_by_step(), untracked(module), replaced(forwards):
         yield logits
 
@@ -275,26 +269,6 @@ class _ByOwnWeights(torch.autograd.Function):
         (G,), (H, weights) = grad_outputs, ctx.saved_tensors
         grad_H = torch.bmm(G, weights) if ctx.needs_input_grad[0] else None
         return grad_H, torch.bmm(G.mT, H), G.sum(1)
-
-
-class _Rectified(torch.autograd.Function):
-    """A ReLU in place; so is its gradient, which overwrites the outputs.
-
-    Whoever read them has had its own gradient before this one, and asks for them no more.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, H: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(H.relu_())
-        ctx.save_for_backward(H)
-        return H
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
-        (H,) = ctx.saved_tensors
-        rectified = torch.ops.aten.threshold_backward.grad_input
-        slopes: torch.Tensor = rectified(grad_outputs[0], H, 0.0, grad_input=H.detach())
-        return slopes
 
 
 class _Read(torch.autograd.Function):
