@@ -44,11 +44,6 @@ class DoubleRandom(StepRandom):
         out = torch.empty(shape, dtype=torch.float64) if out is None else out
         return out.normal_(generator=self.generator)
 
-    def split(self, n_parts):
-        while n_parts > 1 and len(self._parts) < n_parts:
-            self._parts.append(DoubleRandom(self.seed))
-        return super().split(n_parts)
-
 
 def images(n, *shape, seed=0):
     """Noise of any shape, float64."""

@@ -40,7 +40,6 @@ class StepRandom:
         self.seed = seed
         self.device = torch.device(device)
         self.generator = torch.Generator(self.device)
-        self._parts: list[StepRandom] = []
         self.at(0)
 
     def at(self, step: int) -> StepRandom:
@@ -53,13 +52,12 @@ class StepRandom:
         """Sources of this step for `n_parts` parts of the work, each for a thread of its own."""
         if n_parts == 1:
             return [self]
-        while len(self._parts) < n_parts:
-            self._parts.append(StepRandom(self.seed, self.device))
+        parts = [type(self)(self.seed, self.device) for _ in range(n_parts)]
         # The first word is this source's own.
         words = self._of_step.generate_state(1 + n_parts)[1:]
-        for part, word in zip(self._parts, words, strict=False):
+        for part, word in zip(parts, words, strict=True):
             part.generator.manual_seed(int(word))
-        return self._parts[:n_parts]
+        return parts
 
     def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
         """Standard normals of the given shape, in `out` where it is given."""
