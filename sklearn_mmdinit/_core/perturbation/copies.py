@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..hooks import (
     batch_norms,
+    embeddings_named,
     names_of,
     normalised,
     own_output,
@@ -130,7 +131,7 @@ def copies_drawn(
 
     forwards: dict[nn.Module, Any] = dict.fromkeys(batch_norms(module), by_copies)
     forwards |= dict.fromkeys(layers, noisy)
-    with step_by_step(), untracked(module), replaced(forwards):
+    with embeddings_named(module), step_by_step(), untracked(module), replaced(forwards):
         yield logits
 
 

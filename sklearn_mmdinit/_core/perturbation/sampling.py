@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -65,12 +65,11 @@ def perturbed_logits(
     Differentiable by the network's parameters. Where "auto" has a choice between samplers, it goes
     by what costs less.
     """
-    functional = sampler == "functional" or bool(network.why_functional)
     key = n_copies, scale, len(X), sampler, X.device
     if key not in network.plans:
         network.plans[key] = _plan(network, *key)
     plan: Plan = network.plans[key]
-    n_parts = plan.n_parts
+    functional, n_parts = not plan.layers, plan.n_parts
     bounds = [n_copies * i // n_parts for i in range(n_parts + 1)]
     sizes = [stop - start for start, stop in pairwise(bounds)]
     randoms = random.split(n_parts)
@@ -83,13 +82,10 @@ def perturbed_logits(
     pairs = [(mean, leaf) for mean, leaf, _ in before.values()]
     common = {name: (leaf, L) for name, (_, leaf, L) in before.items()}
 
-    @contextmanager
-    def around() -> Iterator[Any]:
-        drawn: AbstractContextManager[Any] = nullcontext()
-        if not functional:
-            drawn = copies_drawn(network.module, plan.layers, network.buffers)
-        with drawn as copied, embeddings_named(network.module):
-            yield copied
+    def around() -> AbstractContextManager[Any]:
+        if functional:
+            return nullcontext()
+        return copies_drawn(network.module, plan.layers, network.buffers)
 
     def part(number: int, copied: Any) -> torch.Tensor:
         own, size = randoms[number], sizes[number]
@@ -143,7 +139,7 @@ def _functional_logits(
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
         return functional_call(module, perturbed, (X.clone(),))
 
-    with unfused(), untracked(module):
+    with embeddings_named(module), unfused(), untracked(module):
         if network.one_by_one:
             each = ({name: own[k] for name, own in eps.items()} for k in range(n_copies))
             return torch.stack([one(own) for own in each])
