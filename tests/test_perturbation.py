@@ -588,6 +588,14 @@ def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
 
 
 @pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
+def test_a_layer_with_two_names_keeps_its_parameters(sampler):
+    layer = seeded(lambda: nn.Linear(6, 6))
+    module = nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(6, 3))
+    init = MMDInitializer(module=module, n_perturbations=4, max_iter=2, sampler=sampler)
+    assert np.isfinite(init.fit(rows(64)).best_loss_)  # whose steps come one after the other
+
+
+@pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
 def test_nothing_stays_in_the_module_even_after_an_error(sampler):
     network, batch = of_zoo("convnet+bn")
     kept = {part: dict(vars(part)) for part in network.module.modules()}

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from ..hooks import embeddings_named, layer_named, moved, unfused, untracked
+from ..hooks import embeddings_named, layer_named, moved, names_of, unfused, untracked
 from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
@@ -134,10 +134,19 @@ def _functional_logits(
         name: random.normal(n_copies, *parameters[name].shape).mul_(std)
         for name, std in parameter_stds(module, scale).items()
     }
+    # Each place of a parameter once, and not its first name alone: where a layer has two names,
+    # PyTorch's own tying would leave perturbed parameters in the module.
+    first = {id(parameter): name for name, parameter in parameters.items()}
+    places = {
+        f"{layer_name}.{own}".removeprefix("."): first[id(parameter)]
+        for layer, layer_name in names_of(module).items()
+        for own, parameter in layer.named_parameters(recurse=False, remove_duplicate=False)
+    }
 
     def one(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
-        return functional_call(module, perturbed, (X.clone(),))
+        named = {place: perturbed[name] for place, name in places.items() if name in perturbed}
+        return functional_call(module, named, (X.clone(),), tie_weights=False)
 
     with embeddings_named(module), unfused(), untracked(module):
         if network.one_by_one:
