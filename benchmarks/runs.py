@@ -89,6 +89,8 @@ OF_SETS = (
     "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_sets", "few_labels_worst",
     "few_labels_seconds",
 )  # fmt: skip
+WHOLE = "--methods stacked 's[!t]*' '[!s]*'"
+"""All of real_data.py but the line without some of its parts."""
 PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
 NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
 TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
@@ -221,11 +223,15 @@ RUNS = (
         f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
         CONVNETS, OF_TASKS, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
     Run("real-data.json", "Report sets",
-        "real_data.py --split report --n-labels 1 5 20 --draws 8 --methods '[!u]*'",
-        "three hours on 2 cores", OTHER_DATA, OF_SETS, how="all methods but UMAP's"),
+        f"real_data.py --split report --n-labels 1 5 20 {WHOLE}", "three hours on 2 cores",
+        OTHER_DATA, OF_SETS, how=IN_PARTS),
     Run("real-data-hundred.json", "Report sets, with 100 labels of each class",
         "real_data.py --split report --n-labels 100 --draws 4 --methods '[!u]*'",
         "an hour on 2 cores", OTHER_DATA, OF_SETS, how="all methods but UMAP's"),
+    Run("real-data-within.json", "Report sets, by parts of the line alone",
+        "real_data.py --split report --draws 8 --methods 'stacked*' scratch",
+        "an hour and a half on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
+        how="with 100 labels four draws"),
     Run("real-data-confirmation.json", "Confirmation sets, measured once",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 3 --methods '[!u]*'",
         "an hour on 2 cores", OTHER_DATA, OF_SETS, how="all methods but UMAP's"),
