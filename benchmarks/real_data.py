@@ -6,8 +6,9 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
     StackedStartsClassifier(random_state=0).fit(X, y)
 
 ``scratch``, ``coherence`` and ``corruption`` are the networks that it weighs, from fresh weights
-and from two starts learned without labels; ``stacked networks`` weighs them alone, and ``stacked,
-forest`` with nothing else but a forest.
+and from two starts learned without labels; ``stacked networks`` weighs them alone, ``stacked,
+forest`` with nothing else but a forest, and ``stacked, fresh`` fresh weights alone with the other
+classifiers.
 ``paper`` and ``scarf`` are the same network from other starts, and the rest is what people use
 today, tuned by cross-validation on the labels, and votes of two of them.
 

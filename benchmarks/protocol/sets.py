@@ -235,13 +235,21 @@ class Cell:
     def seed(self) -> int:
         return seed_of(self.data.seed, self.draw, "fit")
 
+    @property
+    def starts(self) -> list[Theta0 | None]:
+        return [None, self.made["coherence"], self.made["corruption"]]
+
     @cached_property
     def stacked(self) -> StackedStartsClassifier:
-        """The recommended line, fitted, with starts that were learned before."""
-        starts = [None, self.made["coherence"], self.made["corruption"]]
-        return StackedStartsClassifier(self.network(), starts, random_state=self.seed).fit(
-            self.X, self.y
-        )
+        """The recommended line, with starts that were learned before."""
+        return self.fitted(self.starts)
+
+    def fitted(
+        self, starts: list[Theta0 | None], others: list[Any] | str = "auto"
+    ) -> StackedStartsClassifier:
+        network = self.network()
+        line = StackedStartsClassifier(network, starts, others=others, random_state=self.seed)
+        return line.fit(self.X, self.y)
 
     def network(self, start: Theta0 | None = None) -> MLPClassifier:
         """The network of all methods that have one, unfitted."""
@@ -263,7 +271,12 @@ def _stacked(cell: Cell) -> Proba:
 
 
 def _stacked_with(others: list[Any], cell: Cell) -> Proba:
-    line = clone(cell.stacked).set_params(others=others).fit(cell.X, cell.y)
+    line = cell.fitted(cell.starts, others)
+    return line, line.predict_proba(cell.data.X_test)
+
+
+def _stacked_without_starts(cell: Cell) -> Proba:
+    line = cell.fitted([None])
     return line, line.predict_proba(cell.data.X_test)
 
 
@@ -322,6 +335,8 @@ _forest, _svm = (partial(_plain, fit) for fit in (few_labels.forest, few_labels.
 _scarf_network = partial(_network, "scarf")
 METHODS = {
     "stacked": Method(_stacked, "starts"),
+    # Fresh weights alone beside the other classifiers.
+    "stacked, fresh": Method(_stacked_without_starts),
     # The line as it was before linear models and a kernel came to the forest.
     "stacked, forest": Method(partial(_stacked_with, [RandomForestClassifier(300)]), "starts"),
     "stacked networks": Method(partial(_stacked_with, []), "starts"),
