@@ -187,7 +187,10 @@ def _seconds(results: Results) -> Table:
         "made once a set, of its rows without labels (both starts together)"
     )
     if "parts" in results:
-        title += "; `stacked` and the networks within it are of another call and no comparison"
+        title += (
+            "; those of `stacked` and of the networks within it are in part of other calls, and "
+            "some of a machine that was not idle"
+        )
     cells = frame.groupby([N, "method"])["seconds"].median().unstack(N)
     cells = cells.loc[[name for name in METHODS if name in cells.index]]
     shown = cells.map("{:.3g}".format).rename(columns="N = {}".format)
