@@ -89,9 +89,7 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
     # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
     with seeded_generators(seed):
         if isinstance(data, Dataset):
-            shuffle = coherence is None and not isinstance(data, IterableDataset)
-            with told(f"{type(data).__name__} cannot be read"):
-                loader = DataLoader(data, int(initializer.batch_size), shuffle)
+            loader = _loader_of(data, int(initializer.batch_size), shuffle=coherence is None)
         elif own_batch_size and coherence is None:
             raise ValueError("batch_size is the DataLoader's own here; leave it out")
         else:
@@ -114,6 +112,14 @@ def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) ->
         with told(f"{type(data).__name__} cannot be read"):
             rows = _put_together(parts)
         initializer.fit(rows)
+
+
+def _loader_of(dataset: Dataset[Any], batch_size: int, shuffle: bool) -> DataLoader[Any]:
+    if not shuffle or isinstance(dataset, IterableDataset):
+        return DataLoader(dataset, batch_size)
+    with told(f"{type(dataset).__name__} cannot be read"):
+        n_rows = len(dataset)  # type: ignore[arg-type]
+    return DataLoader(dataset, batch_size, shuffle=n_rows > 0)
 
 
 def _put_together(parts: list[Any]) -> Any:

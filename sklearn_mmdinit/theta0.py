@@ -13,6 +13,7 @@ import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -415,6 +416,11 @@ def write_whole(target: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
+        if os.name == "posix":  # the name, too, is to outlive a power cut
+            folder = os.open(target.parent, os.O_RDONLY)
+            with suppress(OSError):  # some file systems cannot promise it
+                os.fsync(folder)
+            os.close(folder)
     except OSError as error:
         raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
     finally:

@@ -603,8 +603,7 @@ def test_data_are_read_a_mini_batch_at_a_time(X):
 def test_data_that_make_no_sense_are_named(X, coherence):
     params = SMALL | {"coherence": coherence}
     for nothing in (TensorDataset(torch.zeros(0, 1, 8, 8)), Stream(X[:0])):
-        words = f"{type(nothing).__name__} (hands out no examples|cannot be read: .*num_samples=0)"
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=f"{type(nothing).__name__} hands out no examples"):
             mmd_init_(net(), nothing, **params)
     other = [*torch.from_numpy(X[:32]), *torch.zeros(16, 1, 6, 6)]
     with pytest.raises(ValueError, match=r"shape \(1, 6, 6\).* \(1, 8, 8\) before"):

@@ -183,21 +183,34 @@ class BestEpoch(Callback):
         """Forget the run before."""
         self.epoch_: int | None = None
         self.loss_ = math.inf
-        self._kept: dict[str, torch.Tensor] = {}
+        self._kept: list[torch.Tensor] = []
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Copy the parameters where they are the best so far."""
         loss = net.history[-1].get("valid_loss", math.nan)
         if loss < self.loss_:
             self.epoch_, self.loss_ = len(net.history) - 1, loss
-            state = net.module_.state_dict()
-            # A module may keep what it likes beside its tensors.
-            self._kept = {n: v.clone() for n, v in state.items() if isinstance(v, torch.Tensor)}
+            state = self._state(net)
+            self._kept = self._kept or [torch.empty_like(tensor) for tensor in state]
+            _copy_(self._kept, state)
 
     def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Put the best parameters back, and let go of the copy."""
-        net.module_.load_state_dict(self._kept, strict=False)
-        self._kept = {}
+        if self._kept:
+            _copy_(self._state(net), self._kept)
+        self._kept = []
+
+    @staticmethod
+    def _state(net: Any) -> list[torch.Tensor]:
+        # A module may keep what it likes beside its tensors.
+        values = net.module_.state_dict().values()
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _copy_(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
 
 
 def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, Rows | None]:
@@ -350,9 +363,7 @@ class Training:
         try:
             yield
         except BaseException:
-            with torch.no_grad():
-                for tensor, kept in zip(tensors, before, strict=True):
-                    tensor.copy_(kept)
+            _copy_(tensors, before)
             net.optimizer_.load_state_dict(optimizer)
             del net.history_[n_epochs:]
             if order:

@@ -290,6 +290,8 @@ class PredictionDensityDisplay:
             raise ValueError(f"class_index={class_index} must lie in [0, {n_classes})")
         panel_axis, noun = _PANEL_AXES[over]
         n_panels = min(max_panels, *(shape[panel_axis] for shape in shapes))
+        if n_panels < 1:
+            raise ValueError(f"nothing to draw: max_panels={max_panels}, shapes {shapes}")
         samples = {
             name: np.moveaxis(array[..., class_index], panel_axis, 0)[:n_panels]
             for name, array in arrays.items()
@@ -340,7 +342,7 @@ class PredictionDensityDisplay:
         samples = {name: finite_array(name, values) for name, values in self.samples.items()}
         for name, array in samples.items():
             right = array.ndim == 2 and 0 < len(array) == n_panels
-            if not right or array.min() < 0.0 or array.max() > 1.0 + 1e-6:
+            if not right or array.min() < 0.0 or array.max() > 1.0:
                 raise ValueError(f"{name} must be {n_panels} panels of probabilities, got {array}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
         ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
@@ -351,8 +353,7 @@ class PredictionDensityDisplay:
         grid = np.linspace(0.0, 1.0, 201)
         for panel, (axis, title) in enumerate(zip(axes, self.panel_names, strict=True)):
             for name, values in samples.items():
-                shown = np.minimum(values[panel], 1.0)  # as rounding may not leave it
-                heights, edges = np.histogram(shown, bins, range=(0.0, 1.0), density=True)
+                heights, edges = np.histogram(values[panel], bins, range=(0.0, 1.0), density=True)
                 axis.stairs(heights, edges, **{"label": name, **line_kw})
             axis.plot(grid, self.uniform_density(grid), "k:", label="uniform")
             axis.set(title=title, xlabel=f"Probability of class {self.class_index}")
@@ -367,9 +368,12 @@ class PredictionDensityDisplay:
 
 
 def _probabilities(name: str, values: ArrayLike) -> np.ndarray:
-    """Predictions (n_perturbations, n_inputs, n_classes), checked."""
+    """Predictions (n_perturbations, n_inputs, n_classes), checked, at most 1."""
     array = finite_array(name, values)
     if array.ndim != 3 or array.shape[2] < 2:
         valid = "(n_perturbations, n_inputs, n_classes >= 2)"
         raise ValueError(f"{name} must have shape {valid}, got {array.shape}")
-    return array
+    if array.size and not (array.min() >= 0.0 and array.max() <= 1.0 + 1e-6):
+        found = f"values from {array.min()} to {array.max()}"
+        raise ValueError(f"{name} must hold probabilities, got {found}")
+    return np.minimum(array, 1.0)
