@@ -24,6 +24,7 @@ for a gain of the paper's objective to show.
 """
 
 import argparse
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -117,11 +118,15 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
             preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
-        of_binary = {f"--draw {options.draw}": options.draw != "uniform"}
-        of_binary |= {"--same-tasks": options.same_tasks}
-        for option, given in of_binary.items():
-            if given:
-                raise ValueError(f"{option} is for binary tasks, not for {options.classes} classes")
+        if options.draw != "uniform":
+            raise ValueError(
+                f"--draw {options.draw} is for binary tasks; with --classes {options.classes} "
+                "there are N labelled rows of each class in any case"
+            )
+        if options.same_tasks:
+            raise ValueError(
+                f"--same-tasks is for binary tasks, and not for {options.classes} classes"
+            )
     valid = methods.NAMES_OF[options.network]
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {
@@ -139,12 +144,15 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-def _prepare(options: argparse.Namespace) -> tuple[Bench, Engine]:
-    plan = plan_of(options)
+Job = tuple[Bench, Engine, float]
+
+
+def _prepare(options: argparse.Namespace) -> Job:
+    started, plan = time.perf_counter(), plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
     bench = prepare_bench(plan)
     methods.rows_for(plan.network, bench.X[:1])
-    return bench, engine
+    return bench, engine, started
 
 
 def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -208,8 +216,8 @@ def _stem(dataset: str, plan: argparse.Namespace) -> str:
     return "_".join(parts)
 
 
-def _measure(job: tuple[Bench, Engine]) -> command.Written:
-    bench, engine = job
+def _measure(job: Job) -> command.Written:
+    bench, engine, started = job
     plan = bench.options
     with engine:
         where = engine.describe()
@@ -221,6 +229,7 @@ def _measure(job: tuple[Bench, Engine]) -> command.Written:
     return plan.output / f"{_stem(bench.dataset.name, plan)}.json", {
         **command.results_head(__doc__, bench.dataset, settings),
         "backend": where,
+        "seconds_of_this_call": round(time.perf_counter() - started, 1),
         "theta0": learned,
         "scores": pack_scores(scores),
     }

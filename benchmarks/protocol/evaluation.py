@@ -38,7 +38,7 @@ def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray]:
 class Bench:
     """Images X, scaled, and what every run shares: the network, N, and the tasks of each run.
 
-    ``options`` has ``output``, ``seed``, ``jobs``, ``quiet`` and ``draw``.
+    ``options`` is what the command was asked for: where to write, seeds, how rows are drawn.
     """
 
     dataset: Dataset
@@ -71,8 +71,8 @@ class Bench:
 
     def results(self, doc: str | None, name: str, found: dict[str, Any]) -> Written:
         """What a command on these tasks has found, below what all of them say first."""
-        names = ("tasks", "runs", "first_run", "seed", "device")
-        settings = {name: getattr(self.options, name) for name in names}
+        asked = ("tasks", "runs", "first_run", "seed", "device")
+        settings = {option: getattr(self.options, option) for option in asked}
         settings |= {"n_labels": self.n_labels, "classes": self.network.classes}
         settings |= {"hidden_layer_sizes": self.network.hidden_layer_sizes}
         path = self.options.output / f"{self.dataset.name}_{name}.json"

@@ -187,10 +187,7 @@ def _seconds(results: Results) -> Table:
         "made once a set, of its rows without labels (both starts together)"
     )
     if "parts" in results:
-        title += (
-            "; those of `stacked` and of the networks within it are in part of other calls, and "
-            "some of a machine that was not idle"
-        )
+        title += "; `stacked` and the networks within it are in part of another call: no comparison"
     cells = frame.groupby([N, "method"])["seconds"].median().unstack(N)
     cells = cells.loc[[name for name in METHODS if name in cells.index]]
     shown = cells.map("{:.3g}".format).rename(columns="N = {}".format)
