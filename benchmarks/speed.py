@@ -53,13 +53,13 @@ MODULES = {
 COHERENT = {"coherent": replace(PAPER, n_perturbations=32, coherent=True)}
 
 
-def _agreement(quick: bool, sections: Sequence[str]) -> dict[str, Any]:
+def _agreement(quick: bool, sections: Sequence[str], device: str) -> dict[str, Any]:
     """Check that what the chosen sections compare is the same."""
     found: dict[str, Any] = {"training loss": check_training()} if "fine-tuning" in sections else {}
     for section, network in (("step", "perceptron"), ("modules", "sequential")):
         if section in sections:
-            step = replace(PAPER, network=network)
-            small = Step(network, 16, (12, 12), n_perturbations=64, batch_size=4)
+            step = replace(PAPER, network=network, device=device)
+            small = Step(network, 16, (12, 12), n_perturbations=64, batch_size=4, device=device)
             found[f"outputs, {network}"] = check_outputs(step, 256 if quick else 4096)
             found[f"learning, {network}"] = check_learning(small, 20 if quick else 40)
     return found
@@ -73,22 +73,22 @@ def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
         rows, threads = ((60, 240), (1,)) if quick else ((60, 120, 240, 480), (1, 2))
         return {"fine_tuning": measure_fits(rows, threads, rounds=3 if quick else 7)}
     if section == "fits":
-        return {"coherent_fits": measure_coherent_fits(SIZES[:1] if quick else SIZES)}
+        return {"coherent_fits": measure_coherent_fits(SIZES[:1] if quick else SIZES, device)}
     if section == "step":
-        step = replace(PAPER, n_perturbations=most)
+        step = replace(PAPER, n_perturbations=most, device=device)
         memory = [{"form": f} | in_own_process(step, f) for f in ("library", "direct", "vmap")]
-        return {"step": measure_steps(step, n_steps, rounds, device), "memory": memory}
+        return {"step": measure_steps(step, n_steps, rounds), "memory": memory}
     memory = [
         {"form": name.split()[0], "K": K}
-        | in_own_process(replace(MODULES[name], n_perturbations=K))
+        | in_own_process(replace(MODULES[name], n_perturbations=K, device=device))
         for name in ("sequential", "convnet 8")
         for K in (64, 128, 256, 512)
     ]
     steps = {
-        name: replace(step, n_perturbations=min(step.n_perturbations, most))
+        name: replace(step, n_perturbations=min(step.n_perturbations, most), device=device)
         for name, step in MODULES.items()
     }
-    return {"modules": measure_modules(steps, n_steps, rounds, device), "module_memory": memory}
+    return {"modules": measure_modules(steps, n_steps, rounds), "module_memory": memory}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--quick", action="store_true", help="rough figures in about a minute")
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
-    add("--device", default="cpu", help="of 'step' and 'modules' (default: cpu)")
+    add("--device", default="cpu", help="of all but 'fine-tuning' (default: cpu)")
     add("--output", type=Path, default=OUTPUT, help="for speed.json")
     add("--against", type=Path, help="a checkout of the package whose steps to compare with")
     options = parser.parse_args(argv)
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         },
     }
     try:
-        results["agreement"] = _agreement(options.quick, options.sections)
+        results["agreement"] = _agreement(options.quick, options.sections, options.device)
     except DisagreementError as error:
         print(f"Nothing is timed: {error}", file=sys.stderr)
         return 1

@@ -1,12 +1,15 @@
 """The main properties on a CUDA device."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 from nets import Conv, digit_images
 from sklearn_mmdinit import (
@@ -15,7 +18,9 @@ from sklearn_mmdinit import (
     NetClassifier,
     RandomLabelInitializer,
 )
+from sklearn_mmdinit._core import replay
 from sklearn_mmdinit._core.numbers import torch_device
+from sklearn_mmdinit._core.perturbation import sampling
 from sklearn_mmdinit._core.random import StepRandom
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -83,6 +88,89 @@ def test_fit_is_max_iter_times_partial_fit(kind, batch_norm, X):
     for name, array in whole.theta0_.arrays.items():
         np.testing.assert_allclose(passes.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
     np.testing.assert_allclose(passes.loss_curve_, whole.loss_curve_, rtol=1e-3)
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """What was to be recorded, a training each."""
+    found, record = [], replay.Recorded._record
+    monkeypatch.setattr(
+        replay.Recorded, "_record", lambda own, batch: (record(own, batch), found.append(own))
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "params",
+    [*VARIANTS.values(), {"module": Conv, "module__width": 4}],
+    ids=[*VARIANTS, "convolutions"],
+)
+def test_recorded_steps_are_those_of_single_operations(params, X, recordings, monkeypatch):
+    if "module" in params:
+        X, _ = digit_images(256, 2)
+    params = {"learning_rate_init": 1e-4, "window": 1} | params
+    recorded = tiny(**params).fit(X)
+    assert len(recordings) == (params.get("sampler") != "functional")
+    recordings.clear()
+    monkeypatch.setattr(replay, "_BY_OPERATIONS", 1 << 30)
+    launched = tiny(**params).fit(X)
+    assert not recordings
+    # The same draws and the same operations; sums on the device may be added up in any order.
+    np.testing.assert_allclose(recorded.loss_curve_, launched.loss_curve_, rtol=1e-3)
+    for name, array in launched.theta0_.arrays.items():
+        np.testing.assert_allclose(recorded.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
+
+
+def test_copies_in_several_parts_are_recorded(X, recordings, monkeypatch):
+    whole = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    monkeypatch.setattr(sampling, "_NUMBERS_A_PART_OF_A_GPU", 1 << 15)
+    parts = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    assert len(recordings) == 2
+    assert parts.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
+    # What is computed twice draws twice, from where its generator has gone back to.
+    monkeypatch.setattr(sampling, "_NUMBERS_KEPT", 1)
+    twice = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    assert len(recordings) == 2
+    np.testing.assert_allclose(twice.loss_curve_, parts.loss_curve_, rtol=1e-3)
+
+
+class Waiting(nn.Module):
+    """Waits for the device in each pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 2)
+
+    def forward(self, X):
+        return self.linear(X) * torch.tensor(1.0).to(X.device)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_module_that_waits_for_the_device_learns_unrecorded(seen, X, recordings, monkeypatch):
+    if not seen:  # the recording itself fails then
+        watched = replay.Recorded._watched
+        monkeypatch.setattr(
+            replay.Recorded, "_watched", lambda own, batch: (watched(own, batch)[0], False)
+        )
+    init = tiny(module=Waiting).fit(X)
+    assert [own._graph for own in recordings] == ([] if seen else [None])
+    assert init.best_loss_ < init.loss_curve_[0]
+    assert float(torch.randn(3, device="cuda").norm()) > 0, "the device draws as before"
+
+
+def test_the_first_training_of_a_process_is_recorded():
+    # PyTorch says once a process that looking for waits is a prototype.
+    code = """
+import numpy as np
+from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit._core import replay
+record = replay.Recorded._record
+replay.Recorded._record = lambda own, batch: (record(own, batch), print("recorded"))
+X = np.random.default_rng(0).normal(size=(256, 8))
+MMDInitializer((8,), n_perturbations=8, max_iter=1, device="cuda", random_state=0).fit(X)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "recorded\n"
 
 
 def test_terms_and_activations_are_those_of_the_cpu(X):

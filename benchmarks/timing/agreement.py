@@ -66,16 +66,19 @@ def check_learning(
     with threads(1):  # nothing here is large enough for two
         for seed in range(repetitions):
             start = step.start(X, random_state=seed).to_module().parameters()
-            form = TextbookStep(start, step.n_perturbations, learning_rate=3e-3, seed=seed)
-            textbook = [form(torch.from_numpy(X)) for _ in range(n_steps)]
+            form = TextbookStep(
+                start, step.n_perturbations, learning_rate=3e-3, device=step.device, seed=seed
+            )
+            rows = torch.from_numpy(X).to(step.device)
+            textbook = [form(rows) for _ in range(n_steps)]
             library = step.initializer(
                 learning_rate_init=3e-3, max_iter=n_steps, window=n_steps // 2, random_state=seed,
                 **parameters,
             ).fit(X)  # fmt: skip
             losses.append(np.mean(np.reshape(textbook, (2, -1)), axis=1) - library.loss_curve_)
             found = library.to_module().parameters()
-            apart = [(a - b).detach().ravel() for a, b in zip(form.network, found, strict=True)]
-            weights.append(torch.cat(apart).numpy())
+            pairs = zip(form.network, found, strict=True)
+            weights.append(torch.cat([(a.cpu() - b).detach().ravel() for a, b in pairs]).numpy())
     result = {
         name: _standard_errors(np.stack(values), np.zeros_like(values))
         for name, values in (("losses", losses), ("weights", weights))

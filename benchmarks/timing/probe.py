@@ -46,8 +46,13 @@ def _memory() -> tuple[int, int]:
     return (unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,) * 2
 
 
-def grown_by(action: Callable[[], Any]) -> int:
-    """By how many bytes this process grows at most while an action runs."""
+def grown_by(action: Callable[[], Any], device: str = "cpu") -> int:
+    """By how many bytes this process, or its share of a GPU, grows at most while an action runs."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        action()
+        return torch.cuda.max_memory_allocated() - before
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget a peak from before
     before, _ = _memory()
@@ -58,13 +63,13 @@ def grown_by(action: Callable[[], Any]) -> int:
 def _peak(step: Step, form: str) -> int:
     """Peak memory of two steps."""
     if form != "library":
-        return grown_by(lambda: step.textbook(form)())
+        return grown_by(lambda: step.textbook(form)(), step.device)
     rows = step.rows(2 * step.batch_size)
     replace(step, n_perturbations=2).initializer(max_iter=1).fit(rows)  # code of the first call
-    return grown_by(lambda: step.initializer(max_iter=1).fit(rows))
+    return grown_by(lambda: step.initializer(max_iter=1).fit(rows), step.device)
 
 
-def _fit(n_rows: int, n_columns: int) -> tuple[float, int]:
+def _fit(n_rows: int, n_columns: int, device: str) -> tuple[float, int]:
     """Seconds and peak memory of a fit; rows are near a plane, as those of real tables are."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_rows, N_FACTORS), np.float32) @ rng.standard_normal(
@@ -73,15 +78,17 @@ def _fit(n_rows: int, n_columns: int) -> tuple[float, int]:
     X += rng.standard_normal(X.shape, np.float32)
     X /= X.std()
     hidden = (392, 392, 392) if n_columns == 784 else (256, 256)  # the paper's for images
-    init = MMDInitializer(hidden, coherence="auto", random_state=0)
+    init = MMDInitializer(hidden, coherence="auto", device=device, random_state=0)
+    torch.zeros(1, device=device)  # a GPU is taken before the first second counts
     taken: list[float] = []
-    peak = grown_by(lambda: taken.append(timed(lambda: init.fit(X))))
+    peak = grown_by(lambda: taken.append(timed(lambda: init.fit(X), device)), device)
     return round(taken[0], 2), peak
 
 
 def _process(subject: Any, form: str, checkout: Path = CHECKOUT) -> dict[str, Any]:
     """What starts a process of this file on a step or a size, with a checkout's package."""
-    path = os.pathsep.join([str(checkout), str(BENCHMARKS)])
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, [str(checkout), str(BENCHMARKS), before]))
     n_threads = torch.get_num_threads()
     job = json.dumps([subject, form, n_threads])
     return {
@@ -107,11 +114,13 @@ def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
     return {"peak": int(_said(asdict(step), form)[0])}
 
 
-def measure_coherent_fits(sizes: Sequence[tuple[int, int]] = SIZES) -> list[dict[str, Any]]:
+def measure_coherent_fits(
+    sizes: Sequence[tuple[int, int]] = SIZES, device: str = "cpu"
+) -> list[dict[str, Any]]:
     """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
     found = []
     for rows, columns in sizes:
-        seconds, peak = _said([rows, columns], "fit")
+        seconds, peak = _said([rows, columns, device], "fit")
         own = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
         found.append(own)
     return found

@@ -48,6 +48,7 @@ class Step:
     batch_size: int = 32
     width: int = 8  # of a ConvNet
     coherent: bool = False
+    device: str = "cpu"
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -72,32 +73,32 @@ class Step:
                 own = {"module": perceptron(self.widths)}
         own |= {"coherence": "auto"} if self.coherent else {}
         own |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
-        own |= {"batch_size": self.batch_size, "device": "cpu", "random_state": 0}
+        own |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
         return MMDInitializer(**own | parameters)
 
     def start(self, X: np.ndarray, **parameters: Any) -> MMDInitializer:
         """Fitted without a pass: what it begins with."""
         return self.initializer(**parameters, max_iter=0).fit(X)
 
-    def library(self, n_steps: int, device: str = "cpu") -> Callable[[], float]:
+    def library(self, n_steps: int) -> Callable[[], float]:
         """A measure of the seconds of the library's step: what more passes add to ``fit``."""
         steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
         X, more = self.rows(steps_a_pass * rows), -(-n_steps // steps_a_pass)
 
         def seconds(max_iter: int) -> float:
-            initializer = self.initializer(device=device, max_iter=max_iter)
-            return timed(lambda: initializer.fit(X), device)
+            initializer = self.initializer(max_iter=max_iter)
+            return timed(lambda: initializer.fit(X), self.device)
 
         seconds(1)  # warm up
         return lambda: (seconds(1 + more) - seconds(1)) / (more * steps_a_pass)
 
-    def textbook(self, form: str, device: str = "cpu") -> Callable[[], float]:
+    def textbook(self, form: str) -> Callable[[], float]:
         """A measure of the seconds of one step of a textbook form, not warmed up."""
         X = self.rows(self.batch_size)
         weights = self.start(X).to_module().parameters()
-        step = TextbookStep(weights, self.n_perturbations, form, device=device)
-        batch = torch.from_numpy(X).to(device)
-        return lambda: timed(lambda: step(batch), device)
+        step = TextbookStep(weights, self.n_perturbations, form, device=self.device)
+        batch = torch.from_numpy(X).to(self.device)
+        return lambda: timed(lambda: step(batch), self.device)
 
 
 class Product(NamedTuple):
@@ -182,25 +183,25 @@ def _back_to_back(products: Sequence[Product], device: str) -> Callable[[], floa
     return lambda: timed(run, device)
 
 
-def _sgemm(step: Step, device: str) -> tuple[Product, Callable[[], float]]:
+def _sgemm(step: Step) -> tuple[Product, Callable[[], float]]:
     """A product as large as a step's, and seconds of one operation at its rate."""
     width = max(step.hidden_layer_sizes)
     product = Product(1, step.batch_size * step.n_perturbations, width, width)
-    measure = _back_to_back([product] * 10, device)
+    measure = _back_to_back([product] * 10, step.device)
     return product, lambda: measure() / (10 * product.flops)
 
 
-def measure_steps(step: Step, n_steps: int, rounds: int, device: str = "cpu") -> dict[str, Any]:
+def measure_steps(step: Step, n_steps: int, rounds: int) -> dict[str, Any]:
     """Seconds of all forms of a step in turns, of the floor in the same rounds, and ratios."""
-    products, (shape, seconds_a_flop) = products_of_step(step), _sgemm(step, device)
+    products, (shape, seconds_a_flop) = products_of_step(step), _sgemm(step)
     flops = sum(product.flops for product in products)
     measures = {
         "floor": lambda: seconds_a_flop() * flops,
-        "products": _back_to_back(products, device),
-        "library": step.library(n_steps, device),
+        "products": _back_to_back(products, step.device),
+        "library": step.library(n_steps),
     }
     for form in FORMS:
-        measures[form] = step.textbook(form, device)
+        measures[form] = step.textbook(form)
         measures[form]()
     times = in_turns(measures, rounds)
     rates = {"median": times["floor"]["median"], "best": times["floor"]["minimum"]}
@@ -214,19 +215,17 @@ def measure_steps(step: Step, n_steps: int, rounds: int, device: str = "cpu") ->
     }
 
 
-def measure_modules(
-    steps: dict[str, Step], n_steps: int, rounds: int, device: str = "cpu"
-) -> dict[str, Any]:
+def measure_modules(steps: dict[str, Step], n_steps: int, rounds: int) -> dict[str, Any]:
     """Steps by name in turns, the perceptron's and the same as a module first, ConvNets' floors.
 
     A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
     """
-    _, seconds_a_flop = _sgemm(steps["perceptron"], device)
+    _, seconds_a_flop = _sgemm(steps["perceptron"])
 
     def floor(flops: int) -> Callable[[], float]:
         return lambda: seconds_a_flop() * flops
 
-    measures = {name: step.library(n_steps, device) for name, step in steps.items()}
+    measures = {name: step.library(n_steps) for name, step in steps.items()}
     pairs, convnets = [("sequential", "perceptron")], []
     for name, step in steps.items():
         if step.network == "convnet":

@@ -50,9 +50,19 @@ class Network:
 
         Convolutions are large enough for PyTorch's own threads.
         """
+        return self._is_plain and all(call.n_positions == 1 for call in self.trace.calls)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether nothing is known of it that a pass would do besides computing, or otherwise."""
         hooked = any(p._forward_hooks or p._forward_pre_hooks for p in self.module.modules())
-        dense = all(call.n_positions == 1 for call in self.trace.calls)
-        return dense and not (self.trace.remembers or self.why_functional or hooked)
+        found = self.trace.remembers or self.trace.reads or self.why_functional or hooked
+        return not found
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a step does the same operations each time, and moves no generator back."""
+        return self._is_plain and all(plan.n_kept == plan.n_parts for plan in self.plans.values())
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
@@ -125,7 +135,8 @@ class Network:
             with torch.enable_grad():
                 # Rows do not depend on each other: each once an output gives all slopes at once.
                 outputs, taps = tapped(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
-                of_output = torch.eye(n_outputs).to(outputs).repeat_interleave(len(rows), dim=0)
+                of_output = torch.eye(n_outputs, dtype=outputs.dtype, device=outputs.device)
+                of_output = of_output.repeat_interleave(len(rows), dim=0)
                 taps = taps if outputs.requires_grad else []
                 inputs = [tap for tap, _ in taps]
                 slopes = inputs and torch.autograd.grad(

@@ -16,14 +16,20 @@ _ROWS_AT_A_TIME = 1024
 def torch_device(device: Any) -> torch.device:
     """The device that a name stands for; "auto" takes CUDA where there is one."""
     if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         # The sum makes sure that there is such a device here, and that it holds numbers.
         torch.zeros(1, device=device).sum().item()
-        return torch.device(device)
+        device = torch.device(device)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         valid = "'auto' or a device that PyTorch has here"
         raise ValueError(f"device must be {valid}, got {device!r}") from error
+    if device.type == "cuda":
+        # Autograd has a thread for each GPU, in which a matrix product must not be what comes
+        # first: PyTorch would warn that the GPU is not open there yet.
+        with torch.inference_mode(False), torch.enable_grad():
+            torch.ones(1, device=device, requires_grad=True).exp().sum().backward()
+    return device
 
 
 def array_of(X: Any) -> Any:

@@ -40,24 +40,32 @@ class StepRandom:
         self.seed = seed
         self.device = torch.device(device)
         self.generator = torch.Generator(self.device)
+        self._parts: list[StepRandom] = []
         self.at(0)
 
     def at(self, step: int) -> StepRandom:
         """Move to the draws of one step; what was drawn before has no influence."""
         self._of_step = _sequence(self.seed, _STEP, step)
-        self.generator.manual_seed(int(self._of_step.generate_state(1)[0]))
+        words = self._of_step.generate_state(1 + len(self._parts)).tolist()
+        for generator, word in zip(self.generators, words, strict=True):
+            generator.manual_seed(word)
         return self
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """All that it draws by, those of its parts among them."""
+        return [self.generator, *(part.generator for part in self._parts)]
 
     def split(self, n_parts: int) -> list[StepRandom]:
         """Sources of this step for `n_parts` parts of the work, each for a thread of its own."""
         if n_parts == 1:
             return [self]
-        parts = [type(self)(self.seed, self.device) for _ in range(n_parts)]
-        # The first word is this source's own.
-        words = self._of_step.generate_state(1 + n_parts)[1:]
-        for part, word in zip(parts, words, strict=True):
-            part.generator.manual_seed(int(word))
-        return parts
+        first = 1 + len(self._parts)  # the first word is this source's own
+        for word in self._of_step.generate_state(1 + n_parts)[first:].tolist():
+            part = type(self)(self.seed, self.device)
+            part.generator.manual_seed(word)
+            self._parts.append(part)
+        return self._parts[:n_parts]
 
     def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
         """Standard normals of the given shape, in `out` where it is given."""

@@ -22,6 +22,7 @@ from .objective import loss_terms
 from .profile import Profile
 from .progress import bar as bar_of
 from .random import StepRandom
+from .replay import Recorded
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -96,7 +97,7 @@ def train(
     network = profile.network(state.current, device)
     check_rows(config, network)
     optimizer = _adam(network, config, state)
-    random = StepRandom(state.seed, device)
+    take = _stepping(network, optimizer, state.seed, config, torch.device(device))
     steps_a_pass = batches.steps_a_pass
     if config.coherence and steps_a_pass is None:
         raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
@@ -120,9 +121,8 @@ def train(
                 for offset, batch in enumerate(mini_batches.to(device)):
                     if steps_a_pass is not None:
                         done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
-                        for group in optimizer.param_groups:
-                            group["lr"] = config.rate(done)
-                    own = take_step(network, optimizer, batch, random.at(state.step), config)
+                        _set_rate(optimizer, config.rate(done))
+                    own = take(batch, state.step)
                     if state.step == 0:
                         state.first_loss = float(own[0])
                     sums += own
@@ -161,6 +161,32 @@ def take_step(
     return terms.detach()
 
 
+def _stepping(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
+    config: Config,
+    device: torch.device,
+) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """What takes the step of a number on a mini-batch."""
+
+    def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
+        return take_step(network, optimizer, batch, random, config)
+
+    if device.type == "cuda":
+        return Recorded(step, lambda: network.repeats, seed, device)
+    random = StepRandom(seed, device)
+    return lambda batch, number: step(batch, random.at(number))
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def _close_window(
     state: State, profile: Profile, network: Network, config: Config
 ) -> dict[str, str]:
@@ -193,7 +219,11 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
 
 def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
     """Adam over a network, with the moments that the last pass left."""
-    optimizer = torch.optim.Adam(network.module.parameters(), config.learning_rate_init, fused=True)
+    parameters, rate = list(network.module.parameters()), config.learning_rate_init
+    on_gpu = parameters[0].device.type == "cuda"
+    # There the rate is a number on the device, since what is recorded reads it there.
+    lr = torch.tensor(rate, device=parameters[0].device) if on_gpu else rate
+    optimizer = torch.optim.Adam(parameters, lr, fused=True, capturable=on_gpu)
     n_steps = float(state.step - state.moments_since)
     for name, parameter in network.module.named_parameters():
         if parameter.requires_grad:

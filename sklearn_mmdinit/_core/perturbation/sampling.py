@@ -32,6 +32,8 @@ _NUMBERS_IN_CACHE = 275_000
 # with smaller ones there are too many small operations, with larger ones each goes through memory
 # afresh.
 _NUMBERS_A_PART = 1 << 24
+# The same on a GPU, where what counts is how many operations there are.
+_NUMBERS_A_PART_OF_A_GPU = 1 << 27
 # Numbers of all parts that are kept for their gradient; the others are computed twice. Noise is
 # counted and not kept, so that this is 400 to 750 MiB in float32 of image networks.
 _NUMBERS_KEPT = 1 << 28
@@ -176,7 +178,8 @@ def _plan(
             widest = max(widest, drawn, n_here * n_out)
     numbers += _TIMES_EACH_NUMBER * n_rows * trace.n_numbers
     if not network.in_threads or functional or device.type != "cpu":
-        n_parts = min(math.ceil(n_copies * numbers / _NUMBERS_A_PART), n_copies)
+        most = _NUMBERS_A_PART if device.type == "cpu" else _NUMBERS_A_PART_OF_A_GPU
+        n_parts = min(math.ceil(n_copies * numbers / most), n_copies)
     else:
         n_parts = math.ceil(n_copies * widest / _NUMBERS_IN_CACHE)
         # Divisible among two or four threads.

@@ -1,0 +1,89 @@
+"""Steps of a training on a GPU, recorded once: the GPU is faster than Python can tell it what."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from .random import StepRandom
+
+# Steps that are launched operation by operation. In the first ones PyTorch's libraries, Adam and
+# the buffers of a network set themselves up; the last one is watched.
+_BY_OPERATIONS = 3
+
+
+class Recorded:
+    """A step that a GPU takes: some hundred launches at first, then one, of all that they were.
+
+    `step` takes a mini-batch and the source of its draws, and returns a tensor. It is recorded if
+    `is_the_same` says that it does the same each time and if it never waits for the device: what
+    Python makes of a value is not in a recording.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[torch.Tensor, StepRandom], torch.Tensor],
+        is_the_same: Callable[[], bool],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._step, self._is_the_same = step, is_the_same
+        self._random = StepRandom(seed, device)
+        # The default stream cannot be recorded.
+        self._stream = torch.cuda.Stream(device)
+        self._n_calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        """Take the step of a number; what it returns holds until the next one."""
+        current = torch.cuda.current_stream(batch.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            result = self._taken(batch, number)
+        current.wait_stream(self._stream)
+        return result
+
+    def _taken(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        self._random.at(number)
+        if self._graph is not None and batch.shape == self._batch.shape:
+            self._batch.copy_(batch)
+            self._graph.replay()
+            return self._result
+        self._n_calls += 1
+        if self._n_calls != _BY_OPERATIONS or not self._is_the_same():
+            return self._step(batch, self._random)
+        result, waits = self._watched(batch)
+        if not waits:
+            self._record(batch)
+        return result
+
+    def _watched(self, batch: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        """The result of a step, and whether it has waited for the device."""
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            caught.clear()  # it warns of itself
+            try:
+                result = self._step(batch, self._random)
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        return result, any("synchroniz" in str(warning.message) for warning in caught)
+
+    def _record(self, batch: torch.Tensor) -> None:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._random.generators:
+            graph.register_generator_state(generator)
+        self._batch = batch.clone()
+        try:
+            # Other threads may use the device meanwhile.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._result = self._step(self._batch, self._random)
+        except RuntimeError:
+            # A module does what cannot be recorded, and no one has seen it wait. The generators
+            # may believe that they are still being recorded.
+            self._random = StepRandom(self._random.seed, self._random.device)
+        else:
+            self._graph = graph
