@@ -226,7 +226,7 @@ RUNS = (
         f"real_data.py --split report --n-labels 1 5 20 {WHOLE}", "three hours on 2 cores",
         OTHER_DATA, OF_SETS, how=IN_PARTS),
     Run("real-data-hundred.json", "Report sets, with 100 labels of each class",
-        f"real_data.py --split report --n-labels 100 --draws 12 {WHOLE}",
+        f"real_data.py --split report --n-labels 100 {WHOLE}",
         "an hour on 2 cores", OTHER_DATA, OF_SETS, how=IN_PARTS),
     Run("real-data-within.json", "Report sets, by parts of the line alone",
         "real_data.py --split report --n-labels 1 5 20 --draws 8 --methods 'stacked*' scratch",
