@@ -89,9 +89,19 @@ def test_mmd_of_a_point_mass_is_known():
     within_u = 2 * integrate.quad(lambda t: (1 - t) * k(t), 0, 1, limit=200)[0]
     expected = 9 - 2 * between + within_u
     p, widths = torch.full((1, 50), 0.5, dtype=torch.float64), torch.tensor([gamma])
-    u = torch.rand(4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert float(interval_mmd(p, u, widths, closed_form=True)) == pytest.approx(expected, abs=1e-6)
-    assert float(closed_form_mmd(p, widths)) == pytest.approx(expected, abs=1e-6)
+    for on_grid in (True, False):
+        found = float(closed_form_mmd(p, widths, on_grid=on_grid))
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.1])
+def test_the_closed_form_from_few_pairs_is_that_on_the_grid(spread):
+    p = (0.3 + spread * (uniform_simplex(4, 60, 2, seed=3)[..., 0] - 0.3)).requires_grad_()
+    gamma = torch.tensor([0.2, 0.3, 0.5, 0.7], dtype=torch.float64)
+    values = [closed_form_mmd(p, gamma, on_grid=on_grid) for on_grid in (True, False)]
+    torch.testing.assert_close(*values, atol=2e-6, rtol=0)
+    slopes = [torch.autograd.grad(value.sum(), p)[0] for value in values]
+    torch.testing.assert_close(*slopes, atol=1e-5 * float(slopes[0].abs().max()), rtol=1e-5)
 
 
 @pytest.mark.parametrize("law", ["uniform", "middle", "corner", "sharp", "edges"])
@@ -124,13 +134,17 @@ def test_gradient_of_the_mmd_by_finite_differences(n_classes):
     assert torch.autograd.gradcheck(lambda P: mmd(P, U, gamma), P)
 
 
+@pytest.mark.parametrize("few", [0, 5])
 @pytest.mark.parametrize("closed_form", [False, True])
-def test_gradient_on_the_interval_by_finite_differences(closed_form):
+def test_gradient_on_the_interval_by_finite_differences(closed_form, few, monkeypatch):
+    monkeypatch.setitem(closed_form_mmd.__globals__, "_FEW_POINTS", few)
     p = (uniform_simplex(2, 5, 2)[..., 0] * 0.9 + 0.05).requires_grad_()
     u, gamma = uniform_simplex(6, 2, seed=1)[:, 0], torch.tensor([0.3, 0.5], dtype=torch.float64)
     # The derivative is that of the interpolant, one order less exact than the value.
     assert torch.autograd.gradcheck(
-        lambda p: interval_mmd(p, u, gamma, closed_form=closed_form), p, atol=1e-5
+        lambda p: closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma),
+        p,
+        atol=1e-5,
     )
 
 
@@ -196,7 +210,7 @@ def test_the_closed_form_holds_at_any_bandwidth(spread):
         expected.append(within - 2 * kernel(column, q) + kernel(q, few))
     assert float(uniformity(P, U, closed_form=True)) == pytest.approx(np.mean(expected), rel=2e-3)
     assert torch.autograd.gradcheck(
-        lambda p: closed_form_mmd(p, gamma),
+        lambda p: closed_form_mmd(p, gamma, on_grid=False),
         p.mT.contiguous().requires_grad_(),
         eps=1e-4 * spread,
         atol=1e-4 / spread,
@@ -458,8 +472,9 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
         assert gradient.isfinite().all()
 
 
-def test_coherence_is_the_mean_over_pairs_written_out():
-    H, n = normal(10, 4), 5
+@pytest.mark.parametrize("width", [4, 30])
+def test_coherence_is_the_mean_over_pairs_written_out(width):
+    H, n = normal(10, width), 5
     C = coherence_kernel(H, 2)
     related = [(i, i + n) for i in range(n)] + [(i + n, i) for i in range(n)]
     between = [
@@ -473,8 +488,15 @@ def test_coherence_is_the_mean_over_pairs_written_out():
     assert float(coherence(H, 2, 3.0)) == pytest.approx(expected)
 
 
-def test_gradient_of_coherence_by_finite_differences():
-    H = normal(8, 3).requires_grad_()
+def test_activations_too_large_for_their_squares_are_noticed():
+    H = normal(8, 3).float() * 1e25
+    assert coherence(H, 3).isnan()
+    assert coherence_kernel(H, math.inf).isnan().all()
+
+
+@pytest.mark.parametrize("width", [3, 30])
+def test_gradient_of_coherence_by_finite_differences(width):
+    H = normal(8, width).requires_grad_()
     assert torch.autograd.gradcheck(lambda H: coherence(H, 3, 2.0), H)
 
 

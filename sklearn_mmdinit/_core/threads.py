@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,6 +16,9 @@ import torch
 
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
+# Numbers of arrays under which some dozens of operations on them are done by one thread: to hand
+# them out takes two milliseconds.
+_FEW_NUMBERS = 1 << 13
 
 T = TypeVar("T")
 
@@ -64,7 +68,7 @@ def team(n_multiplications: int, device: str | torch.device) -> Iterator[None]:
             _team.size = before
 
 
-def share(n: int, work: Callable[[int, int], T]) -> list[T]:
+def share(n: int, work: Callable[[int, int], T], n_numbers: float = math.inf) -> list[T]:
     """Divide n items among a team: each thread works on its stretch from end to end, alone.
 
     PyTorch shares every single operation among its threads, which then wait for one another;
@@ -73,9 +77,9 @@ def share(n: int, work: Callable[[int, int], T]) -> list[T]:
 
     `work` is called with the bounds (start, stop) of a stretch, without gradients, and must write
     nothing that another stretch reads or writes. What the calls return comes in the order of the
-    stretches, at most one a thread.
+    stretches, at most one a thread; a single one where the arrays have few numbers.
     """
-    n_threads = min(getattr(_team, "size", 1), n)
+    n_threads = min(getattr(_team, "size", 1), n) if n_numbers >= _FEW_NUMBERS else 1
     alone = torch.no_grad()(work)  # in whichever thread; the caller's setting is its own
     if n_threads == 1:
         return [alone(0, n)]

@@ -57,13 +57,21 @@ def coherence_kernel(H: torch.Tensor, n_biases: float) -> torch.Tensor:
             [1., 1., 0.],
             [0., 0., 1.]])
     """
-    covariance = H @ H.mT / H.shape[1] + 1.0 / n_biases
-    variance = covariance.diagonal()
+    G = _directions(H, n_biases)
+    return G @ G.mT
+
+
+def _directions(H: torch.Tensor, n_biases: float) -> torch.Tensor:
+    """Rows whose products are C: activations and what the bias adds, of length 1."""
+    G = H / math.sqrt(H.shape[1])
+    if n_biases != math.inf:
+        G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_biases))
+    variance = G.square().sum(dim=1, keepdim=True)
     if n_biases == math.inf:
         # With a bias it is 1 / d at least: no activation can make it vanish.
         variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
-    deviation = variance.rsqrt()
-    return covariance * deviation[:, None] * deviation
+    # Not by rsqrt: where squares are too large for float32 this is NaN, which is noticed, and not 0.
+    return G * (variance.sqrt() / variance)
 
 
 def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torch.Tensor:
@@ -106,10 +114,12 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
     >>> [f"{coherence(H, math.inf):.1f}" for H in (stay, cross)]
     ['0.0', '2.0']
     """
-    n = len(H) // 2
-    C = coherence_kernel(H, n_biases)
-    along = C[:n, n:].diagonal()
+    n, G = len(H) // 2, _directions(H, n_biases)
+    along = (G[:n] * G[n:]).sum(dim=1)
+    # The squares of G G' have the sum of those of G' G: whichever is smaller.
+    products = G.mT @ G if G.shape[1] < len(G) else G @ G.mT
     # Of the 4 n^2 pairs those of an input with itself (C = 1) and with its own walk's other
     # end are left out, the latter in both orders.
-    between = C.square().sum() - C.diagonal().square().sum() - 2.0 * along.square().sum()
+    itself = G.square().sum(dim=1)
+    between = products.square().sum() - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))

@@ -76,12 +76,12 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median(p, u)
         if interval_serves(gamma, p.shape[1], len(u)):
-            return interval_mmd(p, u, gamma, closed_form=closed_form).mean()
+            return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
     elif closed_form:
         raise ValueError(f"the closed form is known for two classes, got {P.shape[-1]}")
     gamma = median_bandwidth(P.transpose(0, 1), U)
     if closed_form:
-        return closed_form_mmd(p, gamma).mean()
+        return closed_form_mmd(p, gamma, on_grid=False).mean()
     return mmd(P.transpose(0, 1), U, gamma).mean()
 
 
@@ -170,7 +170,7 @@ class _InClosedForm(torch.autograd.Function):
     def forward(
         ctx: Any, points: torch.Tensor, pairs_of: Callable[[torch.Tensor, int, int], list[_Pair]]
     ) -> torch.Tensor:
-        pieces = share(len(points), partial(pairs_of, points))
+        pieces = share(len(points), partial(pairs_of, points), points.numel())
         values, gradients = zip(*chain(*pieces), strict=True)
         ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(values)
@@ -226,6 +226,9 @@ _ORDER = 6
 _MARGIN = 3  # grid nodes beyond either end, so that edge points have a centred stencil
 _N_NODES = 1024
 _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
+
+# Of which all pairs are fewer than what a grid takes.
+_FEW_POINTS = 32
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
 _SMALLEST_BANDWIDTH = 0.15
@@ -286,55 +289,74 @@ def _convolve(spectrum: torch.Tensor, measure: torch.Tensor) -> torch.Tensor:
     return torch.fft.irfft(spectrum * padded, n=2 * _N_NODES)[:, :_N_NODES]
 
 
-def _uniform_field(gamma: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    r"""Closed forms of E_u k(p, u) at points p, (rows, n) or (n,), and of E k(u, u').
+def _slopes(field: torch.Tensor, index: torch.Tensor, derivatives: torch.Tensor) -> torch.Tensor:
+    """The derivative (rows, n) of what a grid holds, at the points of a stencil."""
+    read = field.gather(1, index.flatten(1)).view_as(derivatives)
+    return (read * derivatives).sum(-1)
+
+
+def interval_mmd(p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    """MMD (B,) for two classes, from the probabilities p (B, K) and u (M,) of the first one."""
+    n_p, n_u = p.shape[1], len(u)
+
+    def pairs_of(p: torch.Tensor, start: int, stop: int) -> list[_Pair]:
+        index, weights, derivatives = _stencil(p[start:stop].double())
+        index_u, weights_u, _ = _stencil(u.double()[None])
+        spectrum = _circulant_spectrum(gamma[start:stop].double())
+        mass_p, mass_u = _spread(index, weights), _spread(index_u, weights_u)
+        field_p, field_u = _convolve(spectrum, mass_p), _convolve(spectrum, mass_u)
+        within_p, within_u = (field_p * mass_p).sum(1), (field_u * mass_u).sum(1)
+        values = combine_means(within_p, (field_u * mass_p).sum(1), within_u, n_p, n_u)
+        field = (n_p / (n_p - 1) * field_p - field_u) * (2.0 / n_p)
+        return [(values.to(p.dtype), _slopes(field, index, derivatives).to(p.dtype))]
+
+    return _InClosedForm.apply(p, pairs_of)
+
+
+def _uniform_field(
+    gamma: torch.Tensor, p: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    r"""Closed forms of E_u k(p, u) at points p (rows, n), of its derivative, and of E k(u, u').
 
     With :math:`c = \gamma / \sqrt 2`, :math:`E_u k = c \sqrt{\pi / 2} [erf((1 - p) / c \sqrt 2)
     + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
     """
-    field = torch.zeros(len(gamma), p.shape[-1], dtype=gamma.dtype, device=gamma.device)
-    mean, root = torch.zeros_like(gamma), math.sqrt(math.pi)
-    for exponent in BANDWIDTH_EXPONENTS:
-        width = gamma * 2.0**exponent  # c sqrt(2)
-        scaled = width[:, None]
-        field += 0.5 * root * scaled * ((1 - p) / scaled).erf().add((p / scaled).erf())
-        mean += root * width * (1 / width).erf()
-        mean += width.square() * torch.expm1(-1 / width.square())
-    return field, mean
+    root = math.sqrt(math.pi)
+    width = torch.stack([gamma * 2.0**exponent for exponent in BANDWIDTH_EXPONENTS])  # c sqrt(2)
+    mean = root * width * (1 / width).erf() + width.square() * torch.expm1(-1 / width.square())
+    below, above = p / width[..., None], (1 - p) / width[..., None]
+    field = 0.5 * root * width[..., None] * (above.erf() + below.erf())
+    slope = torch.exp(-below.square()) - torch.exp(-above.square())
+    return field.sum(0), slope.sum(0), mean.sum(0)
 
 
-def _values_and_slopes(
-    p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, closed_form: bool
-) -> _Pair:
-    """The MMD (B,) and its derivative (B, K) with respect to p."""
-    n_p, n_u = p.shape[1], len(u)
-    gamma = gamma.double()
-    index, weights, derivatives = _stencil(p.double())
-    spectrum = _circulant_spectrum(gamma)
-    mass_p = _spread(index, weights)
-    field_p = _convolve(spectrum, mass_p)
-    if closed_form:
-        nodes = torch.arange(_N_NODES, dtype=gamma.dtype, device=gamma.device)
-        field_u, within_u = _uniform_field(gamma, (nodes - _MARGIN) * _STEP)
-    else:
-        index_u, weights_u, _ = _stencil(u.double()[None])
-        mass_u = _spread(index_u, weights_u)
-        field_u = _convolve(spectrum, mass_u)
-        within_u = (field_u * mass_u).sum(1)
-    within_p, between = (field_p * mass_p).sum(1), (field_u * mass_p).sum(1)
-    values = combine_means(within_p, between, within_u, n_p, None if closed_form else n_u)
-    slope = (n_p / (n_p - 1) * field_p - field_u) * (2.0 / n_p)
-    read = slope.gather(1, index.flatten(1)).view_as(derivatives)
-    return values.to(p.dtype), (read * derivatives).sum(-1).to(p.dtype)
+def _within_on_grid(p: torch.Tensor, gamma: torch.Tensor) -> _Pair:
+    """The kernel's mean (B,) over pairs of p (B, K), and K / 2 times its derivative by p."""
+    index, weights, derivatives = _stencil(p)
+    mass = _spread(index, weights)
+    field = _convolve(_circulant_spectrum(gamma), mass)
+    return (field * mass).sum(1), _slopes(field, index, derivatives)
 
 
-def interval_mmd(
-    p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor, *, closed_form: bool = False
-) -> torch.Tensor:
-    """MMD (B,) for two classes, from the probabilities p (B, K) and u (M,) of the first one."""
+def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> _Pair:
+    """The same at any bandwidth."""
+    apart = p[:, :, None] - p[:, None, :]
+    kernel, slope = kernel_and_slope(2.0 * apart.square(), gamma[:, None, None])
+    return kernel.mean((1, 2)), 4.0 * (slope * apart).mean(2)
+
+
+def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
+    """MMD (B,) of p (B, K) to the uniform law itself; off the grid at any bandwidth."""
+    n_p = p.shape[1]
+    within = _within_on_grid if on_grid and n_p > _FEW_POINTS else _within_by_pairs
 
     def pairs_of(p: torch.Tensor, start: int, stop: int) -> list[_Pair]:
-        return [_values_and_slopes(p[start:stop], u, gamma[start:stop], closed_form)]
+        points, widths = p[start:stop].double(), gamma[start:stop].double()
+        within_p, slope_p = within(points, widths)
+        field, slope_u, within_u = _uniform_field(widths, points)
+        values = combine_means(within_p, field.mean(1), within_u, n_p, None)
+        slopes = (n_p / (n_p - 1) * slope_p - slope_u) * (2.0 / n_p)
+        return [(values.to(p.dtype), slopes.to(p.dtype))]
 
     return _InClosedForm.apply(p, pairs_of)
 
@@ -347,25 +369,13 @@ def interval_serves(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
     return n_u >= max(n_p, _ENOUGH_REFERENCES)
 
 
-def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """The MMD (B,) of p (B, K) to the uniform law itself at any bandwidth, from all pairs."""
-    dtype, p, gamma = p.dtype, p.double(), gamma.double()
-    squares = 2.0 * (p[:, :, None] - p[:, None, :]).square()
-    # Not by kernel_and_slope, which works in place and leaves the gradient to its caller.
-    widths = [(gamma * 2.0**exponent)[:, None, None] for exponent in BANDWIDTH_EXPONENTS]
-    kernels = [(squares / (-2.0 * width.square())).exp().mean((1, 2)) for width in widths]
-    within = torch.stack(kernels).sum(0)
-    field, within_u = _uniform_field(gamma, p)
-    return combine_means(within, field.mean(1), within_u, p.shape[1], None).to(dtype)
-
-
 def interval_median(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """Lower median (B,) of the distances among p (B, K) and u (M,), by counting without pairs.
 
     In a sorted row the pairs closer than t are counted by one binary search a point; halving
     the bracket of t finds the order statistic, to 3e-5 of the largest distance.
     """
-    return torch.cat(share(len(p), lambda start, stop: _medians(p[start:stop], u)))
+    return torch.cat(share(len(p), lambda start, stop: _medians(p[start:stop], u), p.numel()))
 
 
 def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 
+# Of each row's interval, whose first edges are looked up; exact in floating point.
+_CELLS = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Walk:
@@ -18,7 +21,7 @@ class Walk:
     # The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long as the
     # edge is probable, so that i plus a uniform number falls into the edge to take.
     cumulative: np.ndarray
-    last: np.ndarray  # the last edge of each row
+    guide: np.ndarray  # of each sixteenth of a row's interval the first edge that reaches into it
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
@@ -29,7 +32,10 @@ class Walk:
         weights = graph.data.astype(np.float64)
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         last = graph.indptr[1:] - 1
-        return cls(graph.indices, _interval_ends(weights, rows, last), last)
+        cumulative = _interval_ends(weights, rows, last)
+        cells = np.arange(_CELLS * graph.shape[0]) / _CELLS
+        guide = np.searchsorted(cumulative, cells, side="right").astype(graph.indices.dtype)
+        return cls(graph.indices, cumulative, guide)
 
     def ends(
         self, starts: ArrayLike, mean_length: float, randoms: Sequence[np.random.Generator]
@@ -52,10 +58,15 @@ class Walk:
         at, shortest_last = starts.ravel()[order], -length[order]
         for step in range(length.max(initial=0)):
             moving = at[: np.searchsorted(shortest_last, -step)]
-            u = uniform[next_draw[: moving.size] + step]
-            edges = np.searchsorted(self.cumulative, moving + u, side="right")
             # i + u may be rounded up to i + 1, where the next row begins.
-            moving[:] = self.targets[np.minimum(edges, self.last[moving])]
+            most = np.nextafter(moving + 1.0, 0.0)
+            place = np.minimum(moving + uniform[next_draw[: moving.size] + step], most)
+            edges = self.guide[(_CELLS * place).astype(np.int64)]
+            behind = np.flatnonzero(self.cumulative[edges] <= place)
+            while behind.size:
+                edges[behind] += 1
+                behind = behind[self.cumulative[edges[behind]] <= place[behind]]
+            moving[:] = self.targets[edges]
         ends = np.empty_like(at)
         ends[order] = at
         return ends.reshape(starts.shape)
