@@ -18,8 +18,11 @@ is also the last layer's share of the tangent kernel, the one that fine-tuning f
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+
+from .._core.threads import share
 
 # Of the mean variance, below which one counts as none.
 _LEAST = 1e-6
@@ -70,7 +73,7 @@ def _directions(H: torch.Tensor, n_biases: float) -> torch.Tensor:
     if n_biases == math.inf:
         # With a bias it is 1 / d at least: no activation can make it vanish.
         variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
-    # Not by rsqrt: where squares are too large for float32 this is NaN, which is noticed, and not 0.
+    # Where squares are too large for float32 this is NaN, which is noticed; by rsqrt it would be 0.
     return G * (variance.sqrt() / variance)
 
 
@@ -116,10 +119,33 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
     """
     n, G = len(H) // 2, _directions(H, n_biases)
     along = (G[:n] * G[n:]).sum(dim=1)
-    # The squares of G G' have the sum of those of G' G: whichever is smaller.
-    products = G.mT @ G if G.shape[1] < len(G) else G @ G.mT
     # Of the 4 n^2 pairs those of an input with itself (C = 1) and with its own walk's other
     # end are left out, the latter in both orders.
     itself = G.square().sum(dim=1)
-    between = products.square().sum() - itself.square().sum() - 2.0 * along.square().sum()
+    between = _SumOfSquares.apply(G) - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))
+
+
+class _SumOfSquares(torch.autograd.Function):
+    """The sum of the squares of C = G G', of which the gradient alone is kept.
+
+    It is that of the squares of G' G: whichever is smaller, columns of it on each thread.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, G: torch.Tensor) -> torch.Tensor:
+        A = G if G.shape[1] < len(G) else G.mT
+
+        def stretch(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+            products = A.mT @ A[:, start:stop]
+            return products.square().sum(), A @ products
+
+        sums, gradients = zip(*share(A.shape[1], stretch, A.numel()), strict=True)
+        gradient = 4.0 * torch.cat(gradients, dim=1)
+        ctx.save_for_backward(gradient if A is G else gradient.mT)
+        return torch.stack(sums).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_outputs[0]
