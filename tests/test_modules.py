@@ -1,6 +1,7 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import copy
+import random
 
 import joblib
 import numpy as np
@@ -136,6 +137,27 @@ def without_a_head(module):
 class Single(nn.ReLU):
     def forward(self, x):
         return super().forward(x.float())
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        (lambda: 0.5, False),
+        (random.random, True),
+        (lambda: np.random.rand(), True),  # noqa: NPY002
+        (lambda: torch.rand(1), True),
+    ],
+)
+def test_a_module_that_draws_is_noticed(draw, expected):
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 2)
+
+        def forward(self, X):
+            return self.linear(X) * draw()
+
+    assert trace(Drawing(), torch.from_numpy(rows())).remembers == expected
 
 
 CHAINS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+import random
 import re
 import warnings
 from collections import deque
@@ -188,14 +190,14 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         if isinstance(output, torch.Tensor):
             numbers += output.numel()
 
-    memory, state = _memory_of(module), torch.get_rng_state()
+    memory, state, of_others = _memory_of(module), torch.get_rng_state(), _states_of_others()
     with ExitStack() as stack, torch.enable_grad(), _looked_through(module, perturbed, cut):
         for layer in names:
             stack.callback(layer.register_forward_hook(count).remove)
         current = stack.enter_context(hooks.layer_named(module))
         with _Uses(current) as uses, _refusals_named(module, X):
             logits = module(X)
-    remembers = not torch.equal(torch.get_rng_state(), state)
+    draws = not torch.equal(torch.get_rng_state(), state) or _states_of_others() != of_others
     torch.set_rng_state(state)
     _check_logits(module, logits, X)
     away = _reached(logits, module, uses.parameters)
@@ -217,8 +219,13 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         reads=tuple(uses.places),
         n_numbers=-(-numbers // len(X)),
         writes=bool(X._version),
-        remembers=remembers or _memory_of(module)[0] != memory[0],
+        remembers=draws or _memory_of(module)[0] != memory[0],
     )
+
+
+def _states_of_others() -> bytes:
+    """Where Python's own generator and NumPy's global one stand."""
+    return pickle.dumps((random.getstate(), np.random.get_state()))  # noqa: NPY002
 
 
 def _warn_if_idle(
