@@ -29,6 +29,7 @@ class Run:
 
 TASKS = "mnist_tasks.py --preset paper"
 IN_TEN = "--classes 10 --n-labels 10 --runs 1"
+WITHOUT_TWO = "all methods but UMAP's and `stacked, fresh`"
 IN_PARTS = "in parts"
 RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
 RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
@@ -234,14 +235,14 @@ RUNS = (
         how=IN_PARTS),
     Run("real-data-confirmation.json", "Confirmation sets, measured once",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 3 --methods '[!u]*'",
-        "an hour on 2 cores", OTHER_DATA, OF_SETS, how="all methods but UMAP's and `stacked, fresh`"),
+        "an hour on 2 cores", OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
     Run("real-data-confirmation-within.json", "Confirmation sets, by parts of the line alone",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 3 --methods stacked "
         "'stacked, fresh' 'stacked networks' scratch", "half an hour on 2 cores", OTHER_DATA,
         ("few_labels", "few_labels_gains"), how=IN_PARTS),
     Run("real-data-development.json", "Development sets",
         "real_data.py --n-labels 1 5 20 --draws 2 --methods '[!u]*'", "half an hour on 2 cores",
-        OTHER_DATA, OF_SETS, how="all methods but UMAP's and `stacked, fresh`"),
+        OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
     Run("real-data-published.json", "Sets with published figures",
         "real_data.py --sets splice optdigits pima contraceptive --n-labels 5 --draws 20 --methods "
         "stacked scratch coherence corruption scarf logistic svm prototype forest self-training",

@@ -49,10 +49,11 @@ def _memory() -> tuple[int, int]:
 def grown_by(action: Callable[[], Any], device: str = "cpu") -> int:
     """By how many bytes this process, or its share of a GPU, grows at most while an action runs."""
     if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        before = torch.cuda.memory_reserved()  # what a recorded step keeps is not allocated
         action()
-        return torch.cuda.max_memory_allocated() - before
+        return torch.cuda.max_memory_reserved() - before
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget a peak from before
     before, _ = _memory()
@@ -61,10 +62,10 @@ def grown_by(action: Callable[[], Any], device: str = "cpu") -> int:
 
 
 def _peak(step: Step, form: str) -> int:
-    """Peak memory of two steps."""
+    """Peak memory of two steps; on a GPU of as many as are recorded."""
     if form != "library":
         return grown_by(lambda: step.textbook(form)(), step.device)
-    rows = step.rows(2 * step.batch_size)
+    rows = step.rows((2 if step.device == "cpu" else 20) * step.batch_size)
     replace(step, n_perturbations=2).initializer(max_iter=1).fit(rows)  # code of the first call
     return grown_by(lambda: step.initializer(max_iter=1).fit(rows), step.device)
 

@@ -23,6 +23,8 @@ from .trace import Trace
 _ROWS_A_PART = 256
 # The same of the Jacobians, where each goes through once a class, and forth and back twice.
 _ROWS_OF_JACOBIANS = 16
+# What a module keeps of the functions that are called beside its own.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
@@ -54,15 +56,17 @@ class Network:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether nothing is known of it that a pass would do besides computing, or otherwise."""
-        hooked = any(p._forward_hooks or p._forward_pre_hooks for p in self.module.modules())
-        found = self.trace.remembers or self.trace.reads or self.why_functional or hooked
-        return not found
+        """Whether a pass does nothing but compute, the same way each time, as far as is known."""
+        hooked = any(getattr(part, hooks) for part in self.module.modules() for hooks in _HOOKS)
+        hooked |= any(parameter._backward_hooks for parameter in self.module.parameters())
+        return not (self.trace.remembers or self.trace.reads or self.why_functional or hooked)
 
     @property
     def repeats(self) -> bool:
         """Whether a step does the same operations each time, and moves no generator back."""
-        return self._is_plain and all(plan.n_kept == plan.n_parts for plan in self.plans.values())
+        plans = self.plans.values()
+        known = not any(own.kind.noise_by_user for plan in plans for own in plan.layers.values())
+        return self._is_plain and known and all(plan.n_kept == plan.n_parts for plan in plans)
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""

@@ -16,9 +16,9 @@ import torch
 
 # Multiplications of a matrix product under which one thread does it.
 _SMALL_PRODUCT = 1 << 25
-# Numbers of arrays under which some dozens of operations on them are done by one thread: to hand
-# them out takes two milliseconds.
-_FEW_NUMBERS = 1 << 13
+# Numbers, of all arrays of a sequence of operations on one, under which one thread does it: to
+# share it takes two milliseconds.
+_FEW_NUMBERS = 1 << 18
 
 T = TypeVar("T")
 

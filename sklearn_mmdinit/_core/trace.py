@@ -190,15 +190,17 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         if isinstance(output, torch.Tensor):
             numbers += output.numel()
 
-    memory, state, of_others = _memory_of(module), torch.get_rng_state(), _states_of_others()
+    memory, state = _memory_of(module), _states()
     with ExitStack() as stack, torch.enable_grad(), _looked_through(module, perturbed, cut):
         for layer in names:
             stack.callback(layer.register_forward_hook(count).remove)
         current = stack.enter_context(hooks.layer_named(module))
         with _Uses(current) as uses, _refusals_named(module, X):
             logits = module(X)
-    draws = not torch.equal(torch.get_rng_state(), state) or _states_of_others() != of_others
-    torch.set_rng_state(state)
+    draws = pickle.dumps(_states()) != pickle.dumps(state)
+    torch.set_rng_state(torch.from_numpy(state[0]))
+    random.setstate(state[1])
+    np.random.set_state(state[2])  # noqa: NPY002
     _check_logits(module, logits, X)
     away = _reached(logits, module, uses.parameters)
     with torch.no_grad(), _looked_through(module, perturbed, note):
@@ -223,9 +225,18 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
     )
 
 
-def _states_of_others() -> bytes:
-    """Where Python's own generator and NumPy's global one stand."""
-    return pickle.dumps((random.getstate(), np.random.get_state()))  # noqa: NPY002
+def _states() -> tuple[Any, ...]:
+    """Where the global generators of PyTorch, Python and NumPy stand."""
+    return torch.get_rng_state().numpy(), random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def _stands(thing: Any) -> Any:
+    """Where a generator of a module's own stands; None of anything else."""
+    if isinstance(thing, random.Random):
+        return thing.getstate()
+    if isinstance(thing, np.random.Generator):
+        return repr(thing.bit_generator.state)
+    return thing.get_state().tolist() if isinstance(thing, torch.Generator) else None
 
 
 def _warn_if_idle(
@@ -260,7 +271,7 @@ def _memory_of(module: nn.Module) -> tuple[list[Any], list[Any]]:
                 things += getattr(value, "__dict__", {}).values()
         things += part._buffers.values()
         versions += [b._version for b in part._buffers.values() if b is not None]
-    return [*map(id, things), *versions], things
+    return [*map(id, things), *versions, *filter(None, map(_stands, things))], things
 
 
 def _reached(logits: torch.Tensor, module: nn.Module, used: set[int]) -> tuple[str, ...]:

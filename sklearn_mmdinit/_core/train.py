@@ -26,6 +26,8 @@ from .replay import Recorded
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+# Steps of a training from which on recording them gains more than it takes.
+_WORTH_RECORDING = 16
 
 
 @dataclass
@@ -96,12 +98,14 @@ def train(
     """
     network = profile.network(state.current, device)
     check_rows(config, network)
-    optimizer = _adam(network, config, state)
-    take = _stepping(network, optimizer, state.seed, config, torch.device(device))
+    device = torch.device(device)
+    optimizer = _adam(network, config, state, device)
     steps_a_pass = batches.steps_a_pass
     if config.coherence and steps_a_pass is None:
         raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
     n_steps = None if steps_a_pass is None else n_passes * steps_a_pass - state.steps_in_pass
+    is_long = n_steps is None or n_steps >= _WORTH_RECORDING
+    take = _stepping(network, optimizer, state.seed, config, device, is_long)
     for generator, drawn in zip(batches.generators, state.generators, strict=False):
         generator.set_state(torch.tensor(drawn))
 
@@ -167,13 +171,14 @@ def _stepping(
     seed: int,
     config: Config,
     device: torch.device,
+    is_long: bool,
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """What takes the step of a number on a mini-batch."""
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         return take_step(network, optimizer, batch, random, config)
 
-    if device.type == "cuda":
+    if device.type == "cuda" and is_long:
         return Recorded(step, lambda: network.repeats, seed, device)
     random = StepRandom(seed, device)
     return lambda batch, number: step(batch, random.at(number))
@@ -217,12 +222,13 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
     return state
 
 
-def _adam(network: Network, config: Config, state: State) -> torch.optim.Adam:
+def _adam(network: Network, config: Config, state: State, device: torch.device) -> torch.optim.Adam:
     """Adam over a network, with the moments that the last pass left."""
-    parameters, rate = list(network.module.parameters()), config.learning_rate_init
-    on_gpu = parameters[0].device.type == "cuda"
-    # There the rate is a number on the device, since what is recorded reads it there.
-    lr = torch.tensor(rate, device=parameters[0].device) if on_gpu else rate
+    lr: Any = config.learning_rate_init
+    on_gpu = device.type == "cuda"
+    if on_gpu:  # where what is recorded reads it
+        lr = torch.tensor(lr, dtype=torch.float32, device=device)
+    parameters = network.module.parameters()
     optimizer = torch.optim.Adam(parameters, lr, fused=True, capturable=on_gpu)
     n_steps = float(state.step - state.moments_since)
     for name, parameter in network.module.named_parameters():

@@ -21,6 +21,7 @@ import math
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .._core.threads import share
 
@@ -99,7 +100,8 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
     Returns
     -------
     Tensor, scalar
-        Between 0 and ``1 + separation`` for activations that are not negative.
+        Between 0 and ``1 + separation`` for activations that are not negative; differentiable by
+        `H`, once.
 
     References
     ----------
@@ -129,7 +131,7 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
 class _SumOfSquares(torch.autograd.Function):
     """The sum of the squares of C = G G', of which the gradient alone is kept.
 
-    It is that of the squares of G' G: whichever is smaller, columns of it on each thread.
+    It is that of the squares of G' G. The smaller one is taken, its columns divided among threads.
     """
 
     @staticmethod
@@ -140,12 +142,13 @@ class _SumOfSquares(torch.autograd.Function):
             products = A.mT @ A[:, start:stop]
             return products.square().sum(), A @ products
 
-        sums, gradients = zip(*share(A.shape[1], stretch, A.numel()), strict=True)
+        sums, gradients = zip(*share(A.shape[1], stretch, A.numel() * A.shape[1]), strict=True)
         gradient = 4.0 * torch.cat(gradients, dim=1)
         ctx.save_for_backward(gradient if A is G else gradient.mT)
         return torch.stack(sums).sum()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
         (gradient,) = ctx.saved_tensors
         return gradient * grad_outputs[0]

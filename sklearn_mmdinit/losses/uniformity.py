@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .._core.threads import share
 
@@ -53,7 +54,7 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     Returns
     -------
     Tensor, scalar
-        Eq. (uniformity_loss) of the paper; differentiable by `P`.
+        Eq. (uniformity_loss) of the paper; differentiable by `P`, once.
 
     Raises
     ------
@@ -168,17 +169,21 @@ class _InClosedForm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, points: torch.Tensor, pairs_of: Callable[[torch.Tensor, int, int], list[_Pair]]
+        ctx: Any,
+        points: torch.Tensor,
+        pairs_of: Callable[[torch.Tensor, int, int], list[_Pair]],
+        n_numbers: int,  # that are computed at a time, of all sets
     ) -> torch.Tensor:
-        pieces = share(len(points), partial(pairs_of, points), points.numel())
+        pieces = share(len(points), partial(pairs_of, points), n_numbers)
         values, gradients = zip(*chain(*pieces), strict=True)
         ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(values)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0].view(-1, *[1] * (gradient.ndim - 1)), None
+        return gradient * grad_outputs[0].view(-1, *[1] * (gradient.ndim - 1)), None, None
 
 
 def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
@@ -192,7 +197,7 @@ def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
             for group in _groups(start, stop, P.shape[1] + len(U))
         ]
 
-    return _InClosedForm.apply(P, pairs_of)
+    return _InClosedForm.apply(P, pairs_of, len(P) * P.shape[1] * (P.shape[1] + len(U)))
 
 
 def _values_and_gradients(
@@ -227,7 +232,7 @@ _MARGIN = 3  # grid nodes beyond either end, so that edge points have a centred 
 _N_NODES = 1024
 _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 
-# Of which all pairs are fewer than what a grid takes.
+# Up to so many all pairs take less time than the grid.
 _FEW_POINTS = 32
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
@@ -310,7 +315,7 @@ def interval_mmd(p: torch.Tensor, u: torch.Tensor, gamma: torch.Tensor) -> torch
         field = (n_p / (n_p - 1) * field_p - field_u) * (2.0 / n_p)
         return [(values.to(p.dtype), _slopes(field, index, derivatives).to(p.dtype))]
 
-    return _InClosedForm.apply(p, pairs_of)
+    return _InClosedForm.apply(p, pairs_of, len(p) * _N_NODES)
 
 
 def _uniform_field(
@@ -348,17 +353,22 @@ def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> _Pair:
 def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
     """MMD (B,) of p (B, K) to the uniform law itself; off the grid at any bandwidth."""
     n_p = p.shape[1]
-    within = _within_on_grid if on_grid and n_p > _FEW_POINTS else _within_by_pairs
+    on_grid &= n_p > _FEW_POINTS
+    within = _within_on_grid if on_grid else _within_by_pairs
 
-    def pairs_of(p: torch.Tensor, start: int, stop: int) -> list[_Pair]:
-        points, widths = p[start:stop].double(), gamma[start:stop].double()
+    def pair_of(points: torch.Tensor, widths: torch.Tensor) -> _Pair:
         within_p, slope_p = within(points, widths)
         field, slope_u, within_u = _uniform_field(widths, points)
         values = combine_means(within_p, field.mean(1), within_u, n_p, None)
         slopes = (n_p / (n_p - 1) * slope_p - slope_u) * (2.0 / n_p)
-        return [(values.to(p.dtype), slopes.to(p.dtype))]
+        return values.to(p.dtype), slopes.to(p.dtype)
 
-    return _InClosedForm.apply(p, pairs_of)
+    def pairs_of(p: torch.Tensor, start: int, stop: int) -> list[_Pair]:
+        groups = [slice(start, stop)] if on_grid else _groups(start, stop, n_p)
+        return [pair_of(p[group].double(), gamma[group].double()) for group in groups]
+
+    n_numbers = len(p) * (_N_NODES if on_grid else n_p**2)
+    return _InClosedForm.apply(p, pairs_of, n_numbers)
 
 
 def interval_serves(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
@@ -375,7 +385,9 @@ def interval_median(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     In a sorted row the pairs closer than t are counted by one binary search a point; halving
     the bracket of t finds the order statistic, to 3e-5 of the largest distance.
     """
-    return torch.cat(share(len(p), lambda start, stop: _medians(p[start:stop], u), p.numel()))
+    # A binary search takes the time of some numbers.
+    n_numbers = 3 * _N_HALVINGS * p.numel()
+    return torch.cat(share(len(p), lambda start, stop: _medians(p[start:stop], u), n_numbers))
 
 
 def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
+from sklearn.utils import gen_batches
 
-# Of each row's interval, whose first edges are looked up; exact in floating point.
+# Cells that the interval of each row is divided into: a power of two, so that bounds are exact.
 _CELLS = 16
+# Edges of a cell that are looked at one after the other, before the place is searched.
+_EDGES_OF_A_CELL = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,7 @@ class Walk:
     # The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long as the
     # edge is probable, so that i plus a uniform number falls into the edge to take.
     cumulative: np.ndarray
-    guide: np.ndarray  # of each sixteenth of a row's interval the first edge that reaches into it
+    guide: np.ndarray  # of each cell of the rows' intervals the first edge that reaches into it
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
@@ -33,8 +36,10 @@ class Walk:
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         last = graph.indptr[1:] - 1
         cumulative = _interval_ends(weights, rows, last)
-        cells = np.arange(_CELLS * graph.shape[0]) / _CELLS
-        guide = np.searchsorted(cumulative, cells, side="right").astype(graph.indices.dtype)
+        guide = np.empty(_CELLS * graph.shape[0], graph.indices.dtype)
+        for cells in gen_batches(len(guide), 1 << 20):
+            places = np.arange(cells.start, cells.stop) / _CELLS
+            guide[cells] = np.searchsorted(cumulative, places, side="right")
         return cls(graph.indices, cumulative, guide)
 
     def ends(
@@ -63,9 +68,10 @@ class Walk:
             place = np.minimum(moving + uniform[next_draw[: moving.size] + step], most)
             edges = self.guide[(_CELLS * place).astype(np.int64)]
             behind = np.flatnonzero(self.cumulative[edges] <= place)
-            while behind.size:
+            for _ in range(_EDGES_OF_A_CELL):
                 edges[behind] += 1
                 behind = behind[self.cumulative[edges[behind]] <= place[behind]]
+            edges[behind] = np.searchsorted(self.cumulative, place[behind], side="right")
             moving[:] = self.targets[edges]
         ends = np.empty_like(at)
         ends[order] = at
