@@ -150,18 +150,6 @@ def test_auto_is_a_step_for_every_twenty_rows_within_limits(n_rows, n_steps):
     assert found.coherence == config(coherence=Coherence(batch_size=found.rows_a_step)).coherence
 
 
-def test_what_auto_stood_for_is_told(X):
-    init = MMDInitializer((4,), coherence="auto", max_iter=0, random_state=0).fit(X)
-    assert init.config_.coherence.n_walks == 240
-    assert init.config_.max_iter == 0
-    assert init.get_params()["n_perturbations"] == "auto"
-    plain = clone(init).set_params(coherence=None).fit(X).config_
-    chosen = [(own.n_perturbations, own.learning_rate_init) for own in (init.config_, plain)]
-    assert chosen == [(32, 4e-3), (256, 2e-4)]
-    with pytest.raises(AttributeError, match="max_iter"):
-        init.config_.max_iter = 3  # frozen
-
-
 def test_auto_has_fewer_neighbours_where_few_rows_differ():
     X = np.random.default_rng(0).integers(0, 3, (200, 2)).astype(float)  # as of categories
     init = MMDInitializer((4,), coherence="auto", n_perturbations=4, max_iter=1, random_state=0)

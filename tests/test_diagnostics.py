@@ -127,12 +127,6 @@ def test_a_network_is_the_same_for_all_rows(n_features):
     assert scores[:, 0, 1].std() > 0.3
 
 
-def test_without_perturbation_all_are_theta0(random_network, X):
-    P = prediction_samples(random_network, X, n_perturbations=3, perturbation_scale=0)
-    logits = random_network.to_module()(torch.tensor(X).float()).detach()
-    np.testing.assert_allclose(P, logits.softmax(-1).expand(3, -1, -1), atol=1e-5)
-
-
 # what all have in common
 
 

@@ -149,15 +149,11 @@ class Single(nn.ReLU):
     ],
 )
 def test_a_module_that_draws_is_noticed(draw, expected):
-    class Drawing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(6, 2)
-
+    class Drawing(nn.Sequential):
         def forward(self, X):
-            return self.linear(X) * draw()
+            return super().forward(X) * draw()
 
-    assert trace(Drawing(), torch.from_numpy(rows())).remembers == expected
+    assert trace(Drawing(nn.Linear(6, 2)), torch.from_numpy(rows())).remembers == expected
 
 
 CHAINS = {
@@ -211,15 +207,6 @@ def test_an_instance_is_the_start_and_is_never_changed(X):
     module.fc2 = nn.Linear(5, 7)
     assert init.score(X) == score
     assert clone(init).module is not module
-
-
-def test_a_class_is_called_with_the_random_state(X):
-    first, again, other = (
-        small(random_state=seed, max_iter=0).fit(X).theta0_.arrays["conv1.weight"]
-        for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 @pytest.mark.skipif(not hasattr(BaseEstimator, "_get_params_html"), reason="from 1.7 on")
@@ -638,8 +625,6 @@ def test_data_that_make_no_sense_are_named(X, coherence):
             mmd_init_(net(), DataLoader(torch.from_numpy(wrong), 16), **params)
     with pytest.raises(ValueError, match="batch_size is the DataLoader's own"):
         mmd_init_(net(), DataLoader(torch.from_numpy(X), 2), batch_size=2)
-    with pytest.raises(TypeError, match=r"must hand out tensors.*got str"):
-        mmd_init_(net(), DataLoader(["a text"] * 4, 2), **params)
 
 
 def test_a_graph_of_ones_own_needs_the_order_of_its_rows(X):

@@ -1,4 +1,4 @@
-"""Random streams, threads, functions in parts, buffers, float32, and failures taken back."""
+"""Random streams, threads, functions in parts, float32, and failures taken back."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from helpers import LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
 from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions
 from sklearn_mmdinit._core.random import StepRandom
-from sklearn_mmdinit._core.threads import Buffers, in_parts, share, team, worthwhile_threads
+from sklearn_mmdinit._core.threads import in_parts, share, team, worthwhile_threads
 
 # Draws of pre-training are functions of seed and step
 
@@ -230,16 +230,6 @@ def test_a_tensor_changed_in_between_is_noticed():
         torch.autograd.backward(result.sum())
     with torch.no_grad():
         assert not in_parts(lambda i, _: (a * i)[:1], 4, [a], 0).requires_grad
-
-
-# Buffers
-
-
-def test_a_buffer_is_taken_again_and_not_for_another_dtype():
-    buffers, like = Buffers(), torch.zeros(1)
-    first = buffers.take("normals", (2, 3), like)
-    assert buffers.take("normals", (2, 3), like).data_ptr() == first.data_ptr()
-    assert buffers.take("normals", (2, 3), like.double()).dtype == torch.float64
 
 
 # Numbers that float32 has no room for, and rows a portion at a time

@@ -431,14 +431,6 @@ def test_auto_takes_the_cheaper_sampler_of_each_layer():
     assert auto(wide, rows(width=12), 4) == {"1": "direct", "3": "gram", "5": "gram"}
 
 
-def test_layers_whose_perturbation_acts_in_several_places_or_not_at_all():
-    for name in ("twice", "tied"):
-        chosen = chosen_samplers(of_zoo(name)[0], "gram", 4)
-        assert chosen.pop("4") == "gram"
-        assert set(chosen.values()) == {"direct"}
-    assert set(chosen_samplers(of_zoo("frozen layers")[0], "gram", 4)) == {"3", "5"}
-
-
 # Parts, memory and threads
 
 

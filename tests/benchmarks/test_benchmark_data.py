@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from data import datasets
-from data.datasets import load_digits_dataset, read_openml, standardize
+from data.datasets import load_digits_dataset, standardize
 from data.idx import FASHION_MNIST, MNIST, read_folder, save_folder
 
 # Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
@@ -160,13 +160,6 @@ def test_an_interrupt_is_not_swallowed_and_a_failed_save_costs_no_data(monkeypat
     dataset, lines = load(DIGITS)
     check(dataset, ARRAYS)
     assert "not saved for the next run" in lines[-1]
-
-
-def test_openml_that_gives_something_else_is_refused(monkeypatch):
-    X, y = openml_of(ARRAYS)
-    monkeypatch.setattr(datasets, "fetch_openml", lambda name, **kwargs: (X[::-1], y[::-1]))
-    with pytest.raises(ValueError, match="wrong digest"):
-        read_openml(DIGITS)
 
 
 # npm

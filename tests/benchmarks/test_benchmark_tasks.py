@@ -128,22 +128,15 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
     assert len(set(map(tuple, draws))) == 3
 
 
-@pytest.mark.parametrize(
-    ("law", "message"),
-    [
-        ("uniform", "N = 84 takes.*between 1 and 83"),
-        ("balanced", "N = 84 takes up to 101 .*rarest one has 100 rows"),
-    ],
-)
-def test_a_draw_that_cannot_be_had_is_refused(law, message):
-    with pytest.raises(ValueError, match=message):
-        draw_rows(Y, LOPSIDED, 84, seed=0, law=law)
+def test_a_balanced_draw_that_cannot_be_had_is_refused():
+    with pytest.raises(ValueError, match=r"N = 84 takes up to 101 .*rarest one has 100 rows"):
+        draw_rows(Y, LOPSIDED, 84, seed=0, law="balanced")
 
 
 @pytest.mark.parametrize(
     ("n_labels", "n_tasks", "classes", "message"),
     [
-        (84, 3, 2, "N = 84 takes"),
+        (84, 3, 2, "N = 84 takes.*between 1 and 83"),
         (5, 1023, 2, "n_tasks = 1023.*between 1 and 1022"),
         (101, 2, 10, "N = 101 labelled rows of each class: N must be between 1 and 100"),
     ],

@@ -110,28 +110,6 @@ def test_workers_give_the_scores_of_one_process_and_other_methods_change_none(tm
         assert one[key] == pytest.approx(two[key], abs=0.004)
 
 
-def test_runs_to_choose_settings_by_are_those_of_a_longer_series(tmp_path):
-    only = ("--methods", "xavier/fcn/scratch", "--n-labels", "5")
-    assert _run(tmp_path, *only, "--runs", "3") == 0
-    assert _run(tmp_path, *only, "--first-run", "9", "--runs", "2") == 0
-    late = _scores(tmp_path, "digits_tasks_from_run_9")
-    assert {run for _, run, _, _ in late} == {9, 10}
-    whole = _scores(tmp_path)
-    assert late.items() <= whole.items()
-    assert _run(tmp_path, *only, "--seed", "1", "--runs", "3") == 0
-    assert _scores(tmp_path) != whole
-
-
-def test_the_task_with_all_classes(tmp_path):
-    ten_way = ("--classes", "10", "--rivals", "--n-labels", "3")
-    assert _run(tmp_path, *ten_way) == 0
-    assert _results(tmp_path, "digits_ten_way")["settings"]["classes"] == 10
-    scores = _scores(tmp_path, "digits_ten_way")
-    assert len(scores) == 8 * 2
-    # Three labels a digit, and every method is above chance; the rivals by far.
-    assert min(a for key, a in scores.items() if key[0] == "rival/label-spreading") > 0.6
-
-
 def test_another_way_to_learn_or_to_draw_has_results_of_its_own(tmp_path):
     only = ("--methods", "*/fcn/scratch", "features+logistic", "--n-labels", "5", "--tasks", "4")
     assert _run(tmp_path, *only) == 0
@@ -173,18 +151,11 @@ def test_the_command_on_a_convolutional_network(tmp_path, capsys):
 
 def test_the_presets():
     assert _plan("--preset", "paper").methods == PAPER_METHODS
-    assert _plan("--preset", "paper").coherent_passes is None
     # What the quick one is was chosen on run 0.
     assert (_plan("--preset", "paper").first_run, _plan().first_run) == (0, 8)
-    quick = _plan()
-    found = quick.epochs, quick.n_perturbations, quick.tasks, quick.coherent_passes
-    assert found == (2, 64, 20, 4)
-    assert _plan("--classes", "10").tasks == 10
     assert _plan("--classes", "10", "--tasks", "3").tasks == 3
-    assert _plan("--dataset", "digits").epochs == 2 * 20
     assert _plan("--coherent-epochs", "7", "--dataset", "digits").coherent_passes == 7
-    convnet = _plan("--network", "convnet")
-    assert (convnet.epochs, convnet.n_perturbations, convnet.methods) == (1, 32, CONVNET_NAMES)
+    assert _plan("--network", "convnet").methods == CONVNET_NAMES
     with pytest.raises(ValueError, match="unknown method 'xavier/fcn/ours'; valid names are conv"):
         _plan("--network", "convnet", "--methods", "xavier/fcn/ours")
 

@@ -189,11 +189,9 @@ def test_batches_cover_every_row_once_in_a_new_order():
 @pytest.mark.parametrize(
     ("n", "options", "sizes"),
     [
-        (11, {}, [5, 5, 1]),
         (11, {"join_last": True}, [5, 6]),
         (12, {"join_last": True}, [5, 5, 2]),
         (11, {"drop_last": True}, [5, 5]),
-        (3, {}, [3]),
         (0, {}, []),
     ],
 )
@@ -241,9 +239,7 @@ def test_an_unlabelled_mark_among_classes_is_asked_about(data):
     [
         ("lr", "learning_rate_init"),
         ("callbacks__best_epoch", "validation_split"),
-        ("alpha", "optimizer__weight_decay"),
         ("solver", "optimizer"),
-        ("early_stopping", "validation_split"),
         ("max_epochs", "max_iter"),
     ],
 )

@@ -305,25 +305,6 @@ def test_a_theta0_of_other_classes_gets_a_fresh_last_layer(data):
     np.testing.assert_allclose(found.arrays["linears.1.weight"] * init.gain_[0], fresh, rtol=1e-5)
 
 
-def test_a_module_of_other_classes_gets_a_fresh_last_layer(images):
-    X, y = images
-    init = MMDInitializer(module=Conv, n_perturbations=4, max_iter=1, random_state=0).fit(X)
-    with pytest.warns(UserWarning, match="fresh last layer, 'head'"):
-        clf = NetClassifier(warm_start_from=init, max_iter=0, random_state=0).fit(X, y)
-    assert clf.predict_proba(X).shape == (60, 3)
-    for name in ("conv.weight", "conv.bias"):
-        np.testing.assert_array_equal(clf.theta0_.arrays[name], init.theta0_.arrays[name])
-
-
-def test_the_number_of_classes_is_taken_from_the_labels(data):
-    X, y = data
-    own = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
-    pipeline = make_pipeline(MMDInitializer((6,), **own), MLPClassifier(max_iter=1))
-    assert pipeline.fit(X, y)[-1].coefs_[-1].shape == (6, 3), "without a warning"
-    clf = MLPClassifier(warm_start_from=MMDInitializer((6,), **own), max_iter=1).fit(X, y)
-    assert clf.initializer_.config_.n_classes == 3
-
-
 # what cannot be a start
 
 
