@@ -101,7 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--against", type=Path, help="a checkout of the package whose steps to compare with")
     options = parser.parse_args(argv)
     if options.against:
-        compare(options.against, MODULES | COHERENT, rounds=2 if options.quick else 10)
+        steps = MODULES | COHERENT
+        steps = {name: replace(step, device=options.device) for name, step in steps.items()}
+        compare(options.against, steps, rounds=2 if options.quick else 10)
         return 0
     start = time.perf_counter()
     results: dict[str, Any] = {

@@ -62,10 +62,9 @@ class Recorded:
 
     def _taken(self, batch: torch.Tensor, number: int) -> torch.Tensor:
         self._random.at(number)
-        known = self._graph is not None and batch.shape == self._batch.shape
-        if known and batch.dtype == self._batch.dtype:
+        if self._graph is not None and self._kind == (batch.shape, batch.dtype):
             self._batch.copy_(batch)
-            self._graph.replay()  # type: ignore[union-attr]
+            self._graph.replay()
             return self._result
         self._n_calls += 1
         if self._n_calls != _BY_OPERATIONS or not self._is_the_same():
@@ -93,7 +92,7 @@ class Recorded:
         return result, len(others) == len(caught) and not host.seen
 
     def _record(self, batch: torch.Tensor) -> None:
-        self._batch = batch.clone()
+        self._batch, self._kind = batch.clone(), (batch.shape, batch.dtype)
         try:
             graph = torch.cuda.CUDAGraph()
             for generator in self._random.generators:
