@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._core.estimators import (
     all_or_nothing,
@@ -24,6 +24,8 @@ from ._core.estimators import (
     is_auto,
 )
 from ._core.graph.edges import seed_
+from ._core.graph.search import count_distinct
+from ._core.graph.spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from ._core.inputs import are_several
 from ._core.source import PREFIX
 from ._core.tagged import theta0_of
@@ -43,6 +45,9 @@ _EM_STEPS = 1000
 _USUAL_TEMPERATURE = 3.0
 # Labelled rows up to which a kernel, whose time is quadratic in them, is among the others.
 _MOST_OF_A_KERNEL = 10_000
+# Rows without a label that labels are spread over and guessed for: more cost minutes.
+_MOST_GUESSED = 10_000
+_SHARE_OF_STUDENT = 1 / 3
 
 # Parameters that an initializer shares with the classifier that starts there.
 _SHARED = ("module", "hidden_layer_sizes", "activation", "batch_norm", "init", "device")
@@ -140,11 +145,25 @@ def _automatic_starts(estimator: Any, X: np.ndarray) -> list[Any]:
     return [None, *(MMDInitializer(coherence=c, **network) for c in ("auto", short))]
 
 
-def _automatic_others(n_labelled: int) -> list[Any]:
-    """A forest, linear models of small and of larger weights, and a Gaussian kernel."""
+def _automatic_others(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:
+    """A forest, two linear models, a Gaussian kernel, and labels spread over all rows."""
     linear = [LogisticRegression(C=C, max_iter=1000) for C in (0.01, 1.0)]
-    kernel = [SVC(C=10.0)] if n_labelled <= _MOST_OF_A_KERNEL else []
-    return [RandomForestClassifier(300), *linear, *kernel]
+    kernel = [SVC(C=10.0)] if len(X) <= _MOST_OF_A_KERNEL else []
+    others = [RandomForestClassifier(300), *linear, *kernel]
+    rows = np.concatenate([X[:_MOST_GUESSED], unlabelled])
+    if len(unlabelled) and count_distinct(rows, N_NEIGHBORS + 1) > N_NEIGHBORS:
+        others.append(NeighborSpreading(Neighborhood(rows)))
+    return others
+
+
+def _drawn(parts: Sequence[np.ndarray], most: int, seed: int) -> np.ndarray:
+    """Rows of several arrays, in order: all of them, or so many at random."""
+    ends = np.cumsum([0, *map(len, parts)])
+    order = np.random.default_rng(seed).permutation(ends[-1])
+    rows = np.sort(order[:most])
+    places = np.searchsorted(rows, ends)
+    spans = zip(parts, ends, places, places[1:], strict=False)
+    return np.concatenate([part[rows[a:b] - first] for part, first, a, b in spans])
 
 
 class StackedStartsClassifier(PartlyLabelled):
@@ -163,7 +182,10 @@ class StackedStartsClassifier(PartlyLabelled):
 
     .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{threshold})
 
-    So with fresh weights first, starts that were learned have to earn their weight.
+    So with fresh weights first, starts that were learned have to earn their weight. What comes of
+    this guesses the classes of rows without a label, and a *student* trained on labels and guesses
+    together, each guess as heavy as it is sure, then has a third of the weight, times the part of
+    its rows that are guesses: self-training in one round [2]_.
 
     Parameters
     ----------
@@ -183,15 +205,22 @@ class StackedStartsClassifier(PartlyLabelled):
         Classifiers with ``predict_proba`` or ``decision_function`` that are weighed along with the
         networks; the softmax of scores is as good as probabilities, once it has its temperature.
         "auto": ``RandomForestClassifier(300)``, ``LogisticRegression`` with C of 0.01 and of 1,
-        and up to 10,000 labels ``SVC(C=10)``, where an example is a row of numbers, and none where
-        it is an array; ``[]``: networks alone. They get X as an array, without names of columns.
+        up to 10,000 labels ``SVC(C=10)``, and where there are rows without a label what label
+        spreading [3]_ makes of them and of coherence's graph, 100 rounds with alpha of 0.99; where
+        an example is a row of numbers, and none where it is an array. ``[]``: networks alone.
+        They get X as an array, without names of columns.
+    student : "auto", classifier or None, default="auto"
+        With ``predict_proba``, and ``sample_weight`` in its ``fit``. "auto":
+        ``RandomForestClassifier(100, min_samples_leaf=3)`` where an example is a row of numbers,
+        and none where it is an array.
     cv : int, default=5
         Folds, at least 2 and stratified; fewer where no class has as many labels.
     threshold : float, default=2.0
         Standard errors by which the stacked have to be ahead of the plain vote to get half of the
         weight; not negative. Smaller: more gain from few labels; larger: less is risked.
     unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: only initializers learn from them.
+        Rows with this label, such as -1, have none: initializers learn from them, and, as from
+        ``X_unlabelled``, 10,000 at random are for label spreading and the student.
     n_jobs : int, default=None
         Classifiers trained at the same time, as joblib counts them.
     random_state : int, RandomState instance or None, default=None
@@ -205,13 +234,14 @@ class StackedStartsClassifier(PartlyLabelled):
     starts_ : list
         The starts, initializers fitted.
     estimators_ : list
-        The network from each, then the others, trained on all labels.
+        The network from each, then the others, trained on all labels, and last the student, if
+        any.
     temperatures_ : ndarray of shape (n_estimators,)
         T; above 1 where an estimator is surer than it is right.
     weights_ : ndarray of shape (n_estimators,)
         w.
     log_losses_ : ndarray of shape (n_estimators,)
-        Cross-validated, at these temperatures; NaN without folds.
+        Cross-validated, at these temperatures; NaN without folds, and for the student.
     advantage_ : float
         Of the stacked over the plain vote, in standard errors.
     n_features_in_ : int
@@ -227,13 +257,17 @@ class StackedStartsClassifier(PartlyLabelled):
     Notes
     -----
     The only label of a class is in every training part and never held out. Where no two classes
-    have two there is nothing to weigh by: each network has the same weight, at a temperature of 3,
-    the others with probabilities share that of one, and those with scores alone have none.
+    have two there is nothing to weigh by: each network and the spread labels have the same weight,
+    networks at a temperature of 3, the others with probabilities share that of one, and those with
+    scores alone have none.
 
     References
     ----------
     .. [1] M. J. van der Laan, E. C. Polley and A. E. Hubbard, "Super Learner", Statistical
        Applications in Genetics and Molecular Biology 6(1), 2007.
+    .. [2] D.-H. Lee, "Pseudo-Label", ICML workshop on challenges in representation learning, 2013.
+    .. [3] D. Zhou, O. Bousquet, T. N. Lal, J. Weston and B. Schoelkopf, "Learning with Local and
+       Global Consistency", NeurIPS 16, 2004.
 
     Examples
     --------
@@ -258,6 +292,7 @@ class StackedStartsClassifier(PartlyLabelled):
         starts: Any = "auto",
         *,
         others: Any = "auto",
+        student: Any = "auto",
         cv: int = 5,
         threshold: float = 2.0,
         unlabelled_label: Any = None,
@@ -267,6 +302,7 @@ class StackedStartsClassifier(PartlyLabelled):
         self.estimator = estimator
         self.starts = starts
         self.others = others
+        self.student = student
         self.cv = cv
         self.threshold = threshold
         self.unlabelled_label = unlabelled_label
@@ -292,8 +328,7 @@ class StackedStartsClassifier(PartlyLabelled):
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         X_unlabelled : array-like of shape (n_unlabelled, n_features) or tuple of such, default=None
-            Further rows for initializers that are not fitted; as a tuple where X is divided
-            into folds.
+            Further rows without a label; as a tuple where X is divided into folds.
         classes : array-like of shape (n_classes,), default=None
             All labels there are, where y misses some of them; None: those of y.
 
@@ -304,6 +339,7 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         network = self._checked_network()
         self._check_others()
+        student = self._checked_student()
         if are_several(X):
             raise ValueError("X must be one array, which a module takes apart itself: got several")
         if theta0_of(X) is not None:
@@ -318,19 +354,20 @@ class StackedStartsClassifier(PartlyLabelled):
         further = labels.further_rows(
             X_unlabelled, lambda X: examples_checked(self, X, reset=False, shape=shape)[0]
         )
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=3)
-        folds_seed, seed, start_seed = map(int, draws)
+        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
+        folds_seed, seed, start_seed, rows_seed = map(int, draws)
         network = seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
+        unlabelled = _drawn([X[~labelled], *further], _MOST_GUESSED, rows_seed)
+        X, y = X[labelled], y[labelled]
         others = self.others
         if is_auto(others):
-            others = _automatic_others(int(labelled.sum())) if len(shape) == 1 else []
+            others = _automatic_others(X, unlabelled) if len(shape) == 1 else []
         for other in others:
             members.append(seeded(other, seed))
             seed_(members[-1], seed)  # the steps of a Pipeline too
 
-        X, y = X[labelled], y[labelled]
         parallel = Parallel(n_jobs=self.n_jobs)
         own = self.classes_, X, y
         self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
@@ -338,14 +375,16 @@ class StackedStartsClassifier(PartlyLabelled):
         held_out = parallel(
             delayed(_held_out)(member, *own, fold) for member in members for fold in folds
         )
-        n, shares = len(members), np.array([_has_proba(other) for other in others], dtype=float)
-        self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n - len(others), len(others)])
-        self.weights_ = np.r_[np.ones(n - len(others)), shares / max(shares.sum(), 1.0)]
-        self.weights_ /= self.weights_.sum()
-        self.log_losses_, self.advantage_ = np.full(n, np.nan), 0.0
         if folds:
             rows = np.concatenate([test for _, test in folds])
-            self._weigh(np.concatenate(held_out).reshape(n, len(rows), -1), indices[rows])
+            proba = np.concatenate(held_out).reshape(len(members), len(rows), -1)
+            self._weigh(proba, indices[rows])
+        else:
+            self._share_out(others)
+        if is_auto(student):
+            student = RandomForestClassifier(100, min_samples_leaf=3) if len(shape) == 1 else None
+        if student is not None and len(unlabelled):
+            self._teach(seeded(student, seed), X, y, unlabelled)
         return self
 
     def _checked_network(self) -> Any:
@@ -382,6 +421,17 @@ class StackedStartsClassifier(PartlyLabelled):
                         f'others must have {name}="ovr", a score a class, got {other!r}'
                     )
 
+    def _checked_student(self) -> Any:
+        """The student, which must be a classifier that takes weights and has probabilities."""
+        student = self.student
+        if student is None or is_auto(student):
+            return student
+        weighted = hasattr(student, "fit") and has_fit_parameter(student, "sample_weight")
+        if isinstance(student, type) or not (weighted and _has_proba(student)):
+            valid = '"auto", None or a classifier with predict_proba and sample_weight in fit'
+            raise TypeError(f"student must be {valid}, got {student!r}")
+        return student
+
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int
     ) -> list[Any]:
@@ -409,6 +459,18 @@ class StackedStartsClassifier(PartlyLabelled):
         found: Start = own._begin(X, X, 0).start
         return found
 
+    def _share_out(self, others: Sequence[Any]) -> None:
+        """Weights where no label can be held out."""
+        n_networks = len(self.starts_)
+        self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n_networks, len(others)])
+        # What labels spread over all rows say counts as much as a network, the rest together.
+        spread = np.array([isinstance(other, NeighborSpreading) for other in others], dtype=bool)
+        shares = np.array([_has_proba(other) for other in others], dtype=float)
+        shares[~spread] /= max(shares[~spread].sum(), 1.0)
+        weights = np.r_[np.ones(n_networks), shares]
+        self.weights_ = weights / weights.sum()
+        self.log_losses_, self.advantage_ = np.full(len(weights), np.nan), 0.0
+
     def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
         """Temperatures and weights by held-out probabilities (n_estimators, n, n_classes)."""
         self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
@@ -421,6 +483,27 @@ class StackedStartsClassifier(PartlyLabelled):
         self.advantage_ = advantage(likelihoods @ weights, likelihoods @ plain)
         share = ndtr(self.advantage_ - self.threshold)
         self.weights_ = share * weights + (1.0 - share) * plain
+
+    def _teach(self, student: Any, X: np.ndarray, y: np.ndarray, unlabelled: np.ndarray) -> None:
+        """Train a student on labels and on what the others guess, and give it its share."""
+        proba = self._combined(unlabelled)
+        guesses, sureness = self.classes_[proba.argmax(axis=1)], proba.max(axis=1)
+        rows = np.concatenate([X, unlabelled]), np.concatenate([y, guesses])
+        weights = np.r_[np.ones(len(y)), sureness]
+        self.estimators_.append(student.fit(*rows, sample_weight=weights))
+        self.temperatures_ = np.r_[self.temperatures_, 1.0]
+        self.log_losses_ = np.r_[self.log_losses_, np.nan]
+        # The less there is to guess, the less it can add.
+        share = _SHARE_OF_STUDENT * len(unlabelled) / len(weights)
+        self.weights_ = np.r_[self.weights_ * (1.0 - share), share]
+
+    def _combined(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, n_classes) of checked rows, by all that have a weight."""
+        parts = zip(self.weights_, self.estimators_, self.temperatures_, strict=True)
+        used = [
+            w * np.exp(tempered(_proba(own, self.classes_, X), T)) for w, own, T in parts if w > 0
+        ]
+        return np.asarray(np.sum(used, axis=0))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, calibrated by cross-validation.
@@ -437,8 +520,4 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         check_is_fitted(self, "weights_")
         (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
-        parts = zip(self.weights_, self.estimators_, self.temperatures_, strict=True)
-        used = [
-            w * np.exp(tempered(_proba(own, self.classes_, X), T)) for w, own, T in parts if w > 0
-        ]
-        return np.sum(used, axis=0)
+        return self._combined(X)

@@ -15,7 +15,6 @@ import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
@@ -242,14 +241,16 @@ class Cell:
     @cached_property
     def stacked(self) -> StackedStartsClassifier:
         """The recommended line, with starts that were learned before."""
-        return self.fitted(self.starts)
+        return self.line(self.starts).fit(self.data.X, self.partly)
 
-    def fitted(
-        self, starts: list[Theta0 | None], others: list[Any] | str = "auto"
-    ) -> StackedStartsClassifier:
-        network = self.network()
-        line = StackedStartsClassifier(network, starts, others=others, random_state=self.seed)
-        return line.fit(self.X, self.y)
+    @property
+    def partly(self) -> np.ndarray:
+        """Labels of the whole pool, -1 but in the rows drawn."""
+        return partly_labelled(self.data, self.n_labels, self.draw)
+
+    def line(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
+        own = {"unlabelled_label": -1, "random_state": self.seed, **params}
+        return StackedStartsClassifier(self.network(), starts, **own)
 
     def network(self, start: Theta0 | None = None) -> MLPClassifier:
         """The network of all methods that have one, unfitted."""
@@ -270,13 +271,13 @@ def _stacked(cell: Cell) -> Proba:
     return cell.stacked, cell.stacked.predict_proba(cell.data.X_test)
 
 
-def _stacked_with(others: list[Any], cell: Cell) -> Proba:
-    line = cell.fitted(cell.starts, others)
+def _stacked_without_starts(cell: Cell) -> Proba:
+    line = cell.line([None]).fit(cell.data.X, cell.partly)
     return line, line.predict_proba(cell.data.X_test)
 
 
-def _stacked_without_starts(cell: Cell) -> Proba:
-    line = cell.fitted([None])
+def _stacked_labelled(others: Any, cell: Cell) -> Proba:
+    line = cell.line(cell.starts, others=others, unlabelled_label=None).fit(cell.X, cell.y)
     return line, line.predict_proba(cell.data.X_test)
 
 
@@ -337,9 +338,9 @@ METHODS = {
     "stacked": Method(_stacked, "starts"),
     # Fresh weights alone beside the other classifiers.
     "stacked, fresh": Method(_stacked_without_starts),
-    # The line as it was before linear models and a kernel came to the forest.
-    "stacked, forest": Method(partial(_stacked_with, [RandomForestClassifier(300)]), "starts"),
-    "stacked networks": Method(partial(_stacked_with, []), "starts"),
+    # Starts learned from all rows, and nothing else: no labels spread, no student.
+    "stacked, labelled": Method(partial(_stacked_labelled, "auto"), "starts"),
+    "stacked networks": Method(partial(_stacked_labelled, []), "starts"),
     # From the same fit as "stacked", whose starts come in this order.
     **{name: Method(partial(_of_stacked, k), "starts") for k, name in enumerate(NETWORKS_WITHIN)},
     "features+logistic": Method(_features, "starts"),
