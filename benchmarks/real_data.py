@@ -7,8 +7,8 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the re
 
 ``scratch``, ``coherence`` and ``corruption`` are the networks that it weighs, from fresh weights
 and from two starts learned without labels; ``stacked networks`` weighs them alone, ``stacked,
-labelled`` is given no row without a label but for the starts, and ``stacked, fresh`` has no start
-but fresh weights.
+labelled`` is given no row without a label but for the starts, and those with ``fresh`` have no
+start but fresh weights.
 ``paper`` and ``scarf`` are the same network from other starts, and the rest is what people use
 today, tuned by cross-validation on the labels, and votes of two of them.
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold, PredefinedSplit
-from sklearn.neighbors import KNeighborsTransformer
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
@@ -293,6 +293,7 @@ row(stacked, starts=[None, "auto"], part="'auto' among them")
 row(stacked, starts=[None, 3], part="warm_start_from must be ")
 each(stacked, "estimator", (StandardScaler(), mm.MLPClassifier), part="estimator must be")
 row(stacked, others="forest", part='others must be "auto" or a list of classifiers, got ')
+each(stacked, "student", ("forest", SVC, KNeighborsClassifier(), SVC()), part="student must be")
 row(stacked, others=[StandardScaler()], part="or decision_function, got StandardScaler()")
 pairs = SVC(decision_function_shape="ovo")
 row(stacked, others=[pairs], part='others must have decision_function_shape="ovr"')

@@ -25,6 +25,7 @@ from sklearn_mmdinit._core.graph.search import (
     nearest_neighbors,
     principal_components,
 )
+from sklearn_mmdinit._core.graph.spreading import Neighborhood, NeighborSpreading
 from sklearn_mmdinit._core.graph.walk import Walk
 
 SEEDS = range(3)
@@ -533,3 +534,34 @@ def test_ends_of_a_row_come_from_its_generator_alone(shape):
     assert ends.dtype == np.int64
     for i, own in enumerate(ends):
         np.testing.assert_array_equal(own, ends_of(walk, starts[i], 3, np.random.default_rng(i)))
+
+
+# labels spread
+
+
+def test_labels_spread_as_the_equation_says_and_new_rows_ask_their_nearest():
+    X, new = some_rows(0), some_rows(0, n=20)
+    rows, y = np.array([3, 30, 50, 3]), np.array(["a", "b", "b", "b"])
+    weights = neighbor_graph(X, shared_neighbor_power=2.0).toarray()
+    weights = weights + weights.T
+    degrees = weights.sum(axis=1)
+    given = np.zeros((80, 2))
+    np.add.at(given, (rows, (y == "b").astype(int)), 1.0)
+    solved = np.linalg.solve(
+        np.eye(80) - 0.7 * weights / np.sqrt(np.outer(degrees, degrees)), given
+    )
+    solved /= solved.sum(axis=1, keepdims=True)
+    clf = NeighborSpreading(Neighborhood(X), alpha=0.7).fit(X[rows], y)
+    np.testing.assert_allclose(clf.label_distributions_, solved, rtol=1e-5)
+    nearest = np.argsort(np.linalg.norm(new[:, None] - X, axis=2), axis=1)[:, :10]
+    expected = solved[nearest].mean(axis=1)
+    np.testing.assert_allclose(clf.predict_proba(new), expected, rtol=1e-5)
+
+
+def test_rows_that_no_label_reaches_have_all_classes_alike():
+    X = np.concatenate([some_rows(0), some_rows(0) + 1000.0])
+    clf = NeighborSpreading(Neighborhood(X)).fit(X[[0, 1]], [4, 5])
+    found = clf.predict_proba(X)
+    assert (found[80:] == 0.5).all()
+    assert np.abs(found[:80] - 0.5).min() > 0
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_moons
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -26,6 +26,7 @@ from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
 from sklearn_mmdinit._fine_tuning.labels import stratified_folds
 from sklearn_mmdinit.stacking import (
+    _drawn,
     advantage,
     fitted_temperature,
     stacking_weights,
@@ -220,6 +221,47 @@ def test_a_class_that_only_networks_know_gets_nothing_from_others(digits):
     found = first.predict_proba(X)
     np.testing.assert_allclose(found[:, 3], first.weights_[0] * net[:, 3])
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
+
+
+def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
+    X, truth = make_moons(600, noise=0.08, random_state=0)
+    y = np.full(600, "none")
+    for name, label in (("up", 0), ("down", 1)):
+        y[np.flatnonzero(truth == label)[:3]] = name
+    known, right = y != "none", np.where(truth == 0, "up", "down")
+    alone = stacked(None, others="auto").fit(X[known], y[known])
+    clf = stacked(None, others="auto", unlabelled_label="none").fit(X, y)
+    assert [len(own.estimators_) for own in (alone, clf)] == [5, 7]
+    assert clf.score(X, right) > alone.score(X, right)
+    assert clf.estimators_[-2].score(X, right) > alone.score(X, right) + 0.1
+    student, share = clf.estimators_[-1], 594 / 600 / 3
+    assert clf.weights_[-1] == pytest.approx(share)
+    assert clf.weights_.sum() == pytest.approx(1.0)
+    without = clone(clf).set_params(student=None).fit(X, y)
+    others = without.predict_proba(X)
+    expected = (1 - share) * others + share * student.predict_proba(X)
+    np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-9)
+    # Guesses are those of the others, as heavy as they are sure.
+    own = RandomForestClassifier(100, min_samples_leaf=3, random_state=student.random_state)
+    guesses = without.classes_[others[~known].argmax(axis=1)]
+    weights = np.r_[np.ones(6), others[~known].max(axis=1)]
+    rows = np.concatenate([X[known], X[~known]]), np.concatenate([y[known], guesses])
+    own.fit(*rows, sample_weight=weights)
+    np.testing.assert_array_equal(own.predict_proba(X), student.predict_proba(X))
+    # Further rows are as good as those in X.
+    again = clone(clf).fit(X[known], y[known], X_unlabelled=(X[~known][:300], X[~known][300:]))
+    np.testing.assert_allclose(again.predict_proba(X), clf.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [0, 7, 11, 50])
+def test_rows_of_several_arrays_are_drawn_without_repeats_and_in_order(most):
+    parts = [np.arange(4.0), np.zeros(0), np.arange(4.0, 9.0), np.arange(9.0, 11.0)]
+    drawn = [_drawn(parts, most, seed) for seed in range(300)]
+    for found in drawn:
+        assert len(found) == min(most, 11)
+        assert (np.diff(found) > 0).all()
+    counts = np.bincount(np.concatenate(drawn).astype(int), minlength=11)
+    np.testing.assert_allclose(counts, 300 * min(most, 11) / 11, atol=35)
 
 
 def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent, monkeypatch):

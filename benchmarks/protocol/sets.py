@@ -276,8 +276,9 @@ def _stacked_without_starts(cell: Cell) -> Proba:
     return line, line.predict_proba(cell.data.X_test)
 
 
-def _stacked_labelled(others: Any, cell: Cell) -> Proba:
-    line = cell.line(cell.starts, others=others, unlabelled_label=None).fit(cell.X, cell.y)
+def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
+    line = cell.line(cell.starts if learned else [None], others=others, unlabelled_label=None)
+    line.fit(cell.X, cell.y)
     return line, line.predict_proba(cell.data.X_test)
 
 
@@ -339,8 +340,9 @@ METHODS = {
     # Fresh weights alone beside the other classifiers.
     "stacked, fresh": Method(_stacked_without_starts),
     # Starts learned from all rows, and nothing else: no labels spread, no student.
-    "stacked, labelled": Method(partial(_stacked_labelled, "auto"), "starts"),
-    "stacked networks": Method(partial(_stacked_labelled, []), "starts"),
+    "stacked, labelled": Method(partial(_stacked_labelled, True, "auto"), "starts"),
+    "stacked, labelled, fresh": Method(partial(_stacked_labelled, False, "auto")),
+    "stacked networks": Method(partial(_stacked_labelled, True, []), "starts"),
     # From the same fit as "stacked", whose starts come in this order.
     **{name: Method(partial(_of_stacked, k), "starts") for k, name in enumerate(NETWORKS_WITHIN)},
     "features+logistic": Method(_features, "starts"),

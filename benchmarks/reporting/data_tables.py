@@ -15,7 +15,7 @@ from reporting.results import Results, unpack_draws
 from reporting.statistics import N, gains, mean_by, ranks_of
 
 LINE, FRESH = "stacked", "scratch"
-WITHIN = ("stacked, fresh", "stacked, forest", "stacked networks")
+WITHIN = ("stacked, fresh", "stacked, labelled", "stacked, labelled, fresh", "stacked networks")
 OURS = (LINE, *WITHIN, *NETWORKS_WITHIN, "features+logistic", "paper")
 # The N of the tables that go set by set, and how many points less than scratch are a loss.
 SOME_N = (5, 20)

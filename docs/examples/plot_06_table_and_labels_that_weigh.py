@@ -5,7 +5,7 @@ A table, and labels that weigh the starts
 Of some tables a coherent start is worth much, of others nothing, and only labels can tell.
 ``StackedStartsClassifier`` trains a network from each of several starts and lets the labels weigh
 them and classifiers of other kinds. Rows without a label stay in the table, as -1: the starts learn
-from them.
+from them, labels are spread over them, and a student learns from what all others guess of them.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,8 @@ for load in (load_breast_cancer, load_wine, load_digits):
 
 # %%
 # What 60 labels of each table have to say. The same weight for fresh weights and each classifier
-# without a start is what to fall back on: other weights have to be clearly ahead.
+# without a start is what to fall back on: other weights have to be clearly ahead. The student has
+# nearly a third in any case.
 fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 left = np.zeros(len(weights))
 starts = [
@@ -41,6 +42,8 @@ starts = [
     "logistic regression, C = 0.01",
     "logistic regression, C = 1",
     "a Gaussian kernel",
+    "labels spread over the graph",
+    "the student of all these",
 ]
 for start, widths in zip(starts, np.transpose([*weights.values()]), strict=True):
     ax.barh([*weights], widths, left=left, label=start)

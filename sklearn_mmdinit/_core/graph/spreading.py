@@ -64,6 +64,11 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         votes = self.label_distributions_[self.neighborhood.nearest(X)].sum(axis=1)
         return _shares(votes, 1.0 / len(self.classes_))
 
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The class (n,) with the greatest share."""
+        best: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return best
+
 
 def _shares(votes: np.ndarray, of_none: float) -> np.ndarray:
     """Each row divided by its sum, where there is one."""
