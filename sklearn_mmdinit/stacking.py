@@ -178,14 +178,15 @@ class StackedStartsClassifier(PartlyLabelled):
 
     with temperatures T and weights v that give held-out rows the greatest likelihood, a prior
     towards equal weights counted as one row more for each. With z their advantage over the plain
-    vote u, of the first start and the others alike, row by row and in standard errors, then
+    vote u, of the first start and the others alike without spread labels, row by row and in
+    standard errors, then
 
     .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{threshold})
 
-    So with fresh weights first, starts that were learned have to earn their weight. What comes of
-    this guesses the classes of rows without a label, and a *student* trained on labels and guesses
-    together, each guess as heavy as it is sure, then has a third of the weight, times the part of
-    its rows that are guesses: self-training in one round [2]_.
+    So with fresh weights first, what was learned of rows without a label has to earn its weight.
+    What comes of this guesses the classes of those rows, and a *student* trained on labels and
+    guesses together, each guess as heavy as it is sure, then has a third of the weight, times the
+    part of its rows that are guesses: self-training in one round [2]_.
 
     Parameters
     ----------
@@ -257,9 +258,9 @@ class StackedStartsClassifier(PartlyLabelled):
     Notes
     -----
     The only label of a class is in every training part and never held out. Where no two classes
-    have two there is nothing to weigh by: each network and the spread labels have the same weight,
-    networks at a temperature of 3, the others with probabilities share that of one, and those with
-    scores alone have none.
+    have two there is nothing to weigh by, and no student: each network and the spread labels have
+    the same weight, networks at a temperature of 3, the others with probabilities share that of
+    one, and those with scores alone have none.
 
     References
     ----------
@@ -339,7 +340,7 @@ class StackedStartsClassifier(PartlyLabelled):
         """
         network = self._checked_network()
         self._check_others()
-        student = self._checked_student()
+        self._check_student()
         if are_several(X):
             raise ValueError("X must be one array, which a module takes apart itself: got several")
         if theta0_of(X) is not None:
@@ -361,13 +362,16 @@ class StackedStartsClassifier(PartlyLabelled):
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
         unlabelled = _drawn([X[~labelled], *further], _MOST_GUESSED, rows_seed)
         X, y = X[labelled], y[labelled]
-        others = self.others
+        others, student, in_rows = self.others, self.student, len(shape) == 1
         if is_auto(others):
-            others = _automatic_others(X, unlabelled) if len(shape) == 1 else []
+            others = _automatic_others(X, unlabelled) if in_rows else []
+        if is_auto(student):
+            student = RandomForestClassifier(100, min_samples_leaf=3) if in_rows else None
         for other in others:
             members.append(seeded(other, seed))
             seed_(members[-1], seed)  # the steps of a Pipeline too
 
+        spread = np.array([isinstance(member, NeighborSpreading) for member in members])
         parallel = Parallel(n_jobs=self.n_jobs)
         own = self.classes_, X, y
         self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
@@ -378,13 +382,11 @@ class StackedStartsClassifier(PartlyLabelled):
         if folds:
             rows = np.concatenate([test for _, test in folds])
             proba = np.concatenate(held_out).reshape(len(members), len(rows), -1)
-            self._weigh(proba, indices[rows])
+            self._weigh(proba, indices[rows], spread)
+            if student is not None and len(unlabelled):
+                self._teach(seeded(student, seed), X, y, unlabelled)
         else:
-            self._share_out(others)
-        if is_auto(student):
-            student = RandomForestClassifier(100, min_samples_leaf=3) if len(shape) == 1 else None
-        if student is not None and len(unlabelled):
-            self._teach(seeded(student, seed), X, y, unlabelled)
+            self._share_out(others, spread)
         return self
 
     def _checked_network(self) -> Any:
@@ -421,16 +423,15 @@ class StackedStartsClassifier(PartlyLabelled):
                         f'others must have {name}="ovr", a score a class, got {other!r}'
                     )
 
-    def _checked_student(self) -> Any:
-        """The student, which must be a classifier that takes weights and has probabilities."""
+    def _check_student(self) -> None:
+        """Raise where a student has no probabilities, or cannot learn from weighed rows."""
         student = self.student
         if student is None or is_auto(student):
-            return student
-        weighted = hasattr(student, "fit") and has_fit_parameter(student, "sample_weight")
-        if isinstance(student, type) or not (weighted and _has_proba(student)):
+            return
+        weighed = hasattr(student, "fit") and has_fit_parameter(student, "sample_weight")
+        if isinstance(student, type) or not (weighed and _has_proba(student)):
             valid = '"auto", None or a classifier with predict_proba and sample_weight in fit'
             raise TypeError(f"student must be {valid}, got {student!r}")
-        return student
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, further: Sequence[Any], seed: int
@@ -459,25 +460,25 @@ class StackedStartsClassifier(PartlyLabelled):
         found: Start = own._begin(X, X, 0).start
         return found
 
-    def _share_out(self, others: Sequence[Any]) -> None:
+    def _share_out(self, others: Sequence[Any], spread: np.ndarray) -> None:
         """Weights where no label can be held out."""
         n_networks = len(self.starts_)
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n_networks, len(others)])
-        # What labels spread over all rows say counts as much as a network, the rest together.
-        spread = np.array([isinstance(other, NeighborSpreading) for other in others], dtype=bool)
+        # Labels spread over all rows count as much as a network, the rest together.
         shares = np.array([_has_proba(other) for other in others], dtype=float)
-        shares[~spread] /= max(shares[~spread].sum(), 1.0)
+        rest = ~spread[n_networks:]
+        shares[rest] /= max(shares[rest].sum(), 1.0)
         weights = np.r_[np.ones(n_networks), shares]
         self.weights_ = weights / weights.sum()
         self.log_losses_, self.advantage_ = np.full(len(weights), np.nan), 0.0
 
-    def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
+    def _weigh(self, proba: np.ndarray, y: np.ndarray, spread: np.ndarray) -> None:
         """Temperatures and weights by held-out probabilities (n_estimators, n, n_classes)."""
         self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
         log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
         self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
-        plain = np.ones(len(weights))
+        plain = np.where(spread, 0.0, 1.0)
         plain[1 : len(self.starts_)] = 0.0
         plain /= plain.sum()
         self.advantage_ = advantage(likelihoods @ weights, likelihoods @ plain)
