@@ -248,6 +248,14 @@ def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
     rows = np.concatenate([X[known], X[~known]]), np.concatenate([y[known], guesses])
     own.fit(*rows, sample_weight=weights)
     np.testing.assert_array_equal(own.predict_proba(X), student.predict_proba(X))
+    # Spread labels have to earn their weight; where none can be held out, there is no student.
+    cautious = clone(without).set_params(threshold=50.0).fit(X, y)
+    np.testing.assert_allclose(cautious.weights_, [0.2, 0.2, 0.2, 0.2, 0.2, 0.0], atol=1e-12)
+    one_each = np.where(
+        np.isin(np.arange(600), [np.argmax(y == "up"), np.argmax(y == "down")]), y, "none"
+    )
+    alone = clone(clf).fit(X, one_each)
+    np.testing.assert_allclose(alone.weights_, np.array([3, 1, 1, 1, 0, 3]) / 9)
     # Further rows are as good as those in X.
     again = clone(clf).fit(X[known], y[known], X_unlabelled=(X[~known][:300], X[~known][300:]))
     np.testing.assert_allclose(again.predict_proba(X), clf.predict_proba(X), atol=1e-6)
