@@ -234,7 +234,7 @@ RUNS = (
         f"real_data.py --split report --n-labels 1 5 20 --draws 8 {WITHIN}",
         "an hour and a half on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
         how=IN_PARTS),
-    Run("real-data-confirmation.json", "Confirmation sets, measured once",
+    Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
         "real_data.py --split confirmation --n-labels 1 5 20 --draws 3 --methods '[!u]*'",
         "an hour on 2 cores", OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
     Run("real-data-confirmation-within.json", "Confirmation sets, by parts of the line alone",
