@@ -156,11 +156,14 @@ def _automatic_others(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:
     return others
 
 
-def _drawn(parts: Sequence[np.ndarray], most: int, seed: int) -> np.ndarray:
-    """Rows of several arrays, in order: all of them, or so many at random."""
+def _drawn(parts: Sequence[np.ndarray], left_out: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Rows of several arrays, in order: all of them, or so many at random.
+
+    Those left out (n,) are of the first one.
+    """
     ends = np.cumsum([0, *map(len, parts)])
-    order = np.random.default_rng(seed).permutation(ends[-1])
-    rows = np.sort(order[:most])
+    kept = np.r_[np.flatnonzero(~left_out), np.arange(len(left_out), ends[-1])]
+    rows = np.sort(np.random.default_rng(seed).permutation(kept)[:most])
     places = np.searchsorted(rows, ends)
     spans = zip(parts, ends, places, places[1:], strict=False)
     return np.concatenate([part[rows[a:b] - first] for part, first, a, b in spans])
@@ -360,7 +363,7 @@ class StackedStartsClassifier(PartlyLabelled):
         network = seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
-        unlabelled = _drawn([X[~labelled], *further], _MOST_GUESSED, rows_seed)
+        unlabelled = _drawn([X, *further], labelled, _MOST_GUESSED, rows_seed)
         X, y = X[labelled], y[labelled]
         others, student, in_rows = self.others, self.student, len(shape) == 1
         if is_auto(others):
@@ -371,7 +374,6 @@ class StackedStartsClassifier(PartlyLabelled):
             members.append(seeded(other, seed))
             seed_(members[-1], seed)  # the steps of a Pipeline too
 
-        spread = np.array([isinstance(member, NeighborSpreading) for member in members])
         parallel = Parallel(n_jobs=self.n_jobs)
         own = self.classes_, X, y
         self.estimators_ = parallel(delayed(_fitted)(member, *own) for member in members)
@@ -382,11 +384,11 @@ class StackedStartsClassifier(PartlyLabelled):
         if folds:
             rows = np.concatenate([test for _, test in folds])
             proba = np.concatenate(held_out).reshape(len(members), len(rows), -1)
-            self._weigh(proba, indices[rows], spread)
+            self._weigh(proba, indices[rows])
             if student is not None and len(unlabelled):
                 self._teach(seeded(student, seed), X, y, unlabelled)
         else:
-            self._share_out(others, spread)
+            self._share_out()
         return self
 
     def _checked_network(self) -> Any:
@@ -460,25 +462,29 @@ class StackedStartsClassifier(PartlyLabelled):
         found: Start = own._begin(X, X, 0).start
         return found
 
-    def _share_out(self, others: Sequence[Any], spread: np.ndarray) -> None:
+    def _are_spread(self) -> np.ndarray:
+        """Which of the members are labels spread over all rows, bool (n_estimators,)."""
+        return np.array([isinstance(own, NeighborSpreading) for own in self.estimators_])
+
+    def _share_out(self) -> None:
         """Weights where no label can be held out."""
         n_networks = len(self.starts_)
+        others, rest = self.estimators_[n_networks:], ~self._are_spread()[n_networks:]
         self.temperatures_ = np.repeat([_USUAL_TEMPERATURE, 1.0], [n_networks, len(others)])
         # Labels spread over all rows count as much as a network, the rest together.
         shares = np.array([_has_proba(other) for other in others], dtype=float)
-        rest = ~spread[n_networks:]
         shares[rest] /= max(shares[rest].sum(), 1.0)
         weights = np.r_[np.ones(n_networks), shares]
         self.weights_ = weights / weights.sum()
         self.log_losses_, self.advantage_ = np.full(len(weights), np.nan), 0.0
 
-    def _weigh(self, proba: np.ndarray, y: np.ndarray, spread: np.ndarray) -> None:
+    def _weigh(self, proba: np.ndarray, y: np.ndarray) -> None:
         """Temperatures and weights by held-out probabilities (n_estimators, n, n_classes)."""
         self.temperatures_ = np.array([fitted_temperature(each, y) for each in proba])
         log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
         self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
-        plain = np.where(spread, 0.0, 1.0)
+        plain = np.where(self._are_spread(), 0.0, 1.0)
         plain[1 : len(self.starts_)] = 0.0
         plain /= plain.sum()
         self.advantage_ = advantage(likelihoods @ weights, likelihoods @ plain)

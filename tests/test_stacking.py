@@ -264,12 +264,15 @@ def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
 @pytest.mark.parametrize("most", [0, 7, 11, 50])
 def test_rows_of_several_arrays_are_drawn_without_repeats_and_in_order(most):
     parts = [np.arange(4.0), np.zeros(0), np.arange(4.0, 9.0), np.arange(9.0, 11.0)]
-    drawn = [_drawn(parts, most, seed) for seed in range(300)]
-    for found in drawn:
-        assert len(found) == min(most, 11)
-        assert (np.diff(found) > 0).all()
-    counts = np.bincount(np.concatenate(drawn).astype(int), minlength=11)
-    np.testing.assert_allclose(counts, 300 * min(most, 11) / 11, atol=35)
+    for left_out in (np.zeros(4, dtype=bool), np.array([False, True, False, True])):
+        drawn = [_drawn(parts, left_out, most, seed) for seed in range(300)]
+        n = 11 - left_out.sum()
+        for found in drawn:
+            assert len(found) == min(most, n)
+            assert (np.diff(found) > 0).all()
+        counts = np.bincount(np.concatenate(drawn).astype(int), minlength=11)
+        expected = np.r_[~left_out, np.ones(7)] * 300 * min(most, n) / n
+        np.testing.assert_allclose(counts, expected, atol=35)
 
 
 def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent, monkeypatch):

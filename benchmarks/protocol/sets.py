@@ -23,13 +23,14 @@ from engines.engine import threads
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
-from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
+from rivals.classifiers import nearest_rows, symmetric_graph
 from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     StackedStartsClassifier,
     Theta0,
 )
+from sklearn_mmdinit._core.graph.spreading import normalized
 
 # To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
 # kept under the number before is then measured again.
@@ -262,34 +263,33 @@ Proba = tuple[Any, np.ndarray]
 """A fitted classifier and its probabilities of the test rows."""
 
 
+def _tested(classifier: Any, cell: Cell) -> Proba:
+    return classifier, classifier.predict_proba(cell.data.X_test)
+
+
 def _of_stacked(k: int, cell: Cell) -> Proba:
-    network = cell.stacked.estimators_[k]
-    return network, network.predict_proba(cell.data.X_test)
+    return _tested(cell.stacked.estimators_[k], cell)
 
 
 def _stacked(cell: Cell) -> Proba:
-    return cell.stacked, cell.stacked.predict_proba(cell.data.X_test)
+    return _tested(cell.stacked, cell)
 
 
 def _stacked_without_starts(cell: Cell) -> Proba:
-    line = cell.line([None]).fit(cell.data.X, cell.partly)
-    return line, line.predict_proba(cell.data.X_test)
+    return _tested(cell.line([None]).fit(cell.data.X, cell.partly), cell)
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
     line = cell.line(cell.starts if learned else [None], others=others, unlabelled_label=None)
-    line.fit(cell.X, cell.y)
-    return line, line.predict_proba(cell.data.X_test)
+    return _tested(line.fit(cell.X, cell.y), cell)
 
 
 def _network(start: str, cell: Cell) -> Proba:
-    network = cell.network(cell.made[start]).fit(cell.X, cell.y)
-    return network, network.predict_proba(cell.data.X_test)
+    return _tested(cell.network(cell.made[start]).fit(cell.X, cell.y), cell)
 
 
 def _plain(fit: Callable[..., Any], cell: Cell) -> Proba:
-    classifier = fit(cell.X, cell.y, cell.seed)
-    return classifier, classifier.predict_proba(cell.data.X_test)
+    return _tested(fit(cell.X, cell.y, cell.seed), cell)
 
 
 def _vote(one: Callable[[Cell], Proba], two: Callable[[Cell], Proba], cell: Cell) -> Proba:
@@ -306,13 +306,12 @@ def _features(cell: Cell) -> Proba:
 
 def _self_training(cell: Cell) -> Proba:
     others = np.delete(cell.data.X, cell.rows, axis=0)
-    classifier = few_labels.self_training(cell.X, cell.y, others, cell.seed)
-    return classifier, classifier.predict_proba(cell.data.X_test)
+    return _tested(few_labels.self_training(cell.X, cell.y, others, cell.seed), cell)
 
 
 def _label_spreading(cell: Cell) -> Proba:
     neighbors, n = cell.made["neighbors"], len(cell.data.X)
-    spread = normalized_graph(symmetric_graph(neighbors[:n]))
+    spread = normalized(symmetric_graph(neighbors[:n]))
     classifier = few_labels.label_spreading(cell.rows, cell.y, spread, neighbors, cell.seed)
     return classifier, classifier.predict_proba(np.arange(n, len(neighbors))[:, None])
 
