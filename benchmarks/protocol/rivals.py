@@ -29,7 +29,6 @@ from protocol.theta0s import Pretrained
 from rivals import classifiers, starts
 from rivals.few_labels import umap_embedding
 from sklearn_mmdinit import Coherence, Theta0
-from sklearn_mmdinit._core.graph.spreading import normalized
 
 # Names, in the order of the tables
 
@@ -168,7 +167,7 @@ class _Features:
         if of == "rival/poisson-learning":
             spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
         else:
-            graph = normalized(graph)
+            graph = classifiers.normalized_graph(graph)
             spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
             values |= {"alpha": spreading.alpha}
         return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}

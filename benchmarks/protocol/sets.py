@@ -23,14 +23,13 @@ from engines.engine import threads
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
-from rivals.classifiers import nearest_rows, symmetric_graph
+from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
 from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     StackedStartsClassifier,
     Theta0,
 )
-from sklearn_mmdinit._core.graph.spreading import normalized
 
 # To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
 # kept under the number before is then measured again.
@@ -311,7 +310,7 @@ def _self_training(cell: Cell) -> Proba:
 
 def _label_spreading(cell: Cell) -> Proba:
     neighbors, n = cell.made["neighbors"], len(cell.data.X)
-    spread = normalized(symmetric_graph(neighbors[:n]))
+    spread = normalized_graph(symmetric_graph(neighbors[:n]))
     classifier = few_labels.label_spreading(cell.rows, cell.y, spread, neighbors, cell.seed)
     return classifier, classifier.predict_proba(np.arange(n, len(neighbors))[:, None])
 

@@ -9,8 +9,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.neighbors import NearestNeighbors
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-from sklearn_mmdinit._core.graph.spreading import shares, spread_labels
-
 
 class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Each labelled row comes with ``n_copies`` changed copies, under its own label.
@@ -76,15 +74,22 @@ class GraphLabelSpreading(_NeighborVotes):
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Spread the labels y (n,) of the training rows numbered X (n, 1) over all of them."""
         self.classes_, indices = np.unique(y, return_inverse=True)
-        given = np.zeros((self.spread.shape[0], len(self.classes_)))
-        given[X.ravel(), indices] = 1.0
+        clamped = np.zeros((self.spread.shape[0], len(self.classes_)))
+        clamped[X.ravel(), indices] = 1.0 - self.alpha
+        scores = clamped
+        for _ in range(self.n_iter):
+            scores = self.alpha * (self.spread @ scores) + clamped
+        totals = scores.sum(axis=1, keepdims=True)
         # A row that no label reaches votes for none.
-        self.label_distributions_ = spread_labels(self.spread, given, self.alpha, self.n_iter)
+        self.label_distributions_ = scores / np.where(totals > 0.0, totals, 1.0)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Shares (n, n_classes) of the votes; all the same where no label arrives."""
-        return shares(self._votes(X), 1.0 / len(self.classes_))
+        votes = self._votes(X)
+        totals = votes.sum(axis=1, keepdims=True)
+        shares = votes / np.where(totals > 0.0, totals, 1.0)
+        return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
 
 
 class PoissonLearning(_NeighborVotes):
@@ -122,6 +127,16 @@ def symmetric_graph(neighbors: np.ndarray, shared: float = 0.0) -> csr_array:
         common = directed.multiply(directed @ directed.T).tocsr() + directed
         directed = csr_array((common.data**shared, common.indices, common.indptr), shape=(n, n))
     return directed + directed.T
+
+
+def normalized_graph(graph: csr_array) -> csr_array:
+    """S = D^-1/2 W D^-1/2 (n, n) of the symmetric weights W of a graph."""
+    graph = graph.tocoo()
+    # Every row has k neighbours at least, so no degree is 0.
+    scale = 1.0 / np.sqrt(graph.sum(axis=1))
+    n = len(scale)
+    rows, columns = graph.coords
+    return csr_array((graph.data * scale[rows] * scale[columns], (rows, columns)), shape=(n, n))
 
 
 def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> np.ndarray:

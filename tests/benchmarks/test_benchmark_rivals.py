@@ -43,6 +43,7 @@ from rivals.classifiers import (
     PoissonLearning,
     SelfTrainedNetwork,
     nearest_rows,
+    normalized_graph,
     symmetric_graph,
 )
 from rivals.starts import (
@@ -54,7 +55,6 @@ from rivals.starts import (
     with_components,
 )
 from sklearn_mmdinit import MLPClassifier, OrientedGradients
-from sklearn_mmdinit._core.graph.spreading import normalized
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_spreading_agrees_with_scikit_learn_on_the_same_graph(digits):
     assert not np.any(neighbors[:n] == np.arange(n)[:, None])  # no row is its own neighbour
     labels = load_digits_dataset().y_train[:n]
     ours = GraphLabelSpreading(
-        normalized(symmetric_graph(neighbors[:n])), neighbors, alpha=0.5, n_iter=200
+        normalized_graph(symmetric_graph(neighbors[:n])), neighbors, alpha=0.5, n_iter=200
     )
     ours.fit(np.arange(60)[:, None], labels[:60])
     graph = np.zeros((n, n))

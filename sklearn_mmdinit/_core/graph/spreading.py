@@ -15,46 +15,16 @@ N_NEIGHBORS = 10
 _N_ROUNDS = 100
 
 
-# Mathematics
-
-
-def normalized(graph: csr_array) -> csr_array:
-    """S = D^-1/2 W D^-1/2 (n, n) of symmetric weights W, of which no row is empty."""
-    edges = graph.tocoo()
-    scale = 1.0 / np.sqrt(edges.sum(axis=1))
-    data = edges.data * scale[edges.row] * scale[edges.col]
-    return csr_array((data, (edges.row, edges.col)), shape=edges.shape)
-
-
-def spread_labels(
-    matrix: csr_array, given: np.ndarray, alpha: float, n_rounds: int = _N_ROUNDS
-) -> np.ndarray:
-    """Shares (n, n_classes) after rounds of F <- alpha S F + (1 - alpha) Y; 0 where none arrives.
-
-    `matrix` is S, `given` Y: 1 for each label at its row.
-    """
-    own = (1.0 - alpha) * given
-    found = own
-    for _ in range(n_rounds):
-        found = alpha * (matrix @ found) + own
-    return shares(found, 0.0)
-
-
-def shares(votes: np.ndarray, of_none: float) -> np.ndarray:
-    """Each row divided by its sum, where there is one."""
-    totals = votes.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), of_none)
-
-
-# The classifier
-
-
 class Neighborhood:
-    """Rows X (n, p) and S (n, n), of the edges of their graph each way."""
+    """Rows X (n, p) and S = D^-1/2 W D^-1/2 (n, n), W being the edges of their graph each way."""
 
     def __init__(self, X: np.ndarray) -> None:
         edges = neighbor_graph(X, n_neighbors=N_NEIGHBORS, shared_neighbor_power=2.0)
-        self.matrix = normalized(edges + edges.T)
+        both = (edges + edges.T).tocoo()
+        # Each row has its own neighbours: no degree is 0.
+        scale = 1.0 / np.sqrt(both.sum(axis=1))
+        data = both.data * scale[both.row] * scale[both.col]
+        self.matrix = csr_array((data, (both.row, both.col)), shape=both.shape)
         self.search = NearestNeighbors(n_neighbors=N_NEIGHBORS, algorithm="brute").fit(X)
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -67,7 +37,7 @@ class Neighborhood:
 
 
 class NeighborSpreading(ClassifierMixin, BaseEstimator):
-    """Label spreading (Zhou et al., 2004); for new rows their nearest vote.
+    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y; new rows by a vote.
 
     scikit-learn's own searches the neighbours again in every fit, on a graph that does not weigh
     edges by the neighbours their ends share, and has NaN where no label arrives.
@@ -82,16 +52,25 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         self.classes_, indices = np.unique(y, return_inverse=True)
         matrix, (places,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
         given = np.zeros((matrix.shape[0], len(self.classes_)))
-        np.add.at(given, (places, indices), 1.0)
-        self.label_distributions_ = spread_labels(matrix, given, self.alpha)
+        np.add.at(given, (places, indices), 1.0 - self.alpha)
+        spread = given
+        for _ in range(_N_ROUNDS):
+            spread = self.alpha * (matrix @ spread) + given
+        self.label_distributions_ = _shares(spread, 0.0)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Mean shares (n, n_classes) of the nearest rows; all the same where no label arrives."""
         votes = self.label_distributions_[self.neighborhood.nearest(X)].sum(axis=1)
-        return shares(votes, 1.0 / len(self.classes_))
+        return _shares(votes, 1.0 / len(self.classes_))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The class (n,) with the greatest share."""
         best: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return best
+
+
+def _shares(votes: np.ndarray, of_none: float) -> np.ndarray:
+    """Each row divided by its sum, where there is one."""
+    totals = votes.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), of_none)
