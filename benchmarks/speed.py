@@ -38,7 +38,7 @@ from protocol.store import provenance, write_json
 from reporting.tables import text_of
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.fine_tuning import check_training, measure_fits
-from timing.probe import SIZES, compare, in_own_process, measure_coherent_fits
+from timing.probe import SIZES, compare, measure_coherent_fits, measure_peak
 from timing.steps import Step, measure_modules, measure_steps
 
 SECTIONS = ("step", "fine-tuning", "fits", "modules")
@@ -76,11 +76,11 @@ def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
         return {"coherent_fits": measure_coherent_fits(SIZES[:1] if quick else SIZES, device)}
     if section == "step":
         step = replace(PAPER, n_perturbations=most, device=device)
-        memory = [{"form": f} | in_own_process(step, f) for f in ("library", "direct", "vmap")]
+        memory = [{"form": f} | measure_peak(step, f) for f in ("library", "direct", "vmap")]
         return {"step": measure_steps(step, n_steps, rounds), "memory": memory}
     memory = [
         {"form": name.split()[0], "K": K}
-        | in_own_process(replace(MODULES[name], n_perturbations=K, device=device))
+        | measure_peak(replace(MODULES[name], n_perturbations=K, device=device))
         for name in ("sequential", "convnet 8")
         for K in (64, 128, 256, 512)
     ]

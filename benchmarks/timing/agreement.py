@@ -36,8 +36,9 @@ def check_outputs(step: Step, n_networks: int, **parameters: float) -> dict[str,
     library = prediction_samples(
         start, X, n_perturbations=n_networks, perturbation_scale=scale, random_state=4
     )
-    weights = [weight.detach() for weight in start.to_module().parameters()]
-    textbook = predictions(weights, torch.from_numpy(X), n_networks, seed=3).numpy()
+    weights = [weight.detach().to(step.device) for weight in start.to_module().parameters()]
+    rows = torch.from_numpy(X).to(step.device)
+    textbook = predictions(weights, rows, n_networks, seed=3).cpu().numpy()
     # The first class says all for two classes, and enough for more.
     a, b = (np.asarray(samples[:, :, 0], np.float64) for samples in (textbook, library))
     products = [c[:, :, None] * c[:, None, :] for c in (a - a.mean(0), b - b.mean(0))]

@@ -110,9 +110,10 @@ def _said(subject: Any, form: str) -> list[str]:
     return answer.stdout.splitlines()[-1].split()
 
 
-def in_own_process(step: Step, form: str = "library") -> dict[str, Any]:
-    """Peak memory of a step above what the process held before."""
-    return {"peak": int(_said(asdict(step), form)[0])}
+def measure_peak(step: Step, form: str = "library") -> dict[str, Any]:
+    """Peak memory of a step above what the process held before: a GPU counts its own."""
+    own_process = step.device == "cpu"
+    return {"peak": int(_said(asdict(step), form)[0]) if own_process else _peak(step, form)}
 
 
 def measure_coherent_fits(

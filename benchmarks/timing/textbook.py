@@ -107,7 +107,7 @@ def textbook_loss(
 
 def predictions(network: Network, X: torch.Tensor, n_networks: int, seed: int) -> torch.Tensor:
     """Predictions (K, B, d) of perturbed networks, without gradients."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(X.device).manual_seed(seed)
     with torch.no_grad():
         parts = []
         for n in [128] * (n_networks // 128) + [n_networks % 128]:  # all at once need much memory

@@ -148,7 +148,7 @@ def test_memory_is_that_of_the_action_alone():
 
 def test_memory_of_a_step_is_measured_in_a_process_of_its_own():
     step = Step("convnet", 64, n_perturbations=3, batch_size=4, width=2)
-    assert 0 <= probe.in_own_process(step)["peak"] < 200 << 20
+    assert 0 <= probe.measure_peak(step)["peak"] < 200 << 20
 
 
 def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, monkeypatch):
@@ -175,7 +175,7 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     modules = {"perceptron": TINY, "sequential": sequential(TINY)}
     monkeypatch.setattr(speed, "MODULES", modules | convnets)
     monkeypatch.setattr(speed, "_agreement", lambda *args: {"all": {"error": 0.0}})
-    monkeypatch.setattr(speed, "in_own_process", lambda step, form="library": {"peak": 1 << 20})
+    monkeypatch.setattr(speed, "measure_peak", lambda step, form="library": {"peak": 1 << 20})
 
     assert speed.main(["--quick", "--sections", "step", "modules", "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "speed.json").read_text())
