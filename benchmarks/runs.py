@@ -300,7 +300,12 @@ RUNS = (
         COHERENCE, ("edges",)),
     Run("neighbors.json", "The search of neighbours, exact and approximate",
         "neighbors.py", "8 minutes on 2 cores"),
+    Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
+        f"{TASKS} --runs 1 --n-labels 5 20 {_both((PAIR[0], RECOMMENDED[0], PAIR[1]))} "
+        "--device cuda", "a minute and a half on one H100 and 16 cores"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
+    Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
+        "two minutes on one H100 and 16 cores", how="two sizes of four"),
     Run("backends.json", "Seconds of each engine",
         "backends.py --dataset digits --tasks 5 --rounds 4", "five minutes on 2 cores"),
 )  # fmt: skip

@@ -68,6 +68,8 @@ def _agreement(quick: bool, sections: Sequence[str], device: str) -> dict[str, A
 def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
     """Figures of a section, by the name of their table."""
     n_steps, rounds = (4, 2) if quick else (20, 5)
+    if device != "cpu":  # where what a fit does beside its steps outweighs so few of them
+        n_steps *= 20
     most = 64 if quick else 256
     if section == "fine-tuning":
         rows, threads = ((60, 240), (1,)) if quick else ((60, 120, 240, 480), (1, 2))
