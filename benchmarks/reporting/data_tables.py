@@ -165,15 +165,18 @@ def _by_set(results: Results) -> Table:
 
 def _worst(results: Results) -> Table:
     title = (
-        f"Where `{LINE}` is behind `{FRESH}`: sets where it is more than {LOSS:g} point below "
-        "in the mean over draws, and the worst set with its paired 95% interval over draws"
+        f"Where `{LINE}` is behind `{FRESH}`: sets where it is more than {LOSS:g} point below in "
+        "the mean over draws, those where its whole paired 95% interval over draws is, and the "
+        "worst set; and sets where it is ahead by a whole interval"
     )
     found, rows = _over_scratch(results), []
     for n, own in found.groupby(level=0):
         worst = own["mean"].idxmin()
         row = {"N": str(n), "sets": str(len(own))}
         row[f"more than {LOSS:g} below"] = str((own["mean"] < -LOSS).sum())
-        rows.append(row | {"worst set": worst[1], "difference": gain_text(*own.loc[worst])})
+        row["by the whole interval"] = str((own["high"] < -LOSS).sum())
+        row |= {"worst set": worst[1], "difference": gain_text(*own.loc[worst])}
+        rows.append(row | {"ahead by the whole interval": str((own["low"] > 0).sum())})
     return Table(title, pd.DataFrame(rows))
 
 
