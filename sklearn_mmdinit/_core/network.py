@@ -16,7 +16,7 @@ from torch import nn
 from ..theta0 import Architecture
 from . import hooks
 from .layers import layer_type_of, perturbed_type_of
-from .threads import Buffers, in_parts, team
+from .threads import Buffers, in_parts, team, worthwhile_threads
 from .trace import Trace
 
 # Rows that one thread takes through a network at a time: enough for products at full rate.
@@ -70,11 +70,17 @@ class Network:
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
+        if self.why_functional:
+            return nullcontext()  # nothing is known of what is large
+        products = [
+            call.n_positions * sum(p.numel() for p in layer.parameters(recurse=False))
+            for call in self.trace.calls
+            for layer in [self.module.get_submodule(call.layer)]
+        ]
+        n_multiplications = n_rows * max(products, default=0)
         if not self.in_threads:
-            return nullcontext()  # PyTorch's own
-        layers = (self.module.get_submodule(call.layer) for call in self.trace.calls)
-        weights = (sum(p.numel() for p in layer.parameters(recurse=False)) for layer in layers)
-        return team(n_rows * max(weights, default=0), device)
+            return worthwhile_threads(n_multiplications)  # PyTorch's own, within each operation
+        return team(n_multiplications, device)
 
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""

@@ -24,6 +24,7 @@ from skorch.callbacks import Callback
 from skorch.utils import to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.flop_counter import FlopCounterMode
 
 from .._core.estimators import check_choice, told
 from .._core.hooks import embeddings_named, with_dense_gradients_
@@ -213,6 +214,24 @@ def _copy_(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
             target.copy_(source)
 
 
+def _multiplications(net: Net, rows: Rows) -> float:
+    """Those of a mini-batch, in products and convolutions; infinity where they cannot be told."""
+    module, device = uncompiled(net.module_), torch.device(net.device)
+    if isinstance(module, MLP):  # the largest product's
+        return net.batch_size * max(parameter.numel() for parameter in module.parameters())
+    # PyTorch counts none of recurrent layers'.
+    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
+    if recurrent or device.type != "cpu":
+        return math.inf
+    X, _ = inputs_and_weights(rows[: net.batch_size][0])
+    counter, draws = FlopCounterMode(display=False), torch.random.fork_rng(devices=[])
+    with suppress(Exception), torch.no_grad(), draws, counter:
+        copied, X = copy.deepcopy((module, X))  # a pass may change both
+        with embeddings_named(copied):
+            copied(**X) if isinstance(X, Mapping) else copied(X)
+    return counter.get_total_flops() / 2 or math.inf
+
+
 def _own_validation(dataset: Rows, y: Any = None, **params: Any) -> tuple[Rows, Rows | None]:
     """Skorch's ``train_split``: the split was made before, and travels with the rows."""
     return dataset, dataset.valid
@@ -284,9 +303,7 @@ class Training:
         self._batch_norm = any(isinstance(part, _BatchNorm) for part in module.modules())
         self.net = Net(make, **_net_options(settings, joins_last=self._batch_norm))
         is_mlp = isinstance(module, MLP)
-        # Multiplications of the largest product of a perceptron; of others they are not known.
-        largest = max(p.numel() for p in module.parameters()) if is_mlp else math.inf
-        self._n_multiplications = settings.batch_size * largest
+        self._n_multiplications: float | None = None  # counted with the first rows
         self._seed = settings.seed
         self._draws = not is_mlp or bool(settings.skorch_params.keys() - {"verbose"})
         self._states: list[torch.Tensor] = []  # of the global generators after the last epoch
@@ -303,7 +320,7 @@ class Training:
             raise ValueError(f"batch normalisation needs at least 2 training rows, got {found}")
         net.max_epochs = n_epochs
         draws = self._private_draws(torch.device(net.device))
-        with with_gradients(), draws, worthwhile_threads(self._n_multiplications):
+        with with_gradients(), draws:
             undone: AbstractContextManager[None] = nullcontext()
             if net.initialized_:
                 undone = self._undone_on_failure()
@@ -320,7 +337,9 @@ class Training:
                         raise ValueError("optimizer=SparseAdam needs gradients that are all sparse")
                 else:
                     with_dense_gradients_(net.module_)
-            with undone:
+            if self._n_multiplications is None:
+                self._n_multiplications = _multiplications(net, rows)
+            with undone, worthwhile_threads(self._n_multiplications):
                 # Not partial_fit, which takes Ctrl-C for the end that a callback asked for.
                 net.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):

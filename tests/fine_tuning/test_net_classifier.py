@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import seeded
+from helpers import seeded, threads
 from module_zoo import Words, tokens
 from nets import Conv, Pooled, assert_same_weights, digit_images, digits
 from sklearn_mmdinit import NetClassifier
+from sklearn_mmdinit._fine_tuning import net
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,39 @@ def test_an_instance_is_copied_and_gives_the_fresh_weights(data):
     untrained = NetClassifier(module, max_iter=0, random_state=5).fit(*data)
     for name, value in untrained.module_.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+class Noting(nn.Sequential):
+    """Notes how many threads its products have, and draws."""
+
+    n_threads = 0
+
+    def forward(self, X):
+        Noting.n_threads = torch.get_num_threads()
+        return nn.functional.dropout(super().forward(X), 0.1)
+
+
+class Recurrent(nn.LSTM):
+    def forward(self, X):
+        return super().forward(X)[0]
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([nn.Linear(64, 10)], 1),
+        ([nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 10)], 1),
+        ([nn.Linear(64, 60_000), nn.Linear(60_000, 10)], 2),
+        ([Recurrent(64, 10)], 2),  # nobody knows
+    ],
+)
+def test_a_module_whose_passes_are_small_has_one_thread(layers, expected, flat, monkeypatch):
+    with threads(2):
+        clf = small(Noting(*layers)).fit(*flat)
+        assert (Noting.n_threads, torch.get_num_threads()) == (expected, 2)
+        # The pass that tells leaves no trace.
+        monkeypatch.setattr(net, "_multiplications", lambda *rows: {1: 0, 2: np.inf}[expected])
+        assert_same_weights(small(Noting(*layers)).fit(*flat), clf)
 
 
 # the classes of y
