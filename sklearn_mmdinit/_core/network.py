@@ -72,15 +72,13 @@ class Network:
         """How threads divide the work while so many rows go through it at a time."""
         if self.why_functional:
             return nullcontext()  # nothing is known of what is large
-        products = [
-            call.n_positions * sum(p.numel() for p in layer.parameters(recurse=False))
-            for call in self.trace.calls
-            for layer in [self.module.get_submodule(call.layer)]
-        ]
-        n_multiplications = n_rows * max(products, default=0)
+        largest = 0  # product of an example
+        for call in self.trace.calls:
+            own = self.module.get_submodule(call.layer).parameters(recurse=False)
+            largest = max(largest, call.n_positions * sum(p.numel() for p in own))
         if not self.in_threads:
-            return worthwhile_threads(n_multiplications)  # PyTorch's own, within each operation
-        return team(n_multiplications, device)
+            return worthwhile_threads(n_rows * largest)  # PyTorch's own, within each operation
+        return team(n_rows * largest, device)
 
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""

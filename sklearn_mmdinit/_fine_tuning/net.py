@@ -224,8 +224,9 @@ def _multiplications(net: Net, rows: Rows) -> float:
     if recurrent or device.type != "cpu":
         return math.inf
     X, _ = inputs_and_weights(rows[: net.batch_size][0])
-    counter, draws = FlopCounterMode(display=False), torch.random.fork_rng(devices=[])
-    with suppress(Exception), torch.no_grad(), draws, counter:
+    counter = FlopCounterMode(display=False)
+    # What fails here fails in training, and is told there.
+    with suppress(Exception), torch.no_grad(), seeded_generators(0), counter:
         copied, X = copy.deepcopy((module, X))  # a pass may change both
         with embeddings_named(copied):
             copied(**X) if isinstance(X, Mapping) else copied(X)
