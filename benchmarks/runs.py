@@ -244,6 +244,9 @@ RUNS = (
     Run("real-data-development.json", "Development sets",
         "real_data.py --n-labels 1 5 20 --draws 2 --methods '[!u]*'", "half an hour on 2 cores",
         OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
+    Run("real-data-development-within.json", "Development sets, by parts of the line alone",
+        f"real_data.py --n-labels 1 5 20 --draws 2 {WITHIN}", "half an hour on 2 cores",
+        OTHER_DATA, ("few_labels", "few_labels_gains")),
     Run("real-data-published.json", "Sets with published figures",
         "real_data.py --sets splice optdigits pima contraceptive --n-labels 5 --draws 20 --methods "
         "stacked scratch coherence corruption scarf logistic svm prototype forest self-training",
