@@ -44,6 +44,7 @@ AUGMENTATION, EMBEDDING = "coherence__augmentation", "coherence__embedding"
 BOTH: dict[str, Any] = {AUGMENTATION: RandomAffine(), EMBEDDING: OrientedGradients()}
 # A quarter of the rows in the paper's terms, which take most of a step; and fewer passes.
 SOON = {"batch_size": 8, "max_iter": 7}
+SOON_IN_WORDS = ", ".join(f"{name}={value}" for name, value in SOON.items())
 SHIFTS = RandomAffine(degrees=0.0, scale=0.0, shear=0.0)
 
 
@@ -109,7 +110,7 @@ ANSWERS = (
     *_values("max_iter", 5, 8),
     *_values("batch_size", 8),
     *(
-        Answer(f"{name}in less time", f"{name}batch_size=8, max_iter=7", base, changes | SOON)
+        Answer(f"{name}in less time", f"{name}{SOON_IN_WORDS}", base, changes | SOON)
         for name, base, changes in (("", DEFAULT, {}), ("images, ", IMAGES, BOTH))
     ),
     Answer("rounds", "two rounds with augmentation", "augmentation: affine",

@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from .._core.estimators import check_choice, told
-from .._core.hooks import embeddings_named, with_dense_gradients_
+from .._core.hooks import aside, embeddings_named, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
 from .._core.source import FAMILIAR, uncompiled
@@ -226,10 +226,10 @@ def _multiplications(net: Net, rows: Rows) -> float:
     X, _ = inputs_and_weights(rows[: net.batch_size][0])
     counter = FlopCounterMode(display=False)
     # What fails here fails in training, and is told there.
-    with suppress(Exception), torch.no_grad(), seeded_generators(0), counter:
+    with suppress(Exception), torch.no_grad(), aside(), counter:
         copied, X = copy.deepcopy((module, X))  # a pass may change both
         with embeddings_named(copied):
-            copied(**X) if isinstance(X, Mapping) else copied(X)
+            copied(X)
     return counter.get_total_flops() / 2 or math.inf
 
 
