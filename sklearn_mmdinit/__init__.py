@@ -7,7 +7,7 @@ from ._core.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .in_place import mmd_init_
-from .initializers import MMDInitializer, RandomLabelInitializer
+from .initializers import MMDInitializer
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine, RandomCorruption
@@ -26,7 +26,6 @@ __all__ = [
     "OrientedGradients",
     "RandomAffine",
     "RandomCorruption",
-    "RandomLabelInitializer",
     "StackedStartsClassifier",
     "Theta0",
     "WarmStart",

@@ -35,7 +35,7 @@ from ._core.tagged import theta0_of
 from ._core.trace import describe_with_logits, takes_integers
 from ._fine_tuning import labels, net
 from ._fine_tuning.batches import Rows
-from .export import sklearn_mlp, write_onnx
+from .export import sklearn_mlp
 from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
 
@@ -600,33 +600,6 @@ class NetClassifier(Keywords, PartlyLabelled):
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(Rows(self._validated(X)))
-
-    def to_onnx(self, path: Any) -> None:
-        """Write the network to an ONNX file, for any runtime.
-
-        The file appears whole or not at all. Needs the extra ``onnx``.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to write; must end in ``.onnx``. An existing file is replaced. Its one input
-            ``X`` is float32 of shape (n_samples, n_features), prepared as for ``predict_proba``,
-            its output ``probabilities`` what that returns, and its metadata ``classes`` are the
-            labels of the columns, as JSON. A module's own input is of the shape that it was
-            fitted on, and int64 where it takes whole numbers.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no folder to write to.
-        ImportError
-            If a package of the extra is missing.
-        ValueError
-            If ``path`` ends otherwise or is a folder, or the module fixes the number of rows.
-        """
-        check_is_fitted(self, "net_")
-        example = self._as_inputs(np.zeros((1, *self.input_shape_)))
-        write_onnx(path, self.net_, example, self.classes_)
 
     @property
     def module_(self) -> nn.Module:

@@ -1,34 +1,21 @@
-"""Weights for other libraries: scikit-learn's own MLPClassifier, and ONNX files."""
+"""Weights as a fitted MLPClassifier of scikit-learn's own."""
 
 from __future__ import annotations
 
-import copy
-import importlib.util
-import json
-import logging
-import os
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.neural_network import MLPClassifier
-from torch import nn
 
-from .theta0 import Theta0, checked_path, write_whole
+from .theta0 import Theta0
 
-__all__ = ["sklearn_mlp", "write_onnx"]
+__all__ = ["sklearn_mlp"]
 
 # Of those here, what scikit-learn has, under the same names.
 _ACTIVATIONS = ("relu", "tanh")
 
 # What batch normalisation adds to variances: PyTorch's default, which an MLP has.
 _EPS = 1e-5
-
-
-# scikit-learn
 
 
 def folded_layers(theta0: Theta0) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -92,65 +79,3 @@ def _initialized(classes: np.ndarray, n_features: int, own: dict[str, Any]) -> M
     begun.n_iter_, begun.t_, begun._no_improvement_count = 0, 0, 0
     begun.loss_, begun.best_loss_, begun.loss_curve_ = np.inf, np.inf, []
     return begun
-
-
-# ONNX
-
-
-class _Probabilities(nn.Module):
-    """A module with what turns its outputs into probabilities."""
-
-    def __init__(self, module: nn.Module, nonlinearity: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.module = module
-        self.nonlinearity = nonlinearity
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        return self.nonlinearity(self.module(X))
-
-
-def write_onnx(
-    path: str | os.PathLike[str], net: Any, example: np.ndarray, classes: np.ndarray
-) -> None:
-    """Write what a fitted skorch net gives as probabilities to a file, whole or not at all.
-
-    `example` is a row (1, ...) in the type that the module takes.
-    """
-    target = checked_path(path, ".onnx")
-    # What torch.onnx needs beside itself.
-    if missing := [n for n in ("onnx", "onnxscript") if importlib.util.find_spec(n) is None]:
-        need = " and ".join(missing)
-        raise ImportError(f"an ONNX file needs {need}: pip install 'sklearn-mmdinit[onnx]'")
-    # A copy: the net's own stays on its device and in its mode.
-    module = _Probabilities(copy.deepcopy(net.module_).cpu(), net._get_predict_nonlinearity())
-    # Two rows: with one the exporter would take its number for a constant.
-    rows = torch.from_numpy(np.concatenate([example, example]))
-    with _quietly():
-        program: Any = torch.onnx.export(
-            module.eval(),
-            (rows,),
-            dynamo=True,
-            verbose=False,
-            input_names=["X"],
-            output_names=["probabilities"],
-            dynamic_shapes=({0: torch.export.Dim("n_samples")},),
-        )
-    if isinstance(program.model.graph.inputs[0].shape[0], int):
-        # The exporter falls back on a program for just these rows.
-        raise ValueError("the module fixes the number of rows, as len(x) does; use x.shape[0]")
-    program.model.metadata_props["classes"] = json.dumps(np.asarray(classes).tolist(), default=str)
-    write_whole(target, program.model_proto.SerializeToString())
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what the exporter says of packages that nothing here uses, and of its own code."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -1,11 +1,10 @@
-"""The estimators that learn theta0 from unlabelled rows: validate, resolve, train, store."""
+"""The estimator that learns theta0 from unlabelled rows: validate, resolve, train, store."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import warnings
-from abc import ABC, abstractmethod
 from dataclasses import replace
 from itertools import accumulate
 from numbers import Integral, Real
@@ -41,7 +40,7 @@ from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embe
 from .export import sklearn_mlp
 from .theta0 import Theta0
 
-__all__ = ["MMDInitializer", "RandomLabelInitializer"]
+__all__ = ["MMDInitializer"]
 
 OUTPUTS = ("passthrough", "hidden")
 
@@ -76,19 +75,315 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 # auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
 # is, and only that of _HiddenFeatures looks at set_output.
-class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Lifecycle of an initializer; a subclass says which parameters it has, and its config."""
+class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """The transformer: X itself, which brings theta0 to the next step, or the feature map."""
 
-    # What only some initializers have.
-    module: Any = None
-    hidden_layer: str | None = None
-    coherence: Any = None
-    gain: Any = 1.0
-    sampler: str = "auto"
+    def transform(self, X: Any) -> np.ndarray:
+        """Pass X on together with theta0, or map it to hidden activations.
 
-    _takes_auto = False  # whether max_iter and learning_rate_init may be "auto"
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows on the scale that theta0 was learned on.
+
+        Returns
+        -------
+        ndarray
+            X itself, as an array that carries theta0 to the next step of a pipeline, also where
+            ``set_output`` asks for a DataFrame, which cannot; with ``output="hidden"`` inputs of
+            the last layer at theta0, (n_samples, n_units), of which rounding depends on the rows
+            beside: by at most 1e-5 of the largest.
+        """
+        check_is_fitted(self, "theta0_")
+        checks.check_choice("output", self.output, OUTPUTS)
+        if self.output == "hidden":
+            return super().transform(X)
+        if self._inputs is not None:
+            hint = "give the classifier warm_start_from=, or use output='hidden'"
+            raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
+        return tag(self._rows(X), self.theta0_)
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
+
+        Parameters
+        ----------
+        X, y
+            As ``fit`` takes them.
+
+        Returns
+        -------
+        ndarray
+            As ``transform`` returns.
+        """
+        # In place of scikit-learn's, which puts X into the container of set_output.
+        with checks.inside_another():  # a Pipeline, which may keep what this returns on disk
+            self.fit(X, y)
+        return self.transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of X's columns, where they are handed on.
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        if self.output == "hidden":
+            check_is_fitted(self, "theta0_")
+            prefix = type(self).__name__.lower()
+            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
+            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
+        return super().get_feature_names_out(input_features)
+
+
+class MMDInitializer(sources.Keywords, _CarriesTheta0):
+    r"""Learn a network's initial weights from unlabelled data.
+
+    Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
+
+    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
+
+    so that small random perturbations of theta0 give predictions that are uniform over the
+    class simplex for every input, use all classes, and depend on the input. The values of
+    the paper are the defaults. With ``coherence="auto"``, which is not the paper's, functions near
+    theta0 are also smooth on the data, which is worth far more to tasks with few labels.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
+        Width of each hidden layer.
+    n_classes : int or "auto", default="auto"
+        Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
+        labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
+        -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
+        numbers that are no labels, as in a regression, say how many. Time and memory of the third
+        term grow with their square: 1,000 are a matter of seconds a step, and so many that memory
+        would not suffice are refused; ``detachment_weight=0`` leaves it out.
+    coherence : None, "auto" or Coherence, default=None
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
+        None is the paper's loss.
+    max_iter : int or "auto", default="auto"
+        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
+        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
+        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
+    random_state : int, RandomState instance or None, default=None
+        Of initial weights, order of rows, perturbations and uniform samples.
+    module : None, nn.Module or subclass of it, default=None
+        The network, which returns logits: an instance, of which copies are made and which gives the
+        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
+        shape that it takes, or be several inputs, a dict or a tuple of arrays. `n_classes` is
+        handed to a class that takes it; parameters that describe a perceptron keep their defaults.
+        Parameters that require no gradient stay, and so do normalisations that alone are in
+        evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
+        :class:`MLP`.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        Non-linearity of the hidden layers.
+    batch_norm : bool, default=False
+        Batch normalisation before each activation. Each perturbed network normalises by its
+        own mini-batch; scale and shift are learned but not perturbed.
+    output : {"passthrough", "hidden"}, default="passthrough"
+        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    verbose : int or "auto", default="auto"
+        A progress bar with the time to go and the means of the last window: if positive from the
+        beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
+    checkpoint : None, str, path-like or Checkpoint, default=None
+        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
+        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
+        `random_state`.
+
+    Other Parameters
+    ----------------
+    n_perturbations : int or "auto", default="auto"
+        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
+        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
+        law are exact.
+    learning_rate_init : float or "auto", default="auto"
+        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
+        cosine over ``max_iter`` passes.
+    batch_size : int, default=32
+        Rows a step that go through the paper's terms; at most the rows there are, and with
+        coherence at most its own ``batch_size``.
+    window : int, default=100
+        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
+        window with the lowest mean; with coherence at the end of the run.
+    gain : float, sequence of float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end, one number for all or
+        one for each; the last layer's are divided by the product, so that the network computes
+        the same function. For ReLU without batch normalisation only, or a module whose layers
+        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
+        that the first step of fine-tuning can move a logit by 0.75.
+    init : {"xavier", "he"}, default="xavier"
+        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    perturbation_scale : float, default=0.7071067811865476
+        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
+        with s / sqrt(n_out).
+    uniformity_weight : float, default=1.0
+        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
+        with which, beside the other two terms, few units die, as in its tables. All weights 0,
+        which needs a coherence: the paper's terms are neither computed nor in the history.
+    degeneracy_weight : float, default=0.4
+        The paper's lambda, weight of L_sd against degenerate softmax.
+    detachment_weight : float, default=1.0
+        The paper's xi, weight of L_iod against input-output detachment.
+    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
+        How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
+        ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
+        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
+        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
+        "auto" takes it where layers of a module are not known (:func:`register_layer`).
+    hidden_layer : str, default=None
+        Name of the linear layer in the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the one that returns the logits.
+    **module__params : dict
+        ``module__<name>``: what the class in `module` is called with.
+
+    Attributes
+    ----------
+    theta0_ : Theta0
+        What was learned, with its architecture.
+    coefs_, intercepts_ : list of ndarray
+        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
+    history_ : list of dict
+        Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
+        "coherence" of each window that ended at "step".
+    loss_curve_, best_loss_ : list of float, float
+        Mean loss of each window, and the lowest of them.
+    embedding_ : estimator or None
+        The ``coherence.embedding``, fitted.
+    gain_ : tuple of float
+        Factor of each hidden layer's weights in ``theta0_``.
+    config_ : Config
+        What the parameters stood for, those of "auto" among them.
+    samplers_ : dict of str to str
+        How each layer is drawn, by its name; under "functional" each parameter.
+    why_functional_ : str
+        Why a module has the functional sampler; empty where it has not.
+    n_iter_ : int
+        Passes over X begun.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Columns of X, or numbers of an example; names of the columns, where X has them.
+
+    See Also
+    --------
+    mmd_init_ : The same for a module, in place.
+    Coherence : The fourth term and its parameters.
+    register_layer : Makes a type of layer known.
+    MLPClassifier, NetClassifier : Fine-tune from theta0.
+
+    Notes
+    -----
+    The same call gives the same bits on as many of PyTorch's threads; on others the same where the
+    largest product is small, and else rounding differs: by about 1.5e-6 after two steps, but for
+    the biases before a batch normalisation, which have no effect; along thousands of steps it grows
+    to other weights of the same worth.
+
+    References
+    ----------
+    .. [1] C. Lee and K. Cho, "Unsupervised Learning of Initialization in Deep Neural Networks
+       via Maximum Mean Discrepancy", arXiv 2302.04369, 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> X = StandardScaler().fit_transform(load_digits().data)
+    >>> init = MMDInitializer((32, 32), n_perturbations=32, max_iter=4, random_state=0).fit(X)
+    >>> [weights.shape for weights in init.coefs_]
+    [(64, 32), (32, 32), (32, 2)]
+    >>> init.loss_curve_[0] > init.best_loss_
+    True
+    """
+
     _inputs: Inputs | None = None
     _state: State
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (392, 392, 392),
+        *,
+        n_classes: Any = "auto",
+        coherence: Any = None,
+        max_iter: Any = "auto",
+        random_state: Any = None,
+        module: Any = None,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        output: str = "passthrough",
+        device: str = "auto",
+        verbose: Any = "auto",
+        checkpoint: Any = None,
+        n_perturbations: Any = "auto",
+        learning_rate_init: Any = "auto",
+        batch_size: int = 32,
+        window: int = 100,
+        gain: Any = "auto",
+        init: str = "xavier",
+        perturbation_scale: float = math.sqrt(0.5),
+        uniformity_weight: float = 1.0,
+        degeneracy_weight: float = 0.4,
+        detachment_weight: float = 1.0,
+        sampler: str = "auto",
+        hidden_layer: str | None = None,
+        **module__params: Any,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_classes = n_classes
+        self.coherence = coherence
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.module = module
+        self.activation = activation
+        self.batch_norm = batch_norm
+        self.output = output
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.n_perturbations = n_perturbations
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.window = window
+        self.gain = gain
+        self.init = init
+        self.perturbation_scale = perturbation_scale
+        self.uniformity_weight = uniformity_weight
+        self.degeneracy_weight = degeneracy_weight
+        self.detachment_weight = detachment_weight
+        self.sampler = sampler
+        self.hidden_layer = hidden_layer
+        self._set_keywords(module__params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the coherence and of the module's class among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, such as ``coherence__weight``, which makes a Coherence of "auto".
+
+        Returns
+        -------
+        self : estimator
+            This one.
+        """
+        prefix = "coherence__"
+        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        coherence = params.get("coherence", self.coherence)
+        if own and checks.is_auto(coherence):
+            # Whole before it takes the place of "auto": what is refused leaves that as it is.
+            params["coherence"] = Coherence().set_params(**own)
+        elif own and not isinstance(coherence, Coherence):
+            name = prefix + next(iter(own))
+            raise ValueError(f"{name} is a parameter of a coherence, and {coherence=} is none")
+        return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -106,8 +401,8 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         checks.check_positive(self, "batch_size", "window")
         if self.batch_norm and self.batch_size < 2:
             raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-        checks.check_positive(self, "max_iter", least=0, auto=self._takes_auto)
-        checks.check_finite(self, "learning_rate_init", zero=False, auto=self._takes_auto)
+        checks.check_positive(self, "max_iter", least=0, auto=True)
+        checks.check_finite(self, "learning_rate_init", zero=False, auto=True)
         if not checks.is_auto(self.verbose):
             check_scalar(self.verbose, "verbose", Integral)
         checks.check_choice("output", self.output, OUTPUTS)
@@ -115,10 +410,30 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
         if checkpoint_of(self.checkpoint) is not None and self.random_state is None:
             hint = "with which the call is the same again"
             raise ValueError(f"a checkpoint needs a random_state, {hint}")
+        checks.check_choice("sampler", self.sampler, SAMPLERS)
+        # The U-statistic divides by n - 1.
+        checks.check_positive(self, "n_perturbations", least=2, auto=True)
+        checks.check_finite(self, "perturbation_scale", zero=False)
+        checks.check_finite(self, *_PAPER_WEIGHTS)
+        coherence = coherence_of(self.coherence)
+        if coherence is not None:
+            check_coherence(coherence)
+            if np.size(self.hidden_layer_sizes) == 0:
+                raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
+        elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
+            names = ", ".join(_PAPER_WEIGHTS)
+            raise ValueError(f"one of {names} must be above 0 where there is no coherence")
+        sources.check_source(self.module, sources.keywords_of(vars(self)))
+        if self.module is None and (layer := self.hidden_layer) is not None:
+            raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
+        defaults = inspect.signature(type(self).__init__).parameters
+        for name in sources.OF_A_PERCEPTRON if self.module is not None else ():
+            value = getattr(self, name)
+            if not np.array_equal(value, defaults[name].default):
+                raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
 
-    @abstractmethod
     def _config(self, n_rows: int, n_classes: int) -> Config:
-        """What the parameters stand for, for so many rows and classes."""
+        return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
 
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -196,68 +511,6 @@ class _Initializer(_HiddenFeatures, ABC, auto_wrap_output_keys=None):  # type: i
     def _get_params_html(self, deep: bool = False, *args: Any, **kwargs: Any) -> Any:
         # scikit-learn's, which marks what parts have by themselves as set by the user.
         return super()._get_params_html(False, *args, **kwargs)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Pass X on together with theta0, or map it to hidden activations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows on the scale that theta0 was learned on.
-
-        Returns
-        -------
-        ndarray
-            X itself, as an array that carries theta0 to the next step of a pipeline, also where
-            ``set_output`` asks for a DataFrame, which cannot; with ``output="hidden"`` inputs of
-            the last layer at theta0, (n_samples, n_units), of which rounding depends on the rows
-            beside: by at most 1e-5 of the largest.
-        """
-        check_is_fitted(self, "theta0_")
-        checks.check_choice("output", self.output, OUTPUTS)
-        if self.output == "hidden":
-            return super().transform(X)
-        if self._inputs is not None:
-            hint = "give the classifier warm_start_from=, or use output='hidden'"
-            raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
-        return tag(self._rows(X), self.theta0_)
-
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
-
-        Parameters
-        ----------
-        X, y
-            As ``fit`` takes them.
-
-        Returns
-        -------
-        ndarray
-            As ``transform`` returns.
-        """
-        # In place of scikit-learn's, which puts X into the container of set_output.
-        with checks.inside_another():  # a Pipeline, which may keep what this returns on disk
-            self.fit(X, y)
-        return self.transform(X)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that ``transform`` returns.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of X's columns, where they are handed on.
-
-        Returns
-        -------
-        ndarray of str objects
-        """
-        if self.output == "hidden":
-            check_is_fitted(self, "theta0_")
-            prefix = type(self).__name__.lower()
-            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
-            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
-        return super().get_feature_names_out(input_features)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
@@ -505,369 +758,3 @@ def _check_gain(gain: Any, profile: Profile) -> None:
     if not chain and any(factor != 1 for factor in numbers):
         why = "its layers do not hand a scale on, one after the other"
         raise ValueError(f"{gain=} would change the function of the module: {why}")
-
-
-class MMDInitializer(sources.Keywords, _Initializer):
-    r"""Learn a network's initial weights from unlabelled data.
-
-    Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
-
-    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
-
-    so that small random perturbations of theta0 give predictions that are uniform over the
-    class simplex for every input, use all classes, and depend on the input. The values of
-    the paper are the defaults. With ``coherence="auto"``, which is not the paper's, functions near
-    theta0 are also smooth on the data, which is worth far more to tasks with few labels.
-
-    Parameters
-    ----------
-    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
-        Width of each hidden layer.
-    n_classes : int or "auto", default="auto"
-        Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
-        labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
-        -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
-        numbers that are no labels, as in a regression, say how many. 10,000 take some 4 s a step
-        with coherence, 20 s without, where a linear layer of 64 inputs returns the logits, and
-        longer with more of them; where no such layer does, memory grows with the square, and 10,000
-        are refused where 42 GiB are too many.
-    coherence : None, "auto" or Coherence, default=None
-        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
-        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
-        None is the paper's loss.
-    max_iter : int or "auto", default="auto"
-        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
-        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
-        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
-    random_state : int, RandomState instance or None, default=None
-        Of initial weights, order of rows, perturbations and uniform samples.
-    module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits: an instance, of which copies are made and which gives the
-        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
-        shape that it takes, or be several inputs, a dict or a tuple of arrays. `n_classes` is
-        handed to a class that takes it; parameters that describe a perceptron keep their defaults.
-        Parameters that require no gradient stay, and so do normalisations that alone are in
-        evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
-        :class:`MLP`.
-    activation : {"relu", "tanh", "gelu"}, default="relu"
-        Non-linearity of the hidden layers.
-    batch_norm : bool, default=False
-        Batch normalisation before each activation. Each perturbed network normalises by its
-        own mini-batch; scale and shift are learned but not perturbed.
-    output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
-    device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
-    verbose : int or "auto", default="auto"
-        A progress bar with the time to go and the means of the last window: if positive from the
-        beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
-    checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
-        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
-        `random_state`.
-
-    Other Parameters
-    ----------------
-    n_perturbations : int or "auto", default="auto"
-        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
-        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
-        law are exact.
-    learning_rate_init : float or "auto", default="auto"
-        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
-        cosine over ``max_iter`` passes.
-    batch_size : int, default=32
-        Rows a step that go through the paper's terms; at most the rows there are, and with
-        coherence at most its own ``batch_size``.
-    window : int, default=100
-        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
-        window with the lowest mean; with coherence at the end of the run.
-    gain : float, sequence of float or "auto", default="auto"
-        What each hidden layer's weights are multiplied by at the end, one number for all or
-        one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only, or a module whose layers
-        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
-        that the first step of fine-tuning can move a logit by 0.75.
-    init : {"xavier", "he"}, default="xavier"
-        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
-    perturbation_scale : float, default=0.7071067811865476
-        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
-        with s / sqrt(n_out).
-    uniformity_weight : float, default=1.0
-        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
-        with which, beside the other two terms, few units die, as in its tables. All weights 0,
-        which needs a coherence: the paper's terms are neither computed nor in the history.
-    degeneracy_weight : float, default=0.4
-        The paper's lambda, weight of L_sd against degenerate softmax.
-    detachment_weight : float, default=1.0
-        The paper's xi, weight of L_iod against input-output detachment.
-    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
-        How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
-        ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
-        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
-        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
-        "auto" takes it where layers of a module are not known (:func:`register_layer`).
-    hidden_layer : str, default=None
-        Name of the linear layer in the module whose inputs are the last hidden activations, for
-        `coherence` and `output`. None: the one that returns the logits.
-    **module__params : dict
-        ``module__<name>``: what the class in `module` is called with.
-
-    Attributes
-    ----------
-    theta0_ : Theta0
-        What was learned, with its architecture.
-    coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
-    history_ : list of dict
-        Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
-        "coherence" of each window that ended at "step".
-    loss_curve_, best_loss_ : list of float, float
-        Mean loss of each window, and the lowest of them.
-    embedding_ : estimator or None
-        The ``coherence.embedding``, fitted.
-    gain_ : tuple of float
-        Factor of each hidden layer's weights in ``theta0_``.
-    config_ : Config
-        What the parameters stood for, those of "auto" among them.
-    samplers_ : dict of str to str
-        How each layer is drawn, by its name; under "functional" each parameter.
-    why_functional_ : str
-        Why a module has the functional sampler; empty where it has not.
-    n_iter_ : int
-        Passes over X begun.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Columns of X, or numbers of an example; names of the columns, where X has them.
-
-    See Also
-    --------
-    mmd_init_ : The same for a module, in place.
-    Coherence : The fourth term and its parameters.
-    register_layer : Makes a type of layer known.
-    RandomLabelInitializer : The paper's baseline.
-    MLPClassifier, NetClassifier : Fine-tune from theta0.
-
-    Notes
-    -----
-    The same call gives the same bits on as many of PyTorch's threads; on others the same where the
-    largest product is small, and else rounding differs: by about 1.5e-6 after two steps, but for
-    the biases before a batch normalisation, which have no effect; along thousands of steps it grows
-    to other weights of the same worth.
-
-    References
-    ----------
-    .. [1] C. Lee and K. Cho, "Unsupervised Learning of Initialization in Deep Neural Networks
-       via Maximum Mean Discrepancy", arXiv 2302.04369, 2023.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> X = StandardScaler().fit_transform(load_digits().data)
-    >>> init = MMDInitializer((32, 32), n_perturbations=32, max_iter=4, random_state=0).fit(X)
-    >>> [weights.shape for weights in init.coefs_]
-    [(64, 32), (32, 32), (32, 2)]
-    >>> init.loss_curve_[0] > init.best_loss_
-    True
-    """
-
-    _takes_auto = True
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = (392, 392, 392),
-        *,
-        n_classes: Any = "auto",
-        coherence: Any = None,
-        max_iter: Any = "auto",
-        random_state: Any = None,
-        module: Any = None,
-        activation: str = "relu",
-        batch_norm: bool = False,
-        output: str = "passthrough",
-        device: str = "auto",
-        verbose: Any = "auto",
-        checkpoint: Any = None,
-        n_perturbations: Any = "auto",
-        learning_rate_init: Any = "auto",
-        batch_size: int = 32,
-        window: int = 100,
-        gain: Any = "auto",
-        init: str = "xavier",
-        perturbation_scale: float = math.sqrt(0.5),
-        uniformity_weight: float = 1.0,
-        degeneracy_weight: float = 0.4,
-        detachment_weight: float = 1.0,
-        sampler: str = "auto",
-        hidden_layer: str | None = None,
-        **module__params: Any,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_classes = n_classes
-        self.coherence = coherence
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.module = module
-        self.activation = activation
-        self.batch_norm = batch_norm
-        self.output = output
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.n_perturbations = n_perturbations
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.window = window
-        self.gain = gain
-        self.init = init
-        self.perturbation_scale = perturbation_scale
-        self.uniformity_weight = uniformity_weight
-        self.degeneracy_weight = degeneracy_weight
-        self.detachment_weight = detachment_weight
-        self.sampler = sampler
-        self.hidden_layer = hidden_layer
-        self._set_keywords(module__params)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the coherence and of the module's class among them.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by name, such as ``coherence__weight``, which makes a Coherence of "auto".
-
-        Returns
-        -------
-        self : estimator
-            This one.
-        """
-        prefix = "coherence__"
-        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
-        coherence = params.get("coherence", self.coherence)
-        if own and checks.is_auto(coherence):
-            # Whole before it takes the place of "auto": what is refused leaves that as it is.
-            params["coherence"] = Coherence().set_params(**own)
-        elif own and not isinstance(coherence, Coherence):
-            name = prefix + next(iter(own))
-            raise ValueError(f"{name} is a parameter of a coherence, and {coherence=} is none")
-        return super().set_params(**params)
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        checks.check_choice("sampler", self.sampler, SAMPLERS)
-        # The U-statistic divides by n - 1.
-        checks.check_positive(self, "n_perturbations", least=2, auto=True)
-        checks.check_finite(self, "perturbation_scale", zero=False)
-        checks.check_finite(self, *_PAPER_WEIGHTS)
-        coherence = coherence_of(self.coherence)
-        if coherence is not None:
-            check_coherence(coherence)
-            if np.size(self.hidden_layer_sizes) == 0:
-                raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
-        elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
-            names = ", ".join(_PAPER_WEIGHTS)
-            raise ValueError(f"one of {names} must be above 0 where there is no coherence")
-        sources.check_source(self.module, sources.keywords_of(vars(self)))
-        if self.module is None and (layer := self.hidden_layer) is not None:
-            raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
-        defaults = inspect.signature(type(self).__init__).parameters
-        for name in sources.OF_A_PERCEPTRON if self.module is not None else ():
-            value = getattr(self, name)
-            if not np.array_equal(value, defaults[name].default):
-                raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
-
-    def _config(self, n_rows: int, n_classes: int) -> Config:
-        return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
-
-
-class RandomLabelInitializer(_Initializer):
-    """Learn initial weights by fitting random labels, the paper's "R.label" baseline.
-
-    Minimises cross entropy with labels drawn anew, uniformly over the classes, for every
-    mini-batch [1]_. Optimiser, passes and selection are those of :class:`MMDInitializer`.
-
-    Parameters
-    ----------
-    hidden_layer_sizes, n_classes, activation, batch_norm, init
-        The perceptron, as :class:`MMDInitializer` takes them.
-    learning_rate_init : float, default=0.0002
-        Of Adam.
-    batch_size : int, default=32
-        Rows a step; at most the rows there are.
-    max_iter : int, default=5
-        Passes over X.
-    window, output, device, verbose, checkpoint
-        As :class:`MMDInitializer` takes them.
-    random_state : int, RandomState instance or None, default=None
-        Of initial weights, order of rows and labels.
-
-    Attributes
-    ----------
-    theta0_, coefs_, intercepts_, loss_curve_, best_loss_, config_, n_iter_
-        As :class:`MMDInitializer` has them.
-    history_ : list of dict
-        Mean "loss" of each window that ended at "step".
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Columns of X, and their names, where X has them.
-
-    See Also
-    --------
-    MMDInitializer : The paper's own initialization.
-
-    References
-    ----------
-    .. [1] V. Pondenkandath et al., "Leveraging Random Label Memorization for Unsupervised
-       Pre-Training", arXiv 1811.01640, 2018.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn_mmdinit import RandomLabelInitializer
-    >>> X = load_digits().data / 16
-    >>> init = RandomLabelInitializer((32,), max_iter=2, random_state=0).fit(X)
-    >>> bool(0.6 < init.best_loss_ < 0.8)  # log(2) is all that random labels allow
-    True
-    """
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = (392, 392, 392),
-        *,
-        n_classes: Any = "auto",
-        activation: str = "relu",
-        batch_norm: bool = False,
-        init: str = "xavier",
-        learning_rate_init: float = 2e-4,
-        batch_size: int = 32,
-        max_iter: int = 5,
-        window: int = 100,
-        output: str = "passthrough",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: Any = "auto",
-        checkpoint: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_classes = n_classes
-        self.activation = activation
-        self.batch_norm = batch_norm
-        self.init = init
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.window = window
-        self.output = output
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-
-    def _config(self, n_rows: int, n_classes: int) -> Config:
-        return Config(
-            n_classes=n_classes,
-            learning_rate_init=float(self.learning_rate_init),
-            batch_size=min(int(self.batch_size), n_rows),
-            max_iter=int(self.max_iter),
-            window=int(self.window),
-            random_labels=True,
-        )

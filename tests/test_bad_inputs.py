@@ -37,7 +37,7 @@ RNG = np.random.default_rng
 PANEL, EYE, PIXELS = {"a": np.full((1, 4), 0.5)}, np.eye(4), np.zeros((4, 2, 2))
 P = np.full((5, 3, 2), 0.5)
 Density, Losses = display.PredictionDensityDisplay, display.LossCurveDisplay
-Kernel, Tasks = display.CoherenceDisplay, display.TaskAccuracyDisplay
+Kernel = display.CoherenceDisplay
 
 
 class Does(nn.Module):
@@ -72,10 +72,6 @@ def dataset(item, n=8):
 
 def initialized(**params):
     return mm.MMDInitializer(**(SMALL | params)).fit(X)
-
-
-def labelled(**params):
-    return mm.RandomLabelInitializer(**{"hidden_layer_sizes": (3,), "max_iter": 1, **params}).fit(X)
 
 
 def coherent(**params):
@@ -172,10 +168,9 @@ each(initialized, "checkpoint", (3, "training.pt"))
 row(initialized, checkpoint=mm.Checkpoint("x.safetensors", seconds=-1), part="seconds must be")
 row(initialized, checkpoint="x.safetensors", random_state=None, part="needs a random_state")
 row(initialized, uniformity_weight=0, degeneracy_weight=0, detachment_weight=0, part="above 0")
-each(labelled, "verbose", ("loud", None), part="int")
-each(labelled, "batch_size window max_iter learning_rate_init", (True, -1, "auto"))
-each(labelled, "n_classes", (True, 1, "x"))
-each(labelled, "activation init output device batch_norm hidden_layer_sizes", ("x", NAN))
+each(initialized, "verbose", ("loud", None), part="int")
+each(initialized, "n_classes", (True, 1, "x"))
+each(initialized, "activation init output device batch_norm hidden_layer_sizes", (NAN,))
 each(coherent, "batch_size n_neighbors", (*NO_NUMBERS, 1.5, 0))
 OF_TERM = "weight separation walk_length shared_neighbor_power"
 each(coherent, OF_TERM, (*NO_NUMBERS, *NOT_FINITE))
@@ -324,7 +319,7 @@ row(gradients(IMAGES.reshape(3, 1, 8, 8)).transform, np.zeros((3, 1, 8, 9)), par
 
 # Sizes beyond memory are refused before anything is allocated.
 each(initialized, "n_classes n_perturbations", (HUGE,), part="GiB")
-for call in (initialized, labelled, classified):
+for call in (initialized, classified):
     each(call, "hidden_layer_sizes", ((10**9, 10**6), (10**12,)), part="GiB")
 # Of logits that no linear layer returns.
 soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
@@ -449,8 +444,6 @@ of_margins = classified(criterion=nn.MultiMarginLoss)
 row(of_margins.to_sklearn, part="MultiMarginLoss")
 for name in ("module_", "history_", "loss_curve_", "coefs_"):
     row(getattr, mm.MLPClassifier(), name, part="MLPClassifier instance is not fitted yet")
-for bad in ("clf.pt", Path()):
-    row(classified().to_onnx, bad, part="'.onnx', got")
 each(described, "input_shape", ((0,), (-3,), ("x",), (True,)), part="input_shape")
 each(described, "parameters chain", (((3, 4),), ((("a", 3),),)), part="")
 for call in (mm.MLP, mm.Architecture.of_perceptron):
@@ -503,10 +496,6 @@ for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(theory.class_probability_lower_bound, bad, 2, part="mean_distance")
     row(Losses(bad, {"a": [1]}).plot, part="steps")
     row(Losses([1], {"a": bad}).plot, part="'a' of terms")
-    row(Tasks(bad, {"a": [1]}, {"a": [[0, 1]]}).plot, part="n_labelled")
-    row(Tasks([1], {"a": bad}, {"a": [[0, 1]]}).plot, part="'a' of means")
-    row(Tasks([1], {"a": [1]}, {"a": bad}).plot, part="'a' of intervals")
-    row(Tasks.from_scores, [1], {"a": bad}, part="scores of 'a'")
     row(Kernel(bad).plot, part="kernel")
     row(Kernel(EYE, bad or [INF]).plot, part="images")
     row(Density.from_predictions, bad, part="before")
@@ -530,16 +519,11 @@ row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
 row(Losses.from_estimator, FITTED, terms=["loss", "accuracy"], part="accuracy")
 row(Losses.from_estimator, initialized(max_iter=0), part="empty")
 row(Losses.from_estimator, classified(), part="of a classifier its initializer_")
-for bad in (*NO_NUMBERS, NAN, 2):
-    row(Tasks.from_scores, [1], {"a": [[1, 2]]}, confidence=bad)
-row(Tasks([0, 1], {"a": [1, 1]}, {"a": [[0, 1]] * 2}).plot, part="above 0")
 for bad in (3, [1]):
-    row(Tasks.from_scores, [1], bad)
     row(Losses([1], bad).plot, part=repr(bad))
     row(Density(bad, ["p"]).plot, part=repr(bad))
 for drawn in (
     Losses([1], {"a": [1]}),
-    Tasks([1], {"a": [1]}, {"a": [[0, 1]]}),
     Kernel(EYE),
     Kernel(EYE, PIXELS),
     Density(PANEL, ["p"]),
@@ -553,8 +537,6 @@ row(Density.from_predictions, P, over="classes", part="['inputs', 'perturbations
 row(Density.from_predictions, P, class_index=2, part="class_index=2")
 row(Density.from_predictions, P, np.ones((3, 2, 4)) / 4, part="same classes")
 row(Density.from_predictions, P, np.full((3, 2, 2), 1.5), part="1.5")
-row(Tasks.from_scores, [5, 10], {}, part="number of methods")
-row(Tasks.from_scores, [5, 10], {"a": [[0.5], [0.5]]}, part="(2, 1)")
 row(Kernel(np.ones((2, 3))).plot, part="kernel must have shape")
 row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
 row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")

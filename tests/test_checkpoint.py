@@ -25,7 +25,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     OrientedGradients,
-    RandomLabelInitializer,
     load_theta0,
     mmd_init_,
     save_theta0,
@@ -67,7 +66,6 @@ KINDS = {
     "module": lambda **own: MMDInitializer(
         module=IMAGES, n_perturbations=4, window=5, **SMALL, **own
     ),
-    "labels": lambda **own: RandomLabelInitializer((12, 8), window=2, **SMALL, **own),
     "no window ends": lambda **own: tiny(window=100, **own),
 }
 

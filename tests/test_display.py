@@ -15,7 +15,6 @@ from sklearn_mmdinit.display import (
     CoherenceDisplay,
     LossCurveDisplay,
     PredictionDensityDisplay,
-    TaskAccuracyDisplay,
 )
 
 HISTORY = [
@@ -24,7 +23,7 @@ HISTORY = [
     {"step": 250, "loss": 0.5, "uniformity": 0.2, "degeneracy": 0.2},
 ]
 
-NAMES = ["loss", "density", "accuracy", "coherence"]
+NAMES = ["loss", "density", "coherence"]
 LEARNED = MMDInitializer()
 LEARNED.history_ = HISTORY
 
@@ -47,13 +46,11 @@ def predictions():
 
 
 def draw(name, predictions, ax=None):
-    scores = {"ours": np.ones((2, 3)) * [[0.7, 0.8, 0.9]]}
     return {
         "loss": lambda: LossCurveDisplay.from_estimator(LEARNED, ax=ax),
         "density": lambda: PredictionDensityDisplay.from_predictions(
             predictions, max_panels=1, ax=None if ax is None else [ax]
         ),
-        "accuracy": lambda: TaskAccuracyDisplay.from_scores([5, 10], scores, ax=ax),
         "coherence": lambda: CoherenceDisplay(np.eye(4), np.ones((4, 2, 2))).plot(ax=ax),
     }[name]()
 
@@ -121,23 +118,6 @@ def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
     (line,) = display.ax_[0].lines
     expected = stats.beta(1, n_classes - 1).pdf(line.get_xdata())
     np.testing.assert_allclose(line.get_ydata(), expected)
-
-
-# TaskAccuracyDisplay
-
-
-def test_accuracy_draws_means_and_student_intervals():
-    scores = {"ours": [[0.7, 0.8, 0.9], [0.9, 0.9, 0.9]], "scratch": np.full((2, 4), 0.5)}
-    display = TaskAccuracyDisplay.from_scores([5, 10], scores, confidence=0.9)
-    np.testing.assert_allclose(display.means["ours"], [0.8, 0.9])
-    expected = stats.t.interval(0.9, df=2, loc=0.8, scale=stats.sem([0.7, 0.8, 0.9]))
-    np.testing.assert_allclose(display.intervals["ours"][0], expected)
-    np.testing.assert_allclose(display.intervals["scratch"], 0.5)
-    assert list(display.errorbars_) == ["ours", "scratch"]
-    line, _, (bars,) = display.errorbars_["ours"]
-    np.testing.assert_allclose(line.get_ydata(), [0.8, 0.9])
-    np.testing.assert_allclose([y for _, y in bars.get_segments()[0]], expected)
-    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "10"]
 
 
 # CoherenceDisplay

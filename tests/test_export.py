@@ -1,18 +1,12 @@
-"""Our weights in scikit-learn's MLPClassifier and in ONNX files: the same functions."""
-
-import importlib.util
-import json
+"""Our weights in scikit-learn's MLPClassifier: the same functions."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as Theirs
 
-from module_zoo import Words, tokens
-from nets import Pooled
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
+from sklearn_mmdinit import MLPClassifier, MMDInitializer
 
 
 @pytest.fixture(scope="module")
@@ -92,62 +86,3 @@ def test_theta0_goes_to_scikit_learn_too(n_classes, X):
     np.testing.assert_array_equal(theirs.classes_, ours.classes_)
     theirs.partial_fit(X, y)
     assert init.to_sklearn().classes_.tolist() == list(range(n_classes))
-
-
-# ONNX
-
-
-def session(path):
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-
-def test_an_export_has_equal_probabilities(X, tmp_path, capfd):
-    X = X.astype(np.float32)
-    clf = small(activation="gelu", batch_norm=True).fit(X, labels(3, str))
-    path = tmp_path / "clf.onnx"
-    clf.module_.train()  # what a caller may have left behind
-    clf.to_onnx(path)
-    assert clf.module_.training
-    run = session(path)
-    for n_rows in (1, 2, 100):
-        (proba,) = run.run(["probabilities"], {"X": X[:n_rows]})
-        np.testing.assert_allclose(proba, clf.predict_proba(X[:n_rows]), atol=1e-5)
-    assert run.get_inputs()[0].shape[1] == 64
-    metadata = run.get_modelmeta().custom_metadata_map
-    assert json.loads(metadata["classes"]) == clf.classes_.tolist()
-    assert list(tmp_path.iterdir()) == [path], "nothing else is left"
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "")
-
-
-def test_a_missing_package_is_named(X, tmp_path, monkeypatch):
-    clf = small(max_iter=1).fit(X, labels(3))
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "onnxscript" else find(name)
-    )
-    with pytest.raises(ImportError, match=r"needs onnxscript: pip install .*\[onnx\]"):
-        clf.to_onnx(tmp_path / "clf.onnx")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_onnx_file_of_a_module_of_tokens(tmp_path):
-    X, y = tokens(60), np.arange(60) % 3
-    clf = NetClassifier(Words, max_iter=1, random_state=0).fit(X, y)
-    clf.to_onnx(tmp_path / "clf.onnx")
-    (proba,) = session(tmp_path / "clf.onnx").run(None, {"X": X})
-    np.testing.assert_allclose(proba, clf.predict_proba(X), atol=1e-5)
-
-
-class Lengths(Pooled):
-    """Reads the number of rows as Python's, which the exporter takes for a constant."""
-
-    def forward(self, x):
-        return super().forward(x).expand(len(x), -1)
-
-
-def test_onnx_of_a_module_that_fixes_the_number_of_rows(X, tmp_path):
-    clf = NetClassifier(Lengths, max_iter=0).fit(X, labels(3))
-    with pytest.raises(ValueError, match=r"fixes the number of rows.*x\.shape\[0\]"):
-        clf.to_onnx(tmp_path / "clf.onnx")
-    assert not list(tmp_path.iterdir())

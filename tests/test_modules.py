@@ -369,17 +369,6 @@ class Scaled(nn.Module):
         return 2.0 * self.head(self.body(x).relu())
 
 
-def test_jacobians_are_those_of_the_logits_where_the_last_layer_is_told():
-    X = rows(20)
-    module = nn.Sequential(nn.Linear(6, 2), Scaled())  # a narrow head
-    module[1].body, module[1].head = nn.Linear(2, 2), nn.Linear(2, 3)
-    found, told = (
-        small(module, hidden_layer=name, max_iter=1, window=1, coherence=None, gain=1).fit(X)
-        for name in (None, "1.head")
-    )
-    assert found.history_ == told.history_
-
-
 @pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
 def test_the_last_layer_is_told_by_name_where_it_cannot_be_found(params):
     X = rows(40)

@@ -23,7 +23,6 @@ DRAWS = {
     "a few normals": lambda random: random.normal(5, 3),
     "many normals": lambda random: random.normal(300, 300),
     "simplex": lambda random: random.simplex(7, 4),
-    "labels": lambda random: random.labels(50, 3),
 }
 
 
@@ -92,11 +91,6 @@ def test_simplex_draws_are_uniform(d):
     np.testing.assert_allclose(np.cov(U.T), covariance, atol=5 / (d * np.sqrt(n)) / d)
     for column in U.T:
         assert stats.kstest(column, stats.beta(1, d - 1).cdf).pvalue > 1e-3
-
-
-def test_labels_are_uniform():
-    labels = StepRandom(2).labels(20_000, 5)
-    assert stats.chisquare(np.bincount(labels.numpy(), minlength=5)).pvalue > 1e-3
 
 
 # Threads

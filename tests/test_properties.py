@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier, RandomLabelInitializer
+from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
 
 N_FEATURES = 4
 
@@ -103,19 +103,17 @@ def module(draw):
 def cases(draw):
     """A call, what has learned after it, and its rows."""
     X = data(draw)
-    kind = draw(st.sampled_from(["paper", "coherence", "labels", "module", "classifier"]))
+    kind = draw(st.sampled_from(["paper", "coherence", "module", "classifier"]))
     if kind == "classifier":
         own = {n: PARAMETERS[n] for n in ("batch_size", "learning_rate_init", "max_iter")}
         chosen = draw(st.fixed_dictionaries(own))
         return NetClassifier(module(draw), random_state=0, **chosen), X
-    optional = PARAMETERS | (OF_MMD if kind != "labels" else {})
+    optional = PARAMETERS | OF_MMD
     optional |= OF_A_PERCEPTRON if kind != "module" else {}
     chosen = {"n_perturbations": 4, "hidden_layer_sizes": (3,), "max_iter": 1, "random_state": 0}
     chosen = {n: v for n, v in chosen.items() if n in optional}
     few = draw(st.lists(st.sampled_from(sorted(optional)), max_size=4, unique=True))
     chosen |= {name: draw(optional[name]) for name in few}
-    if kind == "labels":
-        return RandomLabelInitializer(**chosen), X
     if kind == "module":
         chosen["module"] = module(draw)
     if kind == "coherence":

@@ -146,15 +146,6 @@ def test_a_classifier_takes_them_with_all_that_goes_with_it(kind, X):
     assert clf.partial_fit(X, Y).n_iter_ == 3
 
 
-def test_an_onnx_file_has_them_side_by_side(tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    clf = NetClassifier(seeded(Both), max_iter=1, random_state=0).fit(BOTH, Y)
-    clf.to_onnx(tmp_path / "both.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "both.onnx")
-    (proba,) = session.run(None, {"X": ONE[:7].astype("float32")})
-    assert np.allclose(proba, clf.predict_proba(BOTH)[:7], atol=1e-6)
-
-
 def test_folds_of_a_slice_dict():
     clf = NetClassifier(seeded(Both), max_iter=1, random_state=0)
     X = SliceDict(image=IMAGES.astype("float32"), words=WORDS)

@@ -15,7 +15,6 @@ from sklearn_mmdinit import (
     MMDInitializer,
     NetClassifier,
     OrientedGradients,
-    RandomLabelInitializer,
     StackedStartsClassifier,
 )
 
@@ -39,11 +38,9 @@ EXPECTED_FAILURES = {
 
 
 def estimators():
-    small = {"max_iter": 1, "window": 2, "batch_size": 16}
-    own = small | {"n_perturbations": 4}
+    own = {"max_iter": 1, "window": 2, "batch_size": 16, "n_perturbations": 4}
     yield MMDInitializer((4, 3), coherence="auto", batch_norm=True, **own)
     yield MMDInitializer((4, 3), output="hidden", n_classes=3, **own)
-    yield RandomLabelInitializer((4, 3), output="hidden", batch_norm=True, **small)
     yield OrientedGradients()
     long, sgd = {"max_iter": 20, "learning_rate_init": 0.05}, {"optimizer": "sgd", "max_iter": 20}
     yield MLPClassifier((8,), **long)

@@ -3,9 +3,10 @@
 A name reads ``init/network/pre-training``. ``xavier`` and ``he`` are the fresh weights, ``fcn`` is
 784-392-392-392-2 with ReLU, ``fcn+bn`` the same with batch normalisation before each ReLU; ``ours``
 is :class:`MMDInitializer`, ``ours+coherence`` the same with its fourth term and its own automatic
-settings, ``rlabel`` :class:`RandomLabelInitializer`, and ``scratch`` starts from the fresh weights.
-``features+logistic`` fine-tunes nothing: it is a logistic regression on what the last hidden layer
-of a theta0 with coherence says of the rows. ``convnet/...`` are the same on a small ConvNet.
+settings, ``rlabel`` random labels in place of an objective, and ``scratch`` starts from the fresh
+weights. ``features+logistic`` fine-tunes nothing: it is a logistic regression on what the last
+hidden layer of a theta0 with coherence says of the rows. ``convnet/...`` are the same on a small
+ConvNet.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from sklearn.preprocessing import Normalizer
 from protocol.networks import ConvNet
 from protocol.tasks import TRAIN_ROWS_PER_N, VALIDATION_ROWS_PER_N
 from protocol.theta0s import Pretrained, theta0_digest
+from rivals.starts import RandomLabels
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -35,7 +37,6 @@ from sklearn_mmdinit import (
     NetClassifier,
     OrientedGradients,
     RandomAffine,
-    RandomLabelInitializer,
     Theta0,
 )
 
@@ -156,7 +157,7 @@ class NetworkSettings:
 
     def initializer(self, pretraining: str, **params: Any) -> BaseEstimator:
         if pretraining == "rlabel":
-            return RandomLabelInitializer(**params, max_iter=self.epochs)
+            return RandomLabels(**params, max_iter=self.epochs)
         if pretraining == "ours":
             return MMDInitializer(
                 **params,

@@ -139,7 +139,7 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     """An initializer fitted, with its training in a file until then; and what that took."""
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
-    own = "checkpoint" in fitted.get_params(deep=False)  # the autoencoder has none
+    own = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         with warnings.catch_warnings():

@@ -16,10 +16,9 @@ from protocol.methods import SCRATCH
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
 from reporting.results import Results, settings_of
-from reporting.statistics import alike, critical_difference, ranks_of
+from reporting.statistics import alike, critical_difference, gains, ranks_of
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
-from sklearn_mmdinit.display import TaskAccuracyDisplay
 
 # More curves on the same axes hide each other, and colours repeat.
 MOST_CURVES = 9
@@ -49,14 +48,20 @@ def draw_accuracy(results: Results, path: Path) -> str:
         return f"{path.name} not drawn: there are no two N that every method was measured at"
     if (counts.to_numpy() == 1).any():
         return f"{path.name} not drawn: an interval takes two tasks or more"
-    panels = _panels(list(wide))
+    panels, found = _panels(list(wide)), gains(wide)
 
     def paint(figure: Any) -> None:
         figure.suptitle(f"{results['dataset']['name']}, 95% intervals over runs and tasks")
         row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, names in zip(row, panels, strict=True):
-            curves = {name: [wide.loc[n, name].dropna().tolist() for n in common] for name in names}
-            TaskAccuracyDisplay.from_scores(common.tolist(), curves, ax=axes)
+            for rank, name in enumerate(names):
+                # Each a little to the right of the last, or the bars hide each other.
+                places = common * (1.0 + 0.03 * (rank - (len(names) - 1) / 2.0))
+                mean, low, _, _ = (own.loc[name, common] for own in found)
+                axes.errorbar(places, mean, mean - low, label=name, marker="o", capsize=3.0)
+            axes.set_xscale("log")
+            axes.set_xticks(common, [f"{n:g}" for n in common])
+            axes.minorticks_off()
             # A method without a network has no epoch to choose, and trains on all of them.
             label = "N (12 N labels; networks validate on 2 N)"
             axes.set(xlabel=label, ylabel="Test accuracy (%)")

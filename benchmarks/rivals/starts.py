@@ -1,6 +1,7 @@
-"""Other starts of a network: LSUV, principal components, a denoising autoencoder, SCARF."""
+"""Other starts of a network: random labels, LSUV, principal components, autoencoder, SCARF."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -33,6 +34,89 @@ def fresh_theta0(classifier: MLPClassifier, n_features: int, classes: Sequence[A
     X = np.zeros((len(classes), n_features), dtype=np.float32)
     theta0: Theta0 = unmoved.fit(X, np.asarray(classes)).theta0_
     return theta0
+
+
+def passes(
+    X: np.ndarray, batch_size: int, n_passes: int, seed: int
+) -> Iterator[Iterator[tuple[torch.Tensor, torch.Generator]]]:
+    """Passes over rows X, each of mini-batches in an order of its own and what else may draw."""
+    for number in range(n_passes):
+        own = np.random.SeedSequence([seed, number]).generate_state(1)[0]
+        generator = torch.Generator().manual_seed(int(own))
+        order = torch.randperm(len(X), generator=generator).numpy()
+        yield (
+            (torch.from_numpy(X[order[batch]].astype(np.float32)), generator)
+            for batch in gen_batches(len(X), batch_size)
+        )
+
+
+# Random labels (Pondenkandath et al., arXiv:1811.01640), the paper's baseline "R.label"
+
+
+class RandomLabels(BaseEstimator):  # type: ignore[misc]
+    """Learns a perceptron to tell labels that are drawn anew, uniformly, for each mini-batch.
+
+    Optimiser, passes and selection are those of MMDInitializer: ``theta0_`` is what the parameters
+    are at the end of the window with the lowest mean loss, ``best_loss_``.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
+        n_classes: int = 2,
+        init: str = "xavier",
+        batch_norm: bool = False,
+        learning_rate_init: float = 2e-4,
+        batch_size: int = 32,
+        max_iter: int = 5,
+        window: int = 100,
+        device: str = "cpu",
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_classes = n_classes
+        self.init = init
+        self.batch_norm = batch_norm
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.window = window
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        classifier = MLPClassifier(
+            tuple(self.hidden_layer_sizes),
+            init=self.init,
+            batch_norm=self.batch_norm,
+            warm_start_from=None,
+            random_state=self.random_state,
+        )
+        fresh = fresh_theta0(classifier, X.shape[1], range(self.n_classes))
+        device = "cpu" if self.device == "auto" else self.device
+        module = fresh.to_module().to(device)
+        optimizer = torch.optim.Adam(module.parameters(), self.learning_rate_init, fused=True)
+        losses: list[float] = []
+        self.theta0_, self.best_loss_ = fresh, math.inf
+        for mini_batches in passes(X, self.batch_size, self.max_iter, self.random_state):
+            for rows, generator in mini_batches:
+                if len(rows) < self.batch_size:
+                    continue
+                labels = torch.randint(self.n_classes, (len(rows),), generator=generator)
+                optimizer.zero_grad()
+                logits = module(rows.to(device))
+                loss = nn.functional.cross_entropy(logits, labels.to(device))
+                torch.autograd.backward(loss)
+                optimizer.step()
+                losses.append(float(loss.detach()))
+                mean = float(np.mean(losses[-self.window :]))
+                if len(losses) % self.window == 0 and mean < self.best_loss_:
+                    arrays = {n: own.cpu().numpy().copy() for n, own in module.state_dict().items()}
+                    self.theta0_, self.best_loss_ = Theta0(fresh.architecture, arrays), mean
+        self.n_iter_ = self.max_iter
+        return self
 
 
 # Layer-sequential unit-variance weights (Mishkin and Matas, ICLR 2016, arXiv:1511.06422)
@@ -151,13 +235,10 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
         fresh, network, optimizer = self._begin(X.shape[1])
         self.loss_curve_: list[float] = []
-        for number in range(self.max_iter):
-            seed = np.random.SeedSequence([self.random_state, number]).generate_state(1)[0]
-            generator = torch.Generator().manual_seed(int(seed))
-            order = torch.randperm(len(X), generator=generator).numpy()
+        all_passes = passes(X, self.batch_size, self.max_iter, self.random_state)
+        for number, mini_batches in enumerate(all_passes):
             total = 0.0
-            for batch in gen_batches(len(X), self.batch_size):
-                rows = torch.from_numpy(X[order[batch]].astype(np.float32))
+            for rows, generator in mini_batches:
                 kept = torch.rand(rows.shape, generator=generator) >= self.corruption_level
                 optimizer.zero_grad()
                 loss = nn.functional.mse_loss(network(rows * kept), rows)

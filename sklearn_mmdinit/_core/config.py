@@ -37,11 +37,9 @@ class Config:
 
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam; the first one where it falls
-    batch_size: int  # rows a step that go through the paper's terms, or see random labels
+    batch_size: int  # rows a step that go through the paper's terms
     max_iter: int  # passes over the rows
     window: int  # steps whose mean loss is looked at together
-    # Whether the loss is the cross entropy with random labels, and nothing below matters.
-    random_labels: bool = False
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
     sampler: str = "auto"  # how perturbed networks are drawn
@@ -74,9 +72,7 @@ class Config:
     def rows_in_flight(self) -> int:
         """Rows that go through a network in a step, those of perturbed copies included."""
         copies = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
-        if self.coherence:
-            return 2 * self.coherence.n_walks + copies
-        return copies or self.batch_size
+        return copies + (2 * self.coherence.n_walks if self.coherence else 0)
 
     def rate(self, done: float) -> float:
         """The learning rate where a share of the passes is done."""

@@ -22,7 +22,7 @@ from .trace import Trace
 # Rows that one thread takes through a network at a time: enough for products at full rate.
 _ROWS_A_PART = 256
 # The same of the Jacobians, where each goes through once a class, and forth and back twice.
-_ROWS_OF_JACOBIANS = 16
+ROWS_OF_JACOBIANS = 16
 # What a module keeps of the functions that are called beside its own.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Added to squared norms under a root, whose slope at 0 is infinite.
@@ -133,26 +133,25 @@ class Network:
         With respect to the input and to the output of each known layer before the last one, which
         is a pre-activation (after a normalisation, where one follows at once).
         """
-        head = self._narrow_head
-        n_outputs = self.architecture.n_classes if head is None else head.in_features
+        n_classes = self.architecture.n_classes
         statistics = self._batch_statistics(X)
-        parts = X.split(_ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
+        parts = X.split(ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
 
         def part(number: int, tapped: Any) -> torch.Tensor:
             rows, differentiable = parts[number], torch.is_grad_enabled()
             with torch.enable_grad():
-                # Rows do not depend on each other: each once an output gives all slopes at once.
-                outputs, taps = tapped(rows.repeat(n_outputs, *[1] * (X.ndim - 1)))
-                of_output = torch.eye(n_outputs, dtype=outputs.dtype, device=outputs.device)
-                of_output = of_output.repeat_interleave(len(rows), dim=0)
-                taps = taps if outputs.requires_grad else []
+                # Rows do not depend on each other: each once a class gives all slopes at once.
+                logits, taps = tapped(rows.repeat(n_classes, *[1] * (X.ndim - 1)))
+                of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
+                of_class = of_class.repeat_interleave(len(rows), dim=0)
+                taps = taps if logits.requires_grad else []
                 inputs = [tap for tap, _ in taps]
                 slopes = inputs and torch.autograd.grad(
-                    outputs, inputs, of_output, create_graph=differentiable, allow_unused=True
+                    logits, inputs, of_class, create_graph=differentiable, allow_unused=True
                 )
                 norms = [
-                    # (n_outputs B, ...), or more rows than one for each example.
-                    _squared_norms(own.movedim(axis, 0).reshape(n_outputs, len(rows), -1), head)
+                    # (d B, ...), or more rows than one for each example.
+                    own.movedim(axis, 0).reshape(n_classes, len(rows), -1).square().sum(-1)
                     for own, (_, axis) in zip(slopes, taps, strict=True)
                     if own is not None
                 ]
@@ -169,25 +168,6 @@ class Network:
         # 1 where a class is on no way from an output, and others are: a head of another class.
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
-
-    def jacobian_numbers(self, n_rows: int) -> int:
-        """Numbers that Jacobians of so many rows hold at a time, about."""
-        d, head = self.architecture.n_classes, self._narrow_head
-        if head is None:  # arrays of classes by classes for each of the rows of a part
-            return 7 * min(n_rows, _ROWS_OF_JACOBIANS) * d**2
-        # For each layer arrays of classes by inputs of the head, whose graphs are kept.
-        return 2 * len(self.trace.calls) * n_rows * d * head.in_features
-
-    @property
-    def _narrow_head(self) -> nn.Linear | None:
-        """The linear layer that returns the logits, where these are more than its inputs."""
-        seen = self.trace.last_is_seen
-        if not seen or self.trace.calls[self.trace.last].n_positions != 1:
-            return None
-        name = self.trace.calls[self.trace.last].layer
-        head: Any = self.module.get_submodule(name)
-        plain = type(head) is nn.Linear and name not in self.trace.reused
-        return head if plain and head.in_features < head.out_features else None
 
     def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
         """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
@@ -209,16 +189,10 @@ class Network:
     def _tapping(self, statistics: dict[nn.Module, list[hooks.Statistics]]) -> Iterator[Any]:
         """Tap the outputs of the layers before the last one for a while, in any number of threads.
 
-        Gives a function that takes rows and returns their logits, or the inputs of a head that is
-        narrow, and what was tapped, each with its axis of examples beside it.
+        Gives a function that takes rows and returns their logits, and what was tapped, each with
+        its axis of examples beside it.
         """
         here = threading.local()  # what a thread's own pass has seen
-        head = self._narrow_head
-
-        def before_head(layer: nn.Linear, H: torch.Tensor) -> torch.Tensor:
-            here.features = H.reshape(-1, layer.in_features)
-            here.taps.append(H)  # in the place of its output, which no one asks for
-            return H.new_zeros(()).expand(*H.shape[:-1], layer.out_features)
 
         def hand_on(output: torch.Tensor) -> torch.Tensor:
             if not output.requires_grad:  # of a layer that is not learned, before any that is
@@ -257,7 +231,7 @@ class Network:
                 # Some of the rows alone, as an expert sees them, say nothing of all.
                 if number != last and call.axis >= 0 and output.shape[call.axis] % len(X) == 0:
                     found.append((output, call.axis))
-            return (logits if head is None else here.features), found
+            return logits, found
 
         forwards: dict[nn.Module, Any] = {
             layer: tap if perturbed_type_of(layer) else normalise
@@ -265,8 +239,6 @@ class Network:
             if layer_type_of(layer) is not None
         }
         forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
-        if head is not None:
-            forwards[head] = before_head
         with hooks.unfused(), hooks.untracked(self.module), hooks.replaced(forwards):
             yield tapped
 
@@ -274,13 +246,3 @@ class Network:
         """Whether rows go through the module a part of them at a time, on threads of their own."""
         # Batch normalisation needs all of them at once.
         return self.in_threads and X.device.type == "cpu" and not hooks.batch_norms(self.module)
-
-
-def _squared_norms(slopes: torch.Tensor, head: nn.Linear | None) -> torch.Tensor:
-    """Squared norms (d, B) of slopes (d, B, n) of logits, or of those of the inputs of a head."""
-    if head is None:
-        return slopes.square().sum(-1)
-    # A row of the logits' Jacobian is w J of a row w of the weights: |w J|^2 = w (J J') w'.
-    slopes = slopes.transpose(0, 1)
-    products = head.weight @ (slopes @ slopes.mT)  # (B, d, inputs)
-    return (products * head.weight).sum(-1).T.clamp(min=0.0)

@@ -18,9 +18,6 @@ def loss_terms(
 
     X (B, ...) is a mini-batch; with coherence the starts of walks and then their ends.
     """
-    if config.random_labels:
-        labels = random.labels(len(X), config.n_classes)
-        return torch.nn.functional.cross_entropy(network.logits(X), labels).unsqueeze(0)
     if config.coherence is None:
         return _paper_terms(network, X, random, config)
     weight, separation = config.coherence.weight, config.coherence.separation

@@ -78,7 +78,3 @@ class StepRandom:
         draws = torch.empty((n_samples, n_classes), device=self.device, dtype=torch.float32)
         draws.exponential_(generator=self.generator)
         return draws / draws.sum(dim=1, keepdim=True)
-
-    def labels(self, n_samples: int, n_classes: int) -> torch.Tensor:
-        """Uniform class indices, int64 of shape (n_samples,)."""
-        return torch.randint(n_classes, (n_samples,), generator=self.generator, device=self.device)

@@ -60,8 +60,6 @@ class Trace:
     n_classes: int  # logits of an example
     calls: tuple[Call, ...]  # in their order
     last: int  # which of the calls gave the logits; -1 where none did
-    # Whether these are its output as it is; else a user has said it.
-    last_is_seen: bool
     reused: frozenset[str]  # layers of several calls, or whose parameters another layer has too
     # Parameters that act on the logits on other ways than through known layers.
     away: tuple[str, ...]
@@ -215,7 +213,6 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         n_classes=logits.shape[1],
         calls=calls,
         last=last[-1] if last else -1,
-        last_is_seen=bool(last),
         reused=_reused(perturbed, names, calls),
         away=away,
         reads=tuple(uses.places),

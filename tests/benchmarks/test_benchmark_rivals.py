@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 
 import numpy as np
 import pytest
@@ -48,6 +49,7 @@ from rivals.classifiers import (
 )
 from rivals.starts import (
     DenoisingAutoencoder,
+    RandomLabels,
     components_of,
     fresh_theta0,
     lsuv_arrays,
@@ -140,6 +142,22 @@ def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, w
     np.testing.assert_allclose(norms := np.linalg.norm(own, axis=1), norms[0], rtol=1e-5)
     for name in arrays.keys() - {"linears.0.weight"}:
         assert np.array_equal(arrays[name], fresh[name])
+
+
+# Random labels
+
+
+def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
+    own = {"batch_size": 32, "learning_rate_init": 1e-2, "max_iter": 6}
+    init = RandomLabels((24, 12), n_classes=3, batch_norm=True, window=4, **own).fit(digits)
+    with torch.no_grad():
+        proba = init.theta0_.to_module()(torch.from_numpy(digits[:64])).softmax(1)
+    # The best window is one of luck: its labels can be told by chance alone.
+    assert 0.9 * math.log(3) < init.best_loss_ < 1.2 * math.log(3)
+    assert float(proba.mean(0).std()) < 0.2
+    fresh = RandomLabels((24, 12), n_classes=3, batch_norm=True, window=999, **own).fit(digits)
+    assert not np.array_equal(init.theta0_.coefs[0], fresh.theta0_.coefs[0]), "no window has ended"
+    assert fresh.best_loss_ == math.inf
 
 
 # The denoising autoencoder

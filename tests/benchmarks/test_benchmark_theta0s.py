@@ -71,7 +71,7 @@ def _learn(initializer, folder):
 
 
 def test_an_interrupted_pre_training_goes_on_to_the_same_theta0(tmp_path, monkeypatch):
-    initializer = _tiny("he/fcn+bn/rlabel")
+    initializer = _tiny("he/fcn+bn/ours")
     whole = clone(initializer).fit(X)
     steps, take_step = [], train.take_step
 

@@ -21,7 +21,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
-    RandomLabelInitializer,
     save_theta0,
 )
 
@@ -268,7 +267,7 @@ def test_a_theta0_of_another_module_is_refused_by_name(images, of_images):
     with pytest.raises(ValueError, match="3 logits"):
         NetClassifier(warm_start_from=of_images).fit(X, y > 0)
     X = X.reshape(60, -1)
-    perceptron = RandomLabelInitializer((4,), n_classes=3, max_iter=1).fit(X)
+    perceptron = MMDInitializer((4,), n_classes=3, n_perturbations=2, max_iter=1).fit(X)
     for source in (perceptron, clone(perceptron)):
         with pytest.raises(ValueError, match=r"sklearn_mmdinit\.MLP, not of nets\.Pooled"):
             NetClassifier(Pooled, warm_start_from=source).fit(X, y)

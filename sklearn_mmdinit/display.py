@@ -1,4 +1,8 @@
-"""Predictions of perturbed networks: which move together, and what densities they have."""
+"""Plots of a pre-training and of what it is worth, in the style of scikit-learn's displays.
+
+A display keeps its data; its ``plot`` draws them and sets ``ax_`` and ``figure_``. Matplotlib is
+imported when a plot is drawn and not before.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,125 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from .._core.estimators import check_choice, check_integer, check_kind, check_room, finite_array
-from .._core.numbers import array_of
-from ..diagnostics import coherence_kernel
-from ._curves import axes_or_new
+from ._core.estimators import check_choice, check_integer, check_kind, check_room, finite_array
+from ._core.numbers import array_of
+from .diagnostics import coherence_kernel
+
+__all__ = ["CoherenceDisplay", "LossCurveDisplay", "PredictionDensityDisplay"]
+
+
+def _axes_or_new(ax: Any, **options: Any) -> Any:
+    """The axes to draw on: those given, or a new figure's; an ImportError without matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+        from matplotlib.axes import Axes
+    except ImportError as error:
+        said = "drawing needs matplotlib: pip install 'sklearn-mmdinit[plot]'"
+        raise ImportError(said) from error
+    if ax is None:
+        return plt.subplots(**options)[1]
+    for own in np.ravel(np.asarray(ax, dtype=object)):
+        check_kind("ax", own, Axes)
+    return ax
+
+
+@dataclass(eq=False, repr=False)
+class LossCurveDisplay:
+    """Every term of the loss by pre-training step, made by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    steps : array-like of shape (n_windows,)
+        Step at which each window ends.
+    terms : dict of str to array-like of shape (n_windows,)
+        Mean of each term over each window, unweighted.
+
+    Attributes
+    ----------
+    lines_ : dict of str to matplotlib Line2D
+        One line a term.
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.display import LossCurveDisplay
+    >>> display = LossCurveDisplay([100, 200], {"loss": [0.5, 0.2]})
+    >>> sorted(display.terms)
+    ['loss']
+    """
+
+    steps: ArrayLike
+    terms: Mapping[str, ArrayLike]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        terms: str | Sequence[str] | None = None,
+        ax: Any = None,
+        **line_kw: Any,
+    ) -> LossCurveDisplay:
+        """Draw the loss curves of a fitted initializer.
+
+        Parameters
+        ----------
+        estimator : MMDInitializer
+            A fitted one: its `history_` has one dict a window.
+        terms : str, sequence of str or None, default=None
+            Keys of `history_` to draw. None draws all of them.
+        ax : matplotlib Axes, default=None
+        **line_kw : dict
+            As :meth:`plot` takes them.
+
+        Returns
+        -------
+        LossCurveDisplay
+        """
+        if hasattr(estimator, "predict_proba"):
+            kind = type(estimator).__name__
+            raise TypeError(f"{kind} is no initializer: give of a classifier its initializer_")
+        check_is_fitted(estimator, "history_")
+        history = estimator.history_
+        if not history:
+            raise ValueError("the history is empty: no window of steps has ended yet")
+        known = [key for key in history[0] if key != "step"]
+        chosen = known if terms is None else np.atleast_1d(np.asarray(terms, object)).tolist()
+        if unknown := [term for term in chosen if term not in known]:
+            raise ValueError(f"unknown terms: {unknown}; the history has {known}")
+        steps, *values = (np.array([row[key] for row in history]) for key in ["step", *chosen])
+        return cls(steps, dict(zip(chosen, values, strict=True))).plot(ax=ax, **line_kw)
+
+    def plot(self, ax: Any = None, **line_kw: Any) -> LossCurveDisplay:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None makes a new figure.
+        **line_kw : dict
+            Passed on to matplotlib's `plot`.
+
+        Returns
+        -------
+        LossCurveDisplay
+        """
+        check_kind("terms", self.terms, Mapping)
+        check_integer("the number of terms", len(self.terms))
+        steps = finite_array("steps", self.steps)
+        curves = {n: finite_array(f"{n!r} of terms", v, steps.shape) for n, v in self.terms.items()}
+        self.ax_ = _axes_or_new(ax)
+        self.figure_ = self.ax_.figure
+        self.lines_ = {
+            term: self.ax_.plot(steps, values, **{"label": term, **line_kw})[0]
+            for term, values in curves.items()
+        }
+        self.ax_.set(xlabel="Step", ylabel="Mean over the window")
+        self.ax_.legend()
+        return self
 
 
 @dataclass(eq=False, repr=False)
@@ -130,7 +248,7 @@ class CoherenceDisplay:
             images, n_shown = finite_array("images", self.images), min(n_shown, (len(C) - 1) // 2)
             self._plot_images(C, images, ax, n_shown)
             return self
-        self.ax_ = axes_or_new(ax)
+        self.ax_ = _axes_or_new(ax)
         self.figure_ = self.ax_.figure
         order = self.order()
         sorted_C = C[np.ix_(order, order)]
@@ -150,7 +268,7 @@ class CoherenceDisplay:
         if n_shown < 1:
             raise ValueError(f"{n} inputs have no nearest and farthest: give three or more")
         size = (0.75 * (2 * n_shown + 2.5), 0.95 * len(anchors) + 0.4)
-        ax = axes_or_new(ax, figsize=size, layout="constrained")
+        ax = _axes_or_new(ax, figsize=size, layout="constrained")
         height, width = images.shape[1:]
         look = {"cmap": "gray_r", "vmin": float(images.min()), "vmax": float(images.max())}
         # Room for a gap after the anchor, one before the farthest, and C under each image.
@@ -345,7 +463,7 @@ class PredictionDensityDisplay:
             if not right or array.min() < 0.0 or array.max() > 1.0:
                 raise ValueError(f"{name} must be {n_panels} panels of probabilities, got {array}")
         size = (max(3.0 * n_panels, 4.0), 2.6)  # wide enough for the legend
-        ax = axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
+        ax = _axes_or_new(ax, ncols=n_panels, figsize=size, sharex=True, layout="constrained")
         axes = np.ravel(np.asarray(ax, dtype=object))
         if len(axes) != n_panels:
             raise ValueError(f"got {len(axes)} axes for {n_panels} panels")
