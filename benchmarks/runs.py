@@ -299,10 +299,11 @@ RUNS = (
     Run("again-convnet.json", "The convolutional network again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --network convnet --epochs 1 --n-perturbations 64 --n-labels 5 "
         "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores"),
+    Run("again-random-labels.json", "Random labels again, run 0, by a loop of the benchmarks' own",
+        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
+        "xavier/fcn/scratch he/fcn+bn/scratch", "five minutes on one core"),
     Run("edges.json", "Edges that join two classes", "edges.py", "six minutes on 2 cores",
         COHERENCE, ("edges",)),
-    Run("neighbors.json", "The search of neighbours, exact and approximate",
-        "neighbors.py", "8 minutes on 2 cores"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 {_both((PAIR[0], RECOMMENDED[0], PAIR[1]))} "
         "--device cuda", "a minute and a half on one H100 and 16 cores"),

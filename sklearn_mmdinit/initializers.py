@@ -162,8 +162,8 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
         -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
         numbers that are no labels, as in a regression, say how many. Time and memory of the third
-        term grow with their square: 1,000 are a matter of seconds a step, and so many that memory
-        would not suffice are refused; ``detachment_weight=0`` leaves it out.
+        term grow with their square: 1,000 take a second or two a step on two cores, and so many
+        that memory would not suffice are refused.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
         of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.

@@ -29,8 +29,8 @@ ROOMS = {
 # At the top too, and no command: what all of them are, for the report and the reader.
 NO_COMMANDS = {"runs.py"}
 
-# The graph and its search are not public.
-USES_PRIVATE_NAMES = {"edges.py", "neighbors.py"}
+# The graph is not public.
+USES_PRIVATE_NAMES = {"edges.py"}
 
 TOP = sorted(BENCHMARKS.glob("*.py"))
 COMMANDS = [path for path in TOP if path.name not in NO_COMMANDS]

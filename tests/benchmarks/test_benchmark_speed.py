@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import neighbors
 import speed
 from engines.engine import threads
 from reporting.tables import build_table
@@ -219,22 +218,3 @@ def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
     assert speed.main(["--sections", "step", "--output", str(tmp_path)]) == 1
     assert "they differ" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_both_searches_are_measured_on_rows_and_rows_again(monkeypatch, tmp_path):
-    # The approximate search takes long to compile, and has tests of its own.
-    monkeypatch.setattr(neighbors.search, "approximate", neighbors.search.exact)
-    monkeypatch.setattr(neighbors, "SIZES", (600, 1500))
-    monkeypatch.setattr(neighbors, "ALL_QUERIES_UP_TO", 600)
-    monkeypatch.setattr(neighbors, "QUERIES", 100)
-    assert neighbors.main(["--dataset", "digits", "--output", str(tmp_path)]) == 0
-    found = json.loads((tmp_path / "neighbors.json").read_text())
-    assert [(size["rows"], size["exact_queries_timed"]) for size in found["sizes"]] == [
-        (600, 600),
-        (1500, 100),
-    ]
-    assert [size["approximate_recall"] for size in found["sizes"]] == [1.0, 1.0]
-    rows = np.zeros((1000, 60), dtype=np.float32)
-    again = neighbors.repeated(rows, 1500, tmp_path)
-    np.testing.assert_array_equal(again[:1000], rows)
-    assert 0.3 < again[1000:].std() < 0.7

@@ -17,8 +17,8 @@ from ..progress import bar
 
 N_COMPONENTS = 50
 
-# Rows from which the approximate search is the cheaper one, with the 24 s that numba takes to
-# compile it in each process: benchmarks/neighbors.py has 22 s against 1.4 at 100,000 rows.
+# Rows from which the approximate search is the cheaper one: on two cores 100,000 took 1.4 s and
+# 24 s of numba's compiling it, in each process, against 22 s; a million 13 s against half an hour.
 EXACT_BELOW = 100_000
 
 # Of one distance in 50 dimensions on two cores, for a forecast of how long a search will take.
