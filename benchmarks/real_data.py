@@ -26,6 +26,7 @@ all sets and all N alike.
 """
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +44,7 @@ from protocol.methods import select_names
 from protocol.store import Log
 from reporting.data_tables import DATA_TABLES
 from reporting.pictures import draw_sets
-from reporting.results import FIGURES, pack_draws
+from reporting.results import FIGURES, added, pack_draws
 from reporting.tables import text_of
 
 
@@ -151,13 +152,16 @@ def _kept(job: Job) -> command.Written:
     what = "sets" if options.sets else options.split
     stem = "real-data" if what == "report" else f"real-data-{what}"
     draws = range(options.first_draw, options.first_draw + options.draws)
-    return options.output / f"{stem}.json", {
+    results = {
         **command.results_head(__doc__, None, settings),
         "sets": job.tables,
         "once": made,
         "figures": [*FIGURES],
         "scores": pack_draws(measured, draws),
     }
+    if options.add_to is not None:
+        results = added(json.loads(options.add_to.read_text(encoding="utf-8")), results)
+    return options.output / f"{stem}.json", results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -171,6 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--draws", type=command.positive, default=20, help="default: 20")
     add("--first-draw", type=command.not_negative, default=0, metavar="D", help="default: 0")
     add("--data-dir", type=Path, help="a folder with the wheels, texts and images that there are")
+    earlier = "earlier results, to which those measured here are added in place of their own"
+    add("--add-to", type=Path, metavar="FILE", help=earlier)
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
     text = partial(text_of, kinds=DATA_TABLES)
