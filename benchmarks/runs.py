@@ -301,7 +301,7 @@ RUNS = (
         "--methods convnet/ours convnet/scratch", "25 minutes on 2 cores"),
     Run("again-random-labels.json", "Random labels again, run 0, by a loop of the benchmarks' own",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
-        "xavier/fcn/scratch he/fcn+bn/scratch", "five minutes on one core"),
+        "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core"),
     Run("edges.json", "Edges that join two classes", "edges.py", "six minutes on 2 cores",
         COHERENCE, ("edges",)),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",

@@ -1,4 +1,4 @@
-"""Many files, rows, fits and candidates: `pytest -m long tests/test_volume.py`, five minutes."""
+"""Many files, rows and fits: `pytest -m long tests/test_volume.py`, five minutes."""
 
 import pickle
 import threading

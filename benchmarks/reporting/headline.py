@@ -17,9 +17,9 @@ PICTURE = "in-words.png"
 LABELS_OF_N = 12  # for training and to choose the epoch by; ten digits are two classes of a task
 IN_WORDS = {
     f"{FEATURES_THETA0}, augmented, by gradients": "this package, told that rows are images",
-    "rival/gradients-shared-label-spreading": "label spreading, told that too",
+    "rival/gradients-shared-label-spreading": "label spreading, told that rows are images",
     FEATURES_THETA0: "this package, with coherence",
-    "rival/shared-label-spreading": "label spreading",
+    "rival/shared-label-spreading": "label spreading on coherence's graph",
     "rival/rbf-svm": "support vector machine",
     OURS: "this package, the paper's objective",
     SCRATCH: "fresh random weights",
