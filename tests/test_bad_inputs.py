@@ -34,9 +34,8 @@ OF_MODULE = {name: value for name, value in SMALL.items() if name != "hidden_lay
 FITTED = mm.MMDInitializer(**SMALL, window=1).fit(X)
 THETA0 = FITTED.theta0_
 RNG = np.random.default_rng
-PANEL, EYE, PIXELS = {"a": np.full((1, 4), 0.5)}, np.eye(4), np.zeros((4, 2, 2))
+EYE, PIXELS = np.eye(4), np.zeros((4, 2, 2))
 P = np.full((5, 3, 2), 0.5)
-Density, Losses = display.PredictionDensityDisplay, display.LossCurveDisplay
 Kernel = display.CoherenceDisplay
 
 
@@ -325,7 +324,6 @@ for call in (initialized, classified):
 soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
 row(of_module, soft, part="detachment term of 100000 classes")
 row(theory.jacobian_row_norm_moments, HUGE, part="GiB")
-row(Density.from_predictions, P, bins=HUGE, part="GiB")
 for name in ("degenerate_softmax_ratio", "prediction_samples"):
     call = getattr(diagnostics, name)
     row(call, FITTED, X, n_perturbations=HUGE, part="GiB")
@@ -494,12 +492,8 @@ for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(theory.perturbation_norm_tail_bound, 2.0, bad, part="std")
     row(theory.mean_vertex_distances, bad, part="probabilities")
     row(theory.class_probability_lower_bound, bad, 2, part="mean_distance")
-    row(Losses(bad, {"a": [1]}).plot, part="steps")
-    row(Losses([1], {"a": bad}).plot, part="'a' of terms")
     row(Kernel(bad).plot, part="kernel")
     row(Kernel(EYE, bad or [INF]).plot, part="images")
-    row(Density.from_predictions, bad, part="before")
-    row(Density({"a": bad}, ["p"]).plot, part="a")
 for bad in (*NO_NUMBERS, 1, 2.5):
     row(theory.class_probability_lower_bound, 0.1, bad)
 TAIL, SHARES = theory.perturbation_norm_tail_bound, theory.mean_vertex_distances
@@ -514,29 +508,9 @@ row(theory.class_probability_lower_bound, 1.5, 3, part="[0, sqrt(2)]")
 row(theory.jacobian_row_norm_moments, 3, 0.0, part="weight_std must ")
 ROW_NORMS = theory.relu_jacobian_row_norms
 row(ROW_NORMS, np.ones((2, 3)), np.ones((5, 4)), part="(2, 3) and (5, 4)")
-row(Losses([1, 2], {}).plot, part="number of terms")
-row(Losses([1, 2], {"a": [1, 2, 3]}).plot, part="(3,)")
-row(Losses.from_estimator, FITTED, terms=["loss", "accuracy"], part="accuracy")
-row(Losses.from_estimator, initialized(max_iter=0), part="empty")
-row(Losses.from_estimator, classified(), part="of a classifier its initializer_")
-for bad in (3, [1]):
-    row(Losses([1], bad).plot, part=repr(bad))
-    row(Density(bad, ["p"]).plot, part=repr(bad))
-for drawn in (
-    Losses([1], {"a": [1]}),
-    Kernel(EYE),
-    Kernel(EYE, PIXELS),
-    Density(PANEL, ["p"]),
-):
+for drawn in (Kernel(EYE), Kernel(EYE, PIXELS)):
     each(drawn.plot, "ax", (3, "x", [3]), part="ax must be an instance of Axes")
 each(Kernel(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
-for name in ("bins", "max_panels", "class_index"):
-    for bad in (*NO_NUMBERS, -1, 2.5):
-        row(Density.from_predictions, P, **{name: bad})
-row(Density.from_predictions, P, over="classes", part="['inputs', 'perturbations'], got 'classes'")
-row(Density.from_predictions, P, class_index=2, part="class_index=2")
-row(Density.from_predictions, P, np.ones((3, 2, 4)) / 4, part="same classes")
-row(Density.from_predictions, P, np.full((3, 2, 2), 1.5), part="1.5")
 row(Kernel(np.ones((2, 3))).plot, part="kernel must have shape")
 row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
 row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")
@@ -546,12 +520,6 @@ for shape in ((1, 8, 8), (-8, -8), (4, 4)):
     row(Kernel.from_estimator, FITTED, X, image_shape=shape, part=f"image_shape={shape}")
 row(Kernel.from_estimator, FITTED, csr_array(X), part="Sparse data")
 row(Kernel.from_estimator, FITTED, X[:2], image_shape=(2, 2), part="give three or more")
-for names in (["p", "q"], [], 3):
-    row(Density(PANEL, names).plot, part="panel")
-for bad in (1, "x", True):
-    row(Density(PANEL, ["p"], bad).plot, part=repr(bad))
-for bad in (2, NAN, "x"):
-    row(Density(PANEL, ["p"]).uniform_density, bad, part="probability")
 
 
 @pytest.mark.parametrize(("call", "args", "kwargs", "part"), ROWS)

@@ -1,31 +1,16 @@
-"""Displays keep their data, draw them once asked, and need matplotlib only then."""
+"""The display keeps its data, draws them once asked, and needs matplotlib only then."""
 
 import sys
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from scipy import stats
 from sklearn.datasets import load_digits
 from torch import nn
 
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
-from sklearn_mmdinit.display import (
-    CoherenceDisplay,
-    LossCurveDisplay,
-    PredictionDensityDisplay,
-)
-
-HISTORY = [
-    {"step": 100, "loss": 0.9, "uniformity": 0.5, "degeneracy": 0.4},
-    {"step": 200, "loss": 0.6, "uniformity": 0.3, "degeneracy": 0.3},
-    {"step": 250, "loss": 0.5, "uniformity": 0.2, "degeneracy": 0.2},
-]
-
-NAMES = ["loss", "density", "coherence"]
-LEARNED = MMDInitializer()
-LEARNED.history_ = HISTORY
+from sklearn_mmdinit.display import CoherenceDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -37,90 +22,23 @@ def plt():
     plt.close("all")
 
 
-@pytest.fixture
-def predictions():
-    """(n_perturbations, n_inputs, n_classes), each input at a mean of its own."""
-    rng = np.random.default_rng(0)
-    first = np.clip(rng.normal(np.linspace(0.2, 0.8, 5), 0.05, (300, 5)), 0.0, 1.0)
-    return np.stack([first, 1.0 - first], axis=2)
-
-
-def draw(name, predictions, ax=None):
-    return {
-        "loss": lambda: LossCurveDisplay.from_estimator(LEARNED, ax=ax),
-        "density": lambda: PredictionDensityDisplay.from_predictions(
-            predictions, max_panels=1, ax=None if ax is None else [ax]
-        ),
-        "coherence": lambda: CoherenceDisplay(np.eye(4), np.ones((4, 2, 2))).plot(ax=ax),
-    }[name]()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_display_draws_on_the_given_axes_or_a_new_figure(name, predictions, plt):
-    display = draw(name, predictions)
+def test_a_display_draws_on_the_given_axes_or_a_new_figure(plt):
+    display = CoherenceDisplay(np.eye(4), np.ones((4, 2, 2)))
+    before = display.plot().ax_
     assert plt.get_fignums() == [display.figure_.number]
-    before = np.ravel(display.ax_)[0]
     figure, ax = plt.subplots()
-    assert draw(name, predictions, ax).figure_ is figure
-    assert len(plt.get_fignums()) == 2
-    assert name == "coherence" or ax.get_legend() is not None
+    assert CoherenceDisplay(np.eye(4)).plot(ax).figure_ is figure
+    assert plt.get_fignums() == [1, figure.number]
     display.figure_.canvas.draw()  # warnings are errors here too
     assert display.plot() is display
-    after = np.ravel(display.ax_)[0]
-    assert after is not before
-    assert after.dataLim.bounds == before.dataLim.bounds
+    assert display.ax_ is not before
+    assert display.ax_.dataLim.bounds == before.dataLim.bounds
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_error_without_matplotlib_names_the_extra(name, predictions, monkeypatch):
+def test_the_error_without_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"sklearn-mmdinit\[plot\]"):
-        draw(name, predictions)
-
-
-# LossCurveDisplay
-
-
-def test_loss_curves_are_the_terms_of_the_history():
-    display = LossCurveDisplay.from_estimator(LEARNED, linestyle="--")
-    assert display.lines_["degeneracy"].get_linestyle() == "--"
-    assert list(display.lines_) == ["loss", "uniformity", "degeneracy"]
-    np.testing.assert_array_equal(display.lines_["loss"].get_xdata(), [100, 200, 250])
-    np.testing.assert_array_equal(display.lines_["uniformity"].get_ydata(), [0.5, 0.3, 0.2])
-    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert labels == list(display.lines_)
-
-
-# PredictionDensityDisplay
-
-
-@pytest.mark.parametrize(("over", "n_panels"), [("inputs", 4), ("perturbations", 5)])
-def test_densities_have_a_panel_a_network_or_an_input_and_both_groups(over, n_panels, predictions):
-    after = predictions[:, :, ::-1]
-    display = PredictionDensityDisplay.from_predictions(
-        predictions, after, over=over, max_panels=n_panels, class_index=1, bins=10
-    )
-    assert len(display.ax_) == n_panels
-    for panel, axis in enumerate(display.ax_):
-        for patch, array in zip(axis.patches, (predictions, after), strict=True):
-            own = array[panel, :, 1] if over == "inputs" else array[:, panel, 1]
-            expected, _ = np.histogram(own, bins=10, range=(0, 1), density=True)
-            np.testing.assert_allclose(patch.get_data().values, expected)
-        assert "class 1" in axis.get_xlabel()
-    (legend,) = display.figure_.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["before", "after", "uniform"]
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
-def test_uniform_density_is_that_of_one_coordinate_on_the_simplex(n_classes):
-    samples = {"before": [[0.1, 0.7]]}
-    display = PredictionDensityDisplay(samples, ["input 0"], n_classes=n_classes).plot()
-    (line,) = display.ax_[0].lines
-    expected = stats.beta(1, n_classes - 1).pdf(line.get_xdata())
-    np.testing.assert_allclose(line.get_ydata(), expected)
-
-
-# CoherenceDisplay
+        CoherenceDisplay(np.eye(4)).plot()
 
 
 @pytest.fixture(scope="module")

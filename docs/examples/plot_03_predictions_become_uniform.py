@@ -13,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
-from sklearn_mmdinit.display import LossCurveDisplay, PredictionDensityDisplay
 
 X = StandardScaler().fit_transform(load_breast_cancer().data)
 network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 64, "random_state": 0}
@@ -22,12 +21,23 @@ learned = MMDInitializer(max_iter=20, window=20, **network).fit(X)
 
 # %%
 # The dotted line is the uniform law, which the second of each pair is nearer to.
-before, after = (prediction_samples(init, X[:4], random_state=0) for init in (fresh, learned))
+groups = {"before": fresh, "after": learned}
+samples = {name: prediction_samples(init, X[:4], random_state=0) for name, init in groups.items()}
 fig, axes = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True, layout="constrained")
-PredictionDensityDisplay.from_predictions(before, after, ax=axes, bins=25)
+for row, ax in enumerate(axes):
+    for name, P in samples.items():
+        ax.hist(P[:, row, 0], bins=25, range=(0, 1), density=True, histtype="step", label=name)
+    ax.axhline(1.0, color="0.4", linestyle=":")
+    ax.set(title=f"row {row}", xlabel="probability of class 0")
+axes[0].set(ylabel="density")
+axes[0].legend()
 plt.show()
 
 # %%
 # What is minimised, as means over 20 steps each.
-LossCurveDisplay.from_estimator(learned)
+fig, ax = plt.subplots(layout="constrained")
+for name in ("loss", "uniformity", "degeneracy", "detachment"):
+    ax.plot([w["step"] for w in learned.history_], [w[name] for w in learned.history_], label=name)
+ax.set(xlabel="step", ylabel="mean over 20 steps")
+ax.legend()
 plt.show()

@@ -30,8 +30,8 @@ for load in (load_breast_cancer, load_wine, load_digits):
 
 # %%
 # What 60 labels of each table have to say. The same weight for fresh weights and each classifier
-# without a start, spread labels aside, is what to fall back on: other weights have to be clearly ahead. The student has
-# nearly a third in any case.
+# without a start, spread labels aside, is what to fall back on: other weights have to be clearly
+# ahead. The student has nearly a third in any case.
 fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 left = np.zeros(len(weights))
 starts = [

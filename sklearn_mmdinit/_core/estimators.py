@@ -139,14 +139,12 @@ def check_number(name: str, value: Any, *, zero: bool = True, auto: bool = False
         raise ValueError(f"{name} must be a finite number {least}, got {value!r}")
 
 
-def finite_array(name: str, values: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """The values as float64; an error where one is NaN or infinite, or the shape another."""
+def finite_array(name: str, values: Any) -> np.ndarray:
+    """The values as float64; an error where one is NaN or infinite."""
     with told(name):
         array = np.asarray(values, dtype=np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity; every value must be finite")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
     return array
 
 
