@@ -21,7 +21,7 @@ from torch import nn
 from ._core.batches import augmented
 from ._core.estimators import check_finite, check_positive, inside_another, is_auto
 from ._core.graph.edges import check_graph, neighbor_graph, on_read_only, seed_
-from ._core.graph.search import check_search, count_distinct
+from ._core.graph.search import count_distinct
 from ._core.graph.walk import Walk
 from ._core.numbers import check_float32
 from ._core.random import rows_generator
@@ -252,10 +252,7 @@ def brings_edges(coherence: Coherence) -> bool:
 
 def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     """The embedding of a checked coherence, fitted to rows X (n, ...); None where there is none."""
-    # What is going to fail later is told before this takes its time.
-    if coherence.graph is None:
-        check_search(len(X), coherence.n_neighbors)
-    if coherence.augmentation is not None:
+    if coherence.augmentation is not None:  # what it fails at is told before this takes its time
         n_rows = 2 * min(coherence.batch_size, len(X))
         rows = X[np.arange(n_rows) % len(X)]  # as many as in a step, and copies
         augmented(coherence.augmentation, rows, rows_generator(0, 0))
@@ -265,10 +262,8 @@ def fit_embedding(coherence: Coherence, X: np.ndarray, seed: int) -> Any:
     seed_(embedding, seed)
     # A frozen one asks for y.
     with inside_another():  # perhaps a first round
-        fitted = on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
-    if not hasattr(fitted, "transform"):
-        raise ValueError(f"{_name(embedding)} must return itself from fit: got {fitted!r}")
-    return fitted
+        on_read_only(_name(embedding), lambda rows: embedding.fit(rows, None), X)
+    return embedding
 
 
 class Walks:

@@ -535,7 +535,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         batches = self._batches(X, config)
         # In training mode, as the loss is while it is learned, on a copy of the parameters.
         network = self._profile.network(self.theta0_.without_gain(), device)
-        check_rows(config, network)
+        check_rows(config)
         random, n_steps, total = StepRandom(self._state.seed, device), batches.steps_a_pass, 0.0
         order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
         with torch.no_grad(), network.team(config.rows_in_flight, device):
@@ -596,8 +596,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         if self.module is None:
             if self._inputs is not None:
                 raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
-            with checks.strings_named(X):
-                return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         shape = None if reset else self._profile.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 

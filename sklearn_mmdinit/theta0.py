@@ -406,8 +406,9 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     module.load_state_dict(new, strict=False)
 
 
-def write_whole(target: Path, data: bytes) -> None:
-    """Write a file whole or not at all: beside its final place, and then renamed."""
+def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
+    """Write a safetensors file whole or not at all: beside its final place, and then renamed."""
+    data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
     # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -432,10 +433,14 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return arrays, file.metadata() or {}
+            texts = file.metadata() or {}
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         # The last three: an element type that NumPy does not have.
         raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
+    # Files from before there was a digest have none.
+    if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
+        raise ValueError(f"{str(path)!r} is damaged: its contents have changed")
+    return arrays, texts
 
 
 def _digest(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> str:
@@ -503,8 +508,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
-    digest = {_DIGEST_KEY: _digest(theta0.arrays, metadata)}
-    write_whole(target, save(dict(theta0.arrays), metadata=metadata | digest))
+    write_whole(target, theta0.arrays, metadata)
 
 
 def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
@@ -557,10 +561,6 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         hint = "fit with the same checkpoint= reads it, and save_theta0 writes what it has learned"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
     with told(f"{str(path)!r} is damaged or no file of theta0"):
-        # Files from before there was one have none.
-        digest = metadata.pop(_DIGEST_KEY, None)
-        if digest not in (None, _digest(arrays, metadata)):
-            raise ValueError("its contents have changed since it was written")
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")

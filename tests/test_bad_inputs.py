@@ -50,11 +50,6 @@ class Does(nn.Module):
         return self.function(self.layer(x))
 
 
-class Unfaithful(FunctionTransformer):
-    def fit(self, X, y=None):
-        """Return nothing."""
-
-
 class Scale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -103,8 +98,8 @@ def further(rows):
     return clf.fit(X, y, X_unlabelled=rows)
 
 
-def with_rule(stds, noise=None):
-    mm.register_layer(Scale, stds, noise)
+def with_rule(stds):
+    mm.register_layer(Scale, stds)
     try:
         return of_module(nn.Sequential(Scale(), nn.Linear(4, 2)))
     finally:
@@ -196,12 +191,11 @@ EMBEDDED = {
     "got (24,)": lambda X: np.ones(24),
     "contains NaN": lambda X: np.full((24, 2), NAN),
     "1e+200": lambda X: np.geomspace(1, 1e200, 48).reshape(24, 2),
-    "All 24 rows are equal": lambda X: np.ones((24, 2)),
+    "Only 1 of the 24 rows differ": lambda X: np.ones((24, 2)),
     "writes into the rows": lambda X: X.__imul__(2.0),
 }
 for part, embedding in EMBEDDED.items():
     row(coherent, embedding=FunctionTransformer(embedding), part=part)
-row(coherent, embedding=Unfaithful(), part="return itself from fit")
 GRAPHS = {
     "shape (24, 24), |got (24, 3)": csr_array(np.ones((24, 3))),
     "graph has no edge": csr_array(np.eye(24)),
@@ -266,7 +260,6 @@ row(classified, callbacks__foo__bar=3, part="callbacks__foo__bar must be one of 
 never = mm.MLPClassifier((3,), validation_split=None, callbacks=[EarlyStopping()])
 row(never.fit, X, y, part="KeyError: |'train_loss_best'], valid_loss as well where fit")
 row(classified, criterion__reduction="none", part="reduction='mean', got a loss of shape (20,)")
-row(classified, optimizer=torch.optim.SparseAdam, part="SparseAdam")
 row(classified, criterion__weight=torch.ones(3), part="shape: [3]")
 row(classified, class_weight=[1, 2, 3])
 row(classified, class_weight={"zero": 2.0}, part="['zero']")
@@ -367,10 +360,8 @@ row(of_module, Pooled, module__n_classes=1, part="it returned torch.float32 of s
 row(of_module, lambda: Pooled(), part="got <function")
 for call in (of_module, trained):
     row(call, Pooled(), module__width=3, part="module__width|instance of Pooled")
-for noise in (lambda *a: 1 / 0, lambda *a: None, lambda *a: torch.zeros(3), lambda: 0):
-    row(with_rule, lambda layer, s: {"weight": s}, noise, part="noise of register_layer")
 row(with_rule, lambda layer, s: {"wieght": 1.0}, part="['weight'], got 'wieght'")
-for args in ((Scale(), float), (Scale, {"weight": 1.0}), (Scale, float, 3)):
+for args in ((Scale(), float), (Scale, {"weight": 1.0})):
     row(mm.register_layer, *args, part="got")
 
 # Rows.
@@ -408,7 +399,7 @@ row(lost.fit, csr_array(X), y, part="sparse, and MMDInitializer learns from dens
 row(losses.uniformity, torch.ones(5, 2, 3), torch.ones(5, 3), closed_form=True, part="got 3")
 row(coherent(n_neighbors=5).score, X[:4], part="n_neighbors=5")
 row(coherent, n_neighbors=5, shared_neighbor_power=999, part="shared_neighbor_power=999")
-row(coherent, n_neighbors=24, part="24 rows are too few for n_neighbors=24")
+row(coherent, n_neighbors=24, part="Only 24 of the 24 rows differ: too few for n_neighbors=24")
 ODD_SETS = {
     "no len()": dataset(lambda i: torch.zeros(4), n=None),
     "equal size": dataset(lambda i: torch.zeros(4 + i % 2)),

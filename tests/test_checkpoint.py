@@ -255,7 +255,7 @@ def test_a_damaged_file_is_refused_and_left_alone(path):
     save_theta0(path, init)
     for content in [*wrong, path.read_bytes(), b"{}", b"not ours"]:
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"training.safetensors' is damaged or no"):
+        with pytest.raises(ValueError, match="may be deleted to begin anew"):
             tiny(checkpoint=path, max_iter=1).fit(X)
         assert path.read_bytes() == content
 

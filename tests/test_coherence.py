@@ -172,7 +172,6 @@ def test_rounds_of_rounds_and_their_parameters(digits):
     ("params", "match"),
     [
         ({"coherence__augmentation": lambda X, rng: X[1:]}, "must return rows like those"),
-        ({"coherence__n_neighbors": 400}, "400 rows are too few for n_neighbors=400"),
         ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
     ],
 )

@@ -158,7 +158,7 @@ def test_auto_has_fewer_neighbours_where_few_rows_differ():
     with pytest.raises(ValueError, match="Only 9 of the 200 rows differ"):
         most.set_params(coherence__n_neighbors=9).fit(X)
     assert len(init.fit(np.random.default_rng(0).normal(size=(6, 3))).history_) == 1
-    with pytest.raises(ValueError, match="All 6 rows are equal"):
+    with pytest.raises(ValueError, match="Only 1 of the 6 rows differ"):
         init.fit(np.ones((6, 3)))
 
 

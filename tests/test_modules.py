@@ -1,6 +1,5 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
-import copy
 import random
 
 import joblib
@@ -27,7 +26,6 @@ from sklearn_mmdinit import (
 )
 from sklearn_mmdinit._core.hooks import pretraining_mode, step_by_step, unfused
 from sklearn_mmdinit._core.trace import chain_of, trace
-from sklearn_mmdinit.diagnostics import prediction_samples
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 
@@ -443,29 +441,6 @@ def test_embeddings_get_whole_numbers():
     before = state_of(module)
     mmd_init_(module, TensorDataset(torch.from_numpy(ids)), **SMALL)
     assert not torch.equal(module.table.weight, before["table.weight"])
-
-
-@pytest.mark.parametrize("table", [nn.Embedding, nn.EmbeddingBag])
-# The functional sampler has no fast form of the latter.
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_an_index_that_an_embedding_does_not_have_is_named_wherever_rows_go(table):
-    net = seeded(lambda: nn.Sequential(table(7, 3), nn.Flatten(), nn.LazyLinear(2)))
-    X = tokens(40, length=2)
-    net(torch.from_numpy(X))
-    wrong = X.copy()
-    wrong[-1, 0] = 7
-    init = small(net, batch_size=40, output="hidden", detachment_weight=0.0).fit(X)
-    params = SMALL | {"batch_size": 40, "detachment_weight": 0.0}
-    for call in (
-        lambda: clone(init).fit(wrong),
-        lambda: mmd_init_(copy.deepcopy(net), TensorDataset(torch.from_numpy(wrong)), **params),
-        lambda: init.partial_fit(wrong),
-        lambda: init.score(wrong),
-        lambda: init.transform(wrong),
-        lambda: prediction_samples(init, wrong, n_perturbations=2),
-    ):
-        with pytest.raises(ValueError, match=r"an index .* do not have; they have '0' 0 to 6$"):
-            call()
 
 
 def test_sparse_gradients_are_dense_while_it_learns():

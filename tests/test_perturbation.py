@@ -40,7 +40,6 @@ from sklearn_mmdinit._core.layers import LAYER_TYPES, layer_type_of, parameter_s
 from sklearn_mmdinit._core.perturbation import copies, sampling
 from sklearn_mmdinit._core.perturbation.gram import (
     _regularised_cholesky,
-    divided_by_factor,
     gram_noise,
     semidefinite_cholesky,
 )
@@ -377,41 +376,35 @@ def test_singular_matrices_leave_the_regular_ones_beside_them_alone():
     A = normal(4, 5, 5)
     A[2, :, 3:] = 0
     C, regular = A @ A.mT, [0, 1, 3]
-    L, independent = semidefinite_cholesky(C)
-    assert independent.sum(1).tolist() == [5, 5, 3, 5]
+    L = semidefinite_cholesky(C)
     assert torch.equal(L[regular], torch.linalg.cholesky(C[regular]))
-    assert_close(L @ L.mT, C, atol=1e-10, rtol=0)
-    inverse = divided_by_factor(torch.eye(5, dtype=C.dtype).expand(4, -1, -1), L, independent)
-    eye = torch.eye(5, dtype=C.dtype).expand(3, -1, -1)
-    assert_close(inverse[regular] @ L[regular], eye, atol=1e-9, rtol=0)
-    assert not inverse[2, ~independent[2]].any()
+    assert_close(L @ L.mT, C, atol=2e-5 * float(C.abs().max()), rtol=0)
 
 
 @pytest.mark.parametrize("zeros", [[], [0], [1, 2], range(6)])
 @pytest.mark.parametrize("rank", [1, 8])
-def test_the_factor_on_other_devices_is_near_and_finite(rank, zeros):
+def test_the_factor_of_singular_matrices_is_near_and_finite(rank, zeros):
     # Rows of zeros: of a dead layer without a bias, or blank ones.
     A = normal(30, 6, rank).float()
     A[:, list(zeros)] = 0.0
     C = A @ A.mT
-    L = _regularised_cholesky(C)
-    bound = 2e-5 * C.diagonal(dim1=-2, dim2=-1).amax(1) + 1e-29
-    assert ((L @ L.mT - C).abs().amax((1, 2)) <= bound).all()
-    inverse = divided_by_factor(torch.eye(6).expand(30, -1, -1), L, None)
-    assert inverse.isfinite().all()
-    # What a row adds to a gradient is its inverse times itself.
-    assert (inverse @ A).isfinite().all()
+    for L in (semidefinite_cholesky(C), _regularised_cholesky(C)):
+        bound = 2e-5 * C.diagonal(dim1=-2, dim2=-1).amax(1) + 1e-29
+        assert ((L @ L.mT - C).abs().amax((1, 2)) <= bound).all()
+        # What a row adds to a gradient is its inverse times itself.
+        inverse = torch.linalg.solve_triangular(L, torch.eye(6).expand(30, -1, -1), upper=False)
+        assert (inverse @ A).isfinite().all()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_a_factorisation_that_broke_down_is_never_taken_for_one(scale):
+@pytest.mark.parametrize(("n_rows", "rank"), [(32, 16), (32, 1), (1024, 1), (1024, 3)])
+def test_a_factorisation_that_broke_down_is_never_taken_for_one(n_rows, rank, scale):
     # Rows that repeat, in float32, where the pivots that fail are rounding of any sign.
-    for seed in range(10):
-        H = (normal(16, 20, seed=seed).float() * scale)[torch.arange(32) // 2]
+    for seed in range(4):
+        H = (normal(n_rows // 2, rank, seed=seed).float() * scale)[torch.arange(n_rows) // 2]
         C = (H @ H.mT)[None]
-        L, independent = semidefinite_cholesky(C)
-        assert independent.sum() == 16
-        assert float((L @ L.mT - C).abs().max() / C.abs().max()) < 1e-5
+        L = semidefinite_cholesky(C)
+        assert float((L @ L.mT - C).abs().max() / C.abs().max()) < 1e-3
 
 
 # Which layers are drawn how
@@ -791,17 +784,6 @@ def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
     assert chosen_samplers(network, "gram", 4) == {"0": "gram", "1": "direct", "3": "gram"}
     own, functional = (draw(network, batch, 3, s) for s in ("direct", "functional"))
     assert_close(own, functional)
-
-    def noise(layer, H, eps):
-        calls.append(H.shape)
-        return H * eps["weight"].unsqueeze(1) + eps["shift"].unsqueeze(1)
-
-    calls = []
-    register_layer(Diagonal, stds_of, noise)
-    network, batch = double_network(module, rows())
-    calls.clear()
-    assert_close(draw(network, batch, 3, "direct"), own)
-    assert calls == [(3, 4, 5)]
     # Without a law it is a normalisation; in another form it is not known.
     register_layer(Diagonal, lambda layer, scale: {})
     assert set(parameter_stds(network.module, 1.0)) == {"0.weight", "0.bias", "3.weight", "3.bias"}

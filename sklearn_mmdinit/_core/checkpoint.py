@@ -11,15 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
-from safetensors.numpy import save
 
 from ..theta0 import SUFFIX, TRAINING_KEY, Theta0, checked_path, read_whole, write_whole
-from .estimators import check_finite, check_kind
+from .estimators import check_finite, check_kind, told
 from .train import State
 
-_DIGEST_KEY = "sklearn_mmdinit.digest"
 _ARRAY = "sklearn_mmdinit.array"  # stands for one in JSON, with its name
 
 
@@ -112,18 +109,18 @@ class Keeper:
             return {_ARRAY: str(len(arrays) - 1)}
 
         text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=stow)
-        metadata = {TRAINING_KEY: text, _DIGEST_KEY: joblib.hash((arrays, text))}
-        write_whole(Path(self.checkpoint.path), save(arrays, metadata=metadata))
+        write_whole(Path(self.checkpoint.path), arrays, {TRAINING_KEY: text})
         self.due = time.monotonic() + self.checkpoint.seconds
 
     def _read(self, path: Path, fresh: State) -> State:
-        arrays, metadata = read_whole(path)
-        text = metadata.get(TRAINING_KEY, "")
-        if joblib.hash((arrays, text)) != metadata.get(_DIGEST_KEY):
-            raise ValueError(f"{str(path)!r} is damaged or no checkpoint; delete it to begin anew")
-        told = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
-        own, state = self.settings, told["state"]
-        pairs = {n: (own.get(n), told["settings"].get(n)) for n in {**own, **told["settings"]}}
+        with told(f"checkpoint {path}, which may be deleted to begin anew"):
+            arrays, texts = read_whole(path)
+            if TRAINING_KEY not in texts:
+                raise ValueError("it is none")
+        text = texts[TRAINING_KEY]
+        kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
+        own, state = self.settings, kept["state"]
+        pairs = {n: (own.get(n), kept["settings"].get(n)) for n in {**own, **kept["settings"]}}
         if differ := [f"{n} is {a}, there {b}" for n, (a, b) in sorted(pairs.items()) if a != b]:
             raise ValueError(f"checkpoint {path} is of another training: {'; '.join(differ)}")
         for name in ("current", "best"):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from itertools import count
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
@@ -194,30 +193,6 @@ def warn_if_scaled_otherwise(X: Any, further: Collection[Any]) -> None:
         warnings.warn(said, UserWarning, stacklevel=4)
 
 
-@contextmanager
-def strings_named(X: Any) -> Iterator[None]:
-    """Name the first column of X with a string that is no number, where one is in the way."""
-    try:
-        yield
-    except ValueError as error:
-        if "string" in str(error) and (table := np.asarray(X, dtype=object)).ndim == 2:
-            for name, column in zip(getattr(X, "columns", count()), table.T, strict=False):
-                for value in column:
-                    if isinstance(value, str) and not _is_number(value):
-                        said = f"column {name!r} of X holds the string {value!r}"
-                        hint = "make numbers of it, by a OneHotEncoder for instance"
-                        raise ValueError(f"{said}: {hint}") from error
-        raise
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 # Values beyond float32 and infinities of both signs are told by errors, not by warnings of NumPy.
 @np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
@@ -232,10 +207,7 @@ def examples_checked(
     """Rows (n, ...) of any shape and number type, as scikit-learn checks flat ones; y too."""
     X = array_of(X)
     flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
-    with strings_named(X):
-        checked = validate_data(
-            estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **checks
-        )
+    checked = validate_data(estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **checks)
     found, *labels = checked if isinstance(checked, tuple) else (checked,)
     if reset and not flat:
         estimator.n_features_in_ = math.prod(found.shape[1:])

@@ -19,16 +19,6 @@ from .layers import EMBEDDINGS, layer_type_of, paper_std
 # Takes a layer and its input, returns an output in place of the layer's own.
 Forward = Callable[[Any, Any], Any]
 
-# How PyTorch says that an index is out of range: of an embedding, of one with max_norm, of a bag,
-# of one of maxima, and of a bag that several threads share.
-_OUT_OF_RANGE = (
-    "index out of range in self",
-    "out of range for tensor of size",
-    "is not in the valid range",
-    "embedding_bag: Expected idx",
-    "Expected i < index_size",
-)
-
 
 def names_of(module: nn.Module) -> dict[nn.Module, str]:
     """Name of each module in a module; of one with several, the first."""
@@ -154,24 +144,6 @@ def layer_named(module: nn.Module) -> Iterator[Callable[[], str]]:
             stack.callback(layer.register_forward_pre_hook(enter).remove)
             stack.callback(layer.register_forward_hook(leave).remove)
         yield called
-
-
-@contextmanager
-def embeddings_named(module: nn.Module) -> Iterator[None]:
-    """Say which indices a module's embeddings have, where PyTorch finds one out of range."""
-    try:
-        yield
-    except (IndexError, RuntimeError) as error:
-        sizes = {
-            name or type(layer).__name__: layer.num_embeddings
-            for name, layer in module.named_modules()
-            if isinstance(layer, EMBEDDINGS)
-        }
-        if not sizes or not any(said in str(error) for said in _OUT_OF_RANGE):
-            raise
-        known = ", ".join(f"{name!r} 0 to {size - 1}" for name, size in sizes.items())
-        said = "X leads to an index that the module's embeddings do not have; they have"
-        raise ValueError(f"{said} {known}") from error
 
 
 class _Switch:

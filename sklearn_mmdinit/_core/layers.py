@@ -72,7 +72,6 @@ class LayerType:
     # Whether a layer with the options that it has is linear in its parameters; None: always.
     serves: Callable[[Any], bool] | None = None
     by_user: bool = False  # whether a user has made it known, whose rule may be wrong
-    noise_by_user: bool = False
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
@@ -276,7 +275,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     return {name: law for name, p in learned if (law := laws[id(p)]) is not None}
 
 
-def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None = None) -> None:
+def register_layer(layer_class: type[nn.Module], stds: Stds) -> None:
     r"""Make a type of layer known, so that its perturbed copies run in one pass.
 
     For layers that take one tensor whose first axis counts rows, are linear in their parameters
@@ -295,16 +294,11 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
         to the parameter. The paper has :math:`s / \sqrt{n_{in}}` for a weight, :math:`n_{in}`
         weights being summed up in an output, and :math:`s / \sqrt{n_{out}}` for a bias.
         Parameters without an entry stay; an empty dict makes the type a normalisation.
-    noise : callable, default=None
-        A faster form than the default, :func:`torch.func.vmap` of the layer. Takes a layer, its
-        inputs of shape (K, B, ...), or (1, B, ...) where all copies have the same, and a dict of
-        perturbations of shape (K, ...) by name; returns what they add to the outputs, of shape
-        (K, B, ...).
 
     Raises
     ------
     TypeError
-        If `layer_class` is no subclass of Module, or a rule cannot be called.
+        If `layer_class` is no subclass of Module, or `stds` cannot be called.
 
     See Also
     --------
@@ -325,7 +319,5 @@ def register_layer(layer_class: type[nn.Module], stds: Stds, noise: Noise | None
     """
     if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
         raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    own = _noise_by_vmap if noise is None else noise
-    for name, rule in (("stds", stds), ("noise", own)):
-        check_kind(name, rule, Callable)
-    LAYER_TYPES[layer_class] = LayerType(stds, own, by_user=True, noise_by_user=own is noise)
+    check_kind("stds", stds, Callable)
+    LAYER_TYPES[layer_class] = LayerType(stds, by_user=True)

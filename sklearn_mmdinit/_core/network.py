@@ -64,9 +64,7 @@ class Network:
     @property
     def repeats(self) -> bool:
         """Whether a step does the same operations each time, and moves no generator back."""
-        plans = self.plans.values()
-        known = not any(own.kind.noise_by_user for plan in plans for own in plan.layers.values())
-        return self._is_plain and known and all(plan.n_kept == plan.n_parts for plan in plans)
+        return self._is_plain and all(own.n_kept == own.n_parts for own in self.plans.values())
 
     def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
         """How threads divide the work while so many rows go through it at a time."""
@@ -82,8 +80,8 @@ class Network:
 
     def logits(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (B, d) of a mini-batch."""
-        with hooks.embeddings_named(self.module):
-            return self.module(X.clone() if self.trace.writes else X)
+        logits: torch.Tensor = self.module(X.clone() if self.trace.writes else X)
+        return logits
 
     @property
     def n_last_biases(self) -> float:

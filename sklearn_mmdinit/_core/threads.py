@@ -35,9 +35,6 @@ def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]
 @contextmanager
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
     torch.set_num_threads(1)
     try:
         yield

@@ -114,7 +114,7 @@ def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]
     one = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
     taken = str(several[0]) if several else one
     refused = f"the module {qualified_name(module)} does not take {taken}"
-    with told(refused), hooks.embeddings_named(module):
+    with told(refused):
         yield
 
 

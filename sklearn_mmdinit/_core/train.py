@@ -68,7 +68,7 @@ class State:
         return self.current if self.best is None or config.coherence else self.best
 
 
-def check_rows(config: Config, network: Network) -> None:
+def check_rows(config: Config) -> None:
     """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
@@ -97,7 +97,7 @@ def train(
     best window is taken with a ConvergenceWarning.
     """
     network = profile.network(state.current, device)
-    check_rows(config, network)
+    check_rows(config)
     device = torch.device(device)
     optimizer = _adam(network, config, state, device)
     steps_a_pass = batches.steps_a_pass

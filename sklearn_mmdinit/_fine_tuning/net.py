@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from .._core.estimators import check_choice, told
-from .._core.hooks import aside, embeddings_named, with_dense_gradients_
+from .._core.hooks import aside, with_dense_gradients_
 from .._core.mlp import MLP
 from .._core.numbers import learned_is_finite, seeded_generators, with_gradients
 from .._core.source import FAMILIAR, uncompiled
@@ -129,8 +129,7 @@ class Net(NeuralNetClassifier):
         x = inputs_and_weights(x)[0]
         if isinstance(x, torch.Tensor) and not isinstance(uncompiled(self.module_), MLP):
             x = x.clone()  # batches may be slices of X, on which another module may work in place
-        with embeddings_named(self.module_):
-            return super().infer(x, **fit_params)
+        return super().infer(x, **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
@@ -228,8 +227,7 @@ def _multiplications(net: Net, rows: Rows) -> float:
     # What fails here fails in training, and is told there.
     with suppress(Exception), torch.no_grad(), aside(), counter:
         copied, X = copy.deepcopy((module, X))  # a pass may change both
-        with embeddings_named(copied):
-            copied(X)
+        copied(X)
     return counter.get_total_flops() / 2 or math.inf
 
 
@@ -332,12 +330,7 @@ class Training:
                 for name in vars(net):
                     if name.count("__") > 1 and name.startswith("callbacks__"):
                         check_choice(f"the callback in {name}", name.split("__")[1], known)
-                if isinstance(net.optimizer_, torch.optim.SparseAdam):
-                    dense = (m for m in net.module_.modules() if not getattr(m, "sparse", False))
-                    if any(p.requires_grad for m in dense for p in m.parameters(recurse=False)):
-                        raise ValueError("optimizer=SparseAdam needs gradients that are all sparse")
-                else:
-                    with_dense_gradients_(net.module_)
+                with_dense_gradients_(net.module_)
             if self._n_multiplications is None:
                 self._n_multiplications = _multiplications(net, rows)
             with undone, worthwhile_threads(self._n_multiplications):

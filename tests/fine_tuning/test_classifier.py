@@ -20,7 +20,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
-    StackedStartsClassifier,
     load_theta0,
     save_theta0,
 )
@@ -350,14 +349,3 @@ def test_further_rows_on_another_scale_are_told():
     with pytest.warns(UserWarning, match=r"of about 5, and X of about 1: .*transform_input"):
         clf.fit(X, y, X_unlabelled=further)
     clf.fit(X[:20], y[:20], X_unlabelled=on_scale(1, seed=1)[0])
-
-
-def test_a_string_in_X_is_named_with_its_column():
-    X, y = on_scale(1)
-    X["c"] = X["c"].astype(str)  # numbers, if written as text
-    MLPClassifier((3,), max_iter=0).fit(X, y)
-    X.loc[3, "c"] = "red"
-    for rows, name in ((X, "'c'"), (X.to_numpy(), "2"), (X.to_numpy().tolist(), "2")):
-        for learner in (MLPClassifier((3,)), MMDInitializer((3,)), StackedStartsClassifier()):
-            with pytest.raises(ValueError, match=f"column {name} of X holds the string 'red'"):
-                learner.fit(rows, y)

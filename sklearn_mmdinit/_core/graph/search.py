@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
 
 from ..progress import bar
 
@@ -37,25 +38,16 @@ _SPARE = 5
 
 def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p) in 50 components; equal rows are a ring."""
-    check_search(len(X), n_neighbors)
     first, place = distinct_rows(X)
-    n, n_distinct = len(X), first.size
-    if n_distinct == 1:
-        raise ValueError(f"All {n} rows are equal: there are no neighbours to search.")
-    if n_neighbors >= n_distinct:
-        raise ValueError(f"Only {n_distinct} of the {n} rows differ: too few for {n_neighbors=}.")
+    if n_neighbors >= (n_distinct := first.size):
+        found = f"Only {n_distinct} of the {len(X)} rows differ"
+        raise ValueError(f"{found}: too few for {n_neighbors=}, which must be smaller.")
     points = principal_components(X)[first]
     if _exact_is_best(len(points)):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)
     return share_neighbors(neighbors, place)
-
-
-def check_search(n_rows: int, n_neighbors: int) -> None:
-    """Raise a ValueError if :func:`nearest_neighbors` cannot search among so many rows."""
-    if n_rows <= n_neighbors:
-        raise ValueError(f"{n_rows} rows are too few for {n_neighbors=}, which must be smaller.")
 
 
 def _exact_is_best(n: int) -> bool:
@@ -99,10 +91,8 @@ def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     # neighbours, which get them below.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            from pynndescent import NNDescent
-        except ImportError as error:
-            raise ImportError(f"the approximate search needs pynndescent: {_INSTALL}") from error
+        from pynndescent import NNDescent
+
         n_asked = min(n_neighbors + 1 + _SPARE, len(points))
         found, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
     neighbors = _without_self(found, np.arange(len(points)), n_neighbors)
@@ -183,8 +173,8 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
     if n > most:  # in order: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
-    for block in _blocks(rows):
-        taken = X[block]
+    for block in gen_batches(rows.size, _BLOCK):
+        taken = X[rows[block]]
         mean += taken.sum(axis=0, dtype=np.float64) / rows.size
         low, high = np.minimum(low, taken.min(axis=0)), np.maximum(high, taken.max(axis=0))
     # Squares, and sums of them over all rows, are to be ordinary numbers of float32. A power of two
@@ -198,20 +188,12 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
     axes = None
     if n_components < min(n, p):
         sample = np.empty((rows.size, p), dtype=np.float32)
-        for block, where in zip(_blocks(rows), _blocks(np.arange(rows.size)), strict=True):
-            sample[where] = centred(block)
+        for block in gen_batches(rows.size, _BLOCK):
+            sample[block] = centred(rows[block])
         solver = "covariance_eigh" if p <= _MOST_FEATURES else "randomized"
         pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
         axes = pca.components_.T.astype(np.float64)  # (p, n_components)
     projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)
-    for block in _blocks(np.arange(n)):
+    for block in gen_batches(n, _BLOCK):
         projected[block] = centred(block) if axes is None else centred(block) @ axes
     return projected
-
-
-def _blocks(rows: np.ndarray) -> Iterator[slice | np.ndarray]:
-    """The rows in blocks; a slice, which copies nothing, where they follow one another."""
-    for start in range(0, rows.size, _BLOCK):
-        block = rows[start : start + _BLOCK]
-        together = block[-1] - block[0] == block.size - 1
-        yield slice(block[0], block[-1] + 1) if together else block

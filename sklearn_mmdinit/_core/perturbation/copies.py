@@ -14,7 +14,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..hooks import (
     batch_norms,
-    embeddings_named,
     names_of,
     normalised,
     own_output,
@@ -68,10 +67,6 @@ def _draws_by_gram(layer: Any, kind: LayerType, sampler: str, n_rows: int, call:
         return kind.patches is not None and sampler == "gram"
     n_in, n_out = layer.weight[0].numel(), len(layer.weight) // getattr(layer, "groups", 1)
     return gram_is_cheaper(n_rows * call.n_positions, n_in, n_out, first=call.first)
-
-
-class NoiseError(ValueError):
-    """What a user has given to ``register_layer`` as `noise` fails: no other sampler hides it."""
 
 
 @dataclass
@@ -131,7 +126,7 @@ def copies_drawn(
 
     forwards: dict[nn.Module, Any] = dict.fromkeys(batch_norms(module), by_copies)
     forwards |= dict.fromkeys(layers, noisy)
-    with embeddings_named(module), step_by_step(), untracked(module), replaced(forwards):
+    with step_by_step(), untracked(module), replaced(forwards):
         yield logits
 
 
@@ -195,14 +190,8 @@ def _noisy(
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
         noise = noise.reshape(K, *own.shape[1:])
     else:
-        try:
-            noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
-            noise = noise.reshape(K, *own.shape[1:])
-        except Exception as error:
-            if not kind.noise_by_user:
-                raise
-            named = f"the layer {perturbed.name!r} ({type(layer).__name__})"
-            raise NoiseError(f"noise of register_layer fails: {named}: {error}") from error
+        noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
+        noise = noise.reshape(K, *own.shape[1:])
     if draw.mask is not None:
         noise = noise * draw.mask.view(K, *[1] * output.ndim)
     added: torch.Tensor = _Added.apply(own, noise)

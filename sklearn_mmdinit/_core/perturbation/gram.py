@@ -32,7 +32,8 @@ _PRODUCT, _FACTOR = 0.014, 10.0
 # A pivot below this fraction of its diagonal entry is rounding: the row is a combination of
 # the rows before it. Float32 products of a few hundred terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# Larger than the pivots that rounding leaves: no root of a negative number.
+# What is added to the diagonal then, as a fraction of it: larger than the pivots that rounding
+# leaves, which grow with the number of rows, so that no root is of a negative number.
 _RIDGE = 1e-5
 # What a row of zeros gets, of the largest entry of the diagonal and beyond: a pivot all the same.
 _LEAST = 1e-10, 1e-30
@@ -51,64 +52,39 @@ def gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
     return gram + rest < direct
 
 
-def noise_factor(
-    H: torch.Tensor, weight_std: float, bias_std: float
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Factor L (n, R, R) of the noise on inputs H (n, R, n_in), and which rows are independent."""
+def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.Tensor:
+    """Factor L (n, R, R) of the noise on inputs H (n, R, n_in)."""
     C = torch.bmm(H, H.mT).mul_(weight_std**2)
     return semidefinite_cholesky(C.add_(bias_std**2))
 
 
-def semidefinite_cholesky(C: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Cholesky factor of matrices C (n, R, R) that may be singular, and which rows have a pivot.
+def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
+    """Cholesky factor of matrices C (n, R, R) that may be singular.
 
     Covariances are singular when inputs repeat, when a layer is dead on several inputs, or
-    when the batch is larger than the layer. The plain factorisation serves where it holds, and
-    the second result is None where all rows have a pivot of their own. Elsewhere a vanishing pivot
-    sets its column to zero, which gives dependent rows exactly their combination of the earlier
-    ones, with no jitter added to any matrix.
+    when the batch is larger than the layer. Where the plain factorisation holds, it serves; where
+    pivots vanish, that of C with a hundred-thousandth of its diagonal added.
     """
     if C.device.type != "cpu":  # to learn which are singular would be to wait for the device
-        return _regularised_cholesky(C), None
+        return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
     # Where the plain factorisation broke down L is not a factor and its diagonal says nothing.
-    independent = (L.diagonal(dim1=-2, dim2=-1).square() > floor) & (info == 0)[:, None]
-    if bool(independent.all()):
-        return L, None
-    singular = ~independent.all(dim=1)
-    L[singular], independent[singular] = _pivot_by_pivot(C[singular], floor[singular])
-    return L, independent
+    regular = (L.diagonal(dim1=-2, dim2=-1).square() > floor).all(dim=1) & (info == 0)
+    if not bool(regular.all()):
+        L[~regular] = _regularised_cholesky(C[~regular])
+    return L
 
 
 def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
-    """Cholesky factor of C with 1e-5 of its diagonal added: no branch depends on the values."""
-    diagonal = C.diagonal(dim1=-2, dim2=-1)
+    diagonal, eps = C.diagonal(dim1=-2, dim2=-1), torch.finfo(C.dtype).eps
+    ridge = diagonal * max(_RIDGE, 2.0 * C.shape[-1] * eps)
     least = diagonal.amax(dim=-1, keepdim=True) * _LEAST[0] + _LEAST[1]
-    return torch.linalg.cholesky_ex(C + torch.diag_embed(diagonal * _RIDGE + least))[0]
+    return torch.linalg.cholesky_ex(C + torch.diag_embed(ridge + least))[0]
 
 
-def _pivot_by_pivot(C: torch.Tensor, floor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    rest = C.clone()
-    L = torch.zeros_like(C)
-    independent = torch.zeros(C.shape[:2], dtype=torch.bool, device=C.device)
-    for j in range(C.shape[-1]):
-        pivot = rest[:, j, j]
-        independent[:, j] = pivot > floor[:, j]
-        root = torch.where(independent[:, j], pivot, torch.ones_like(pivot)).sqrt()
-        column = rest[:, j:, j] / root[:, None] * independent[:, j, None]
-        L[:, j:, j] = column
-        rest[:, j:, j:] -= column[:, :, None] * column[:, None, :]
-    return L, independent
-
-
-def divided_by_factor(
-    B: torch.Tensor, L: torch.Tensor, independent: torch.Tensor | None
-) -> torch.Tensor:
-    """B L^{-1} for matrices B (n, R, R), L's inverse being 0 on rows without a pivot."""
-    if independent is not None:
-        B = B * independent[:, None, :]
-        L = L + torch.diag_embed((~independent).to(L.dtype))
+def _divided_by(B: torch.Tensor, L: torch.Tensor) -> torch.Tensor:
+    """B L^{-1} for matrices B (n, R, R)."""
     return torch.linalg.solve_triangular(L, B, upper=False, left=False)
 
 
@@ -155,7 +131,7 @@ class GramLinear(torch.autograd.Function):
         empty: Empty,
     ) -> torch.Tensor:
         (K, n_rows, _), n_out = H.shape, len(weight)
-        L, independent = noise_factor(H, *stds)
+        L = noise_factor(H, *stds)
         Z = random.normal(out=empty("normals", (K, n_rows, n_out), H))
         out = empty("outputs", (K * n_rows, n_out), H)
         # One product by W for all copies.
@@ -163,18 +139,18 @@ class GramLinear(torch.autograd.Function):
         out.view(Z.shape).baddbmm_(L, Z)
         if bias is not None:
             out.add_(bias)
-        ctx.save_for_backward(H, weight, Z, L, independent)
+        ctx.save_for_backward(H, weight, Z, L)
         ctx.weight_std, ctx.empty = stds[0], empty
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, weight, Z, L, independent = ctx.saved_tensors
+        H, weight, Z, L = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
         grad_H = None
         if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
-            inner = divided_by_factor(torch.bmm(G.view(Z.shape), Z.mT), L, independent)
+            inner = _divided_by(torch.bmm(G.view(Z.shape), Z.mT), L)
             # In the memory of the normals, which have done their part, where it is large enough.
             grad_H = (
                 Z.flatten()[: H.numel()].view(H.shape)
@@ -208,7 +184,7 @@ def gram_noise(
     if n == n_copies:
         noise = _GramNoise.apply(H, units, stds, random)
     else:
-        L, _ = noise_factor(H, *stds)
+        L = noise_factor(H, *stds)
         noise = L @ random.normal(n_copies, groups, B * P, units)
     noise = noise.view(n_copies, groups, B, P, units).permute(0, 2, 3, 1, 4)
     return noise.reshape(n_copies * B, P, n_out)
@@ -221,17 +197,17 @@ class _GramNoise(torch.autograd.Function):
     def forward(
         ctx: Any, H: torch.Tensor, units: int, stds: tuple[float, float], random: StepRandom
     ) -> torch.Tensor:
-        L, independent = noise_factor(H, *stds)
+        L = noise_factor(H, *stds)
         Z = random.normal(*H.shape[:2], units)
-        ctx.save_for_backward(H, Z, L, independent)
+        ctx.save_for_backward(H, Z, L)
         ctx.weight_std = stds[0]
         return torch.bmm(L, Z)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, Z, L, independent = ctx.saved_tensors
+        H, Z, L = ctx.saved_tensors
         if not ctx.needs_input_grad[0]:
             return None, None, None, None
         # G E with E^T = weight_std^2 H^T L^{-T} Z.
-        inner = divided_by_factor(torch.bmm(grad_outputs[0], Z.mT), L, independent)
+        inner = _divided_by(torch.bmm(grad_outputs[0], Z.mT), L)
         return torch.bmm(inner, H).mul_(ctx.weight_std**2), None, None, None

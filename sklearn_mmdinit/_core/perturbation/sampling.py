@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from ..hooks import embeddings_named, layer_named, moved, names_of, unfused, untracked
+from ..hooks import layer_named, moved, names_of, unfused, untracked
 from ..layers import parameter_stds
 from ..network import Network
 from ..random import StepRandom
 from ..threads import in_parts
-from .copies import Draw, NoiseError, PerturbedLayer, copies_drawn, gram_stds, perturbed_layers
+from .copies import Draw, PerturbedLayer, copies_drawn, gram_stds, perturbed_layers
 from .gram import noise_factor
 
 SAMPLERS = ("auto", "direct", "gram", "functional")
@@ -112,7 +112,7 @@ def _in_common(
         plain = type(layer).forward is nn.Linear.forward and X.dtype == torch.float32
         if own.by_gram and plain and own.name in first:
             rows = X.reshape(-1, layer.in_features)
-            L, _ = noise_factor(rows[None], *gram_stds(own))
+            L = noise_factor(rows[None], *gram_stds(own))
             mean = nn.functional.linear(rows, layer.weight, layer.bias)
             leaf = mean.detach().requires_grad_(mean.requires_grad)
             found[own.name] = mean, leaf, L[0]
@@ -150,7 +150,7 @@ def _functional_logits(
         named = {place: perturbed[name] for place, name in places.items() if name in perturbed}
         return functional_call(module, named, (X.clone(),), tie_weights=False)
 
-    with embeddings_named(module), unfused(), untracked(module):
+    with unfused(), untracked(module):
         if network.one_by_one:
             each = ({name: own[k] for name, own in eps.items()} for k in range(n_copies))
             return torch.stack([one(own) for own in each])
@@ -267,8 +267,6 @@ def _reason_against_copies(network: Network, X: torch.Tensor) -> str | None:
                     for n, own in ((1, mask[alone : alone + 1]), (2, mask))
                 )
                 difference = both.view(2, *plain.shape)[alone] - plain
-            except NoiseError:
-                raise
             except Exception as error:
                 return f"{called()} fails with {type(error).__name__}: {error}"
             size = float(plain.detach().abs().max()) + 1.0
