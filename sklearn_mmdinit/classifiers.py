@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -19,7 +18,6 @@ from torch import nn
 from torch.optim import SGD
 
 from ._core import estimators as checks
-from ._core.inputs import Inputs, joined
 from ._core.mlp import MLP, perceptron
 from ._core.numbers import as_float32, torch_device
 from ._core.source import (
@@ -130,7 +128,6 @@ class NetClassifier(Keywords, PartlyLabelled):
     module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
     those of the epoch with the lowest validation loss. X may have any shape that the module takes:
     rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
-    A module of several inputs takes a dict of arrays by name, or a tuple of them by place.
 
     Parameters
     ----------
@@ -247,7 +244,6 @@ class NetClassifier(Keywords, PartlyLabelled):
     """
 
     module: Any = None
-    _inputs: Inputs | None = None
     input_shape_: tuple[int, ...]
 
     def __init__(
@@ -344,7 +340,6 @@ class NetClassifier(Keywords, PartlyLabelled):
         shape = None if reset else self.input_shape_
         own = {"shape": shape, "accept_sparse": "csr", **options}
         X, *y = arrays
-        X, self._inputs = joined(X, self._inputs, reset)
         X, *y = checks.examples_checked(self, X, *y, reset=reset, **own)
         if not reset:
             X = self._as_inputs(X)
@@ -402,11 +397,11 @@ class NetClassifier(Keywords, PartlyLabelled):
         check_source(self.module, keywords)
         if self.module is not None:
             keywords = with_n_classes(self.module, keywords, len(self.classes_))
-            return Source(self.module, keywords, seed, self._inputs)
+            return Source(self.module, keywords, seed)
         source, given = start.source(self.n_features_in_, seed), self.warm_start_from
         if source is None:
             raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
-        return replace(source, inputs=self._inputs)
+        return source
 
     def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
         """The start and the module that it is for: all that can be wrong before the long part."""
@@ -434,7 +429,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         start = begun.start
         if start.is_to_be_learned:
             seed = None if self.random_state is None else seeds[3]
-            start = start.learned(X, further, seed, self._inputs)
+            start = start.learned(X, further, seed)
         self.theta0_ = start.theta0 or begun.fresh
         self.initializer_ = start.initializer
         settings = net.Settings(
@@ -744,8 +739,6 @@ class MLPClassifier(NetClassifier):
         return net.is_skorch_param(name)
 
     def _source(self, start: Start, seed: int) -> Source:
-        if self._inputs is not None:
-            raise ValueError(f"X has {self._inputs}, and a perceptron takes one; use NetClassifier")
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")

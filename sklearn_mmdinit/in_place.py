@@ -34,8 +34,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         Returns logits (n, n_classes). Parameters that require no gradient stay, and running
         statistics of normalisation become those of the data, but where a normalisation is in
         evaluation mode in a module that is not: those are frozen.
-    data : array-like, Tensor, dict or tuple of these, Dataset or DataLoader
-        Unlabelled examples (n, ...); of several inputs a dict or a tuple. A Dataset or DataLoader
+    data : array-like, Tensor, Dataset or DataLoader
+        Unlabelled examples (n, ...). A Dataset or DataLoader
         hands out such, or tuples that begin with such, and is read a mini-batch at a time; with
         ``coherence``, which looks for neighbours among all, it is read once and kept. A DataLoader
         has its own ``batch_size`` and order; its mini-batches that are smaller than the first one
@@ -122,13 +122,9 @@ def _loader_of(dataset: Dataset[Any], batch_size: int, shuffle: bool) -> DataLoa
     return DataLoader(dataset, batch_size, shuffle=n_rows > 0)
 
 
-def _put_together(parts: list[Any]) -> Any:
-    """Mini-batches of arrays, or of dicts or tuples of arrays, as one."""
+def _put_together(parts: list[np.ndarray]) -> np.ndarray:
+    """Mini-batches as one array."""
     first = parts[0]
-    if isinstance(first, dict):
-        return {name: _put_together([part[name] for part in parts]) for name in first}
-    if isinstance(first, tuple):
-        return tuple(_put_together([*each]) for each in zip(*parts, strict=True))
     if other := {part.shape[1:] for part in parts} - {first.shape[1:]}:
         found = f"of shape {min(other)}, and of shape {first.shape[1:]} before"
         raise ValueError(f"it hands out examples {found}")

@@ -26,7 +26,6 @@ from ._core import source as sources
 from ._core.batches import LoaderBatches, RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
-from ._core.inputs import Inputs, joined
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
 from ._core.objective import loss_terms
@@ -98,9 +97,6 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
-        if self._inputs is not None:
-            hint = "give the classifier warm_start_from=, or use output='hidden'"
-            raise ValueError(f"a Pipeline hands one array on, and X has {self._inputs}; {hint}")
         return tag(self._rows(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -177,7 +173,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits: an instance, of which copies are made and which gives the
         weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
-        shape that it takes, or be several inputs, a dict or a tuple of arrays. `n_classes` is
+        shape that it takes. `n_classes` is
         handed to a class that takes it; parameters that describe a perceptron keep their defaults.
         Parameters that require no gradient stay, and so do normalisations that alone are in
         evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
@@ -303,7 +299,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     True
     """
 
-    _inputs: Inputs | None = None
     _state: State
 
     def __init__(
@@ -451,7 +446,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         X : array-like of shape (n_samples, n_features)
             Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
             map larger than memory is read a window at a time. A module may take rows of
-            another shape, or a dict or tuple of arrays with n_samples rows each.
+            another shape.
         y : array-like of shape (n_samples,), default=None
             Only tells the number of classes, where ``n_classes`` is "auto".
 
@@ -592,10 +587,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
-        X, self._inputs = joined(X, self._inputs, reset)
         if self.module is None:
-            if self._inputs is not None:
-                raise ValueError(f"X has {self._inputs}, and a perceptron takes one; give a module")
             return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
         shape = None if reset else self._profile.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
@@ -615,7 +607,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         """Look at the network and the rows before the first pass, and resolve the parameters."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own = self.n_features_in_, weights_seed(seed), n_classes
-        source = replace(sources.source_of_initializer(vars(self), *own), inputs=self._inputs)
+        source = sources.source_of_initializer(vars(self), *own)
         self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
         if not self._profile.integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
@@ -732,8 +724,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
         first = self._validated(first, reset=True)
         begun = self._begin(first, self.checkpoint)
-        own = self._profile.examples, self._inputs
-        batches = LoaderBatches(loader, opened, len(first), *own)
+        batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
         return self._fit(first, *begun, batches)
 
 

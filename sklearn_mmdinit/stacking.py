@@ -26,7 +26,6 @@ from ._core.estimators import (
 from ._core.graph.edges import seed_
 from ._core.graph.search import count_distinct
 from ._core.graph.spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
-from ._core.inputs import are_several
 from ._core.source import PREFIX
 from ._core.tagged import theta0_of
 from ._fine_tuning import labels
@@ -344,8 +343,6 @@ class StackedStartsClassifier(PartlyLabelled):
         network = self._checked_network()
         self._check_others()
         self._check_student()
-        if are_several(X):
-            raise ValueError("X must be one array, which a module takes apart itself: got several")
         if theta0_of(X) is not None:
             raise ValueError("X carries theta0 from a step before: its initializer is for starts")
         y, missing = labels.without_missing(y, self.unlabelled_label)

@@ -13,7 +13,6 @@ from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
-import torch
 from scipy.sparse import issparse, vstack
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -24,7 +23,6 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from ._core.estimators import inside_another
-from ._core.inputs import Inputs
 from ._core.mlp import MLP
 from ._core.source import Source, source_of_initializer
 from ._core.tagged import tag_is_lost, theta0_of
@@ -139,15 +137,13 @@ class Start:
                     was = f"the initializer was fitted with {known!r} as column {column}"
                     raise ValueError(f"{was}, and X has {own!r} there")
 
-    def learned(
-        self, X: Any, X_unlabelled: Sequence[Any], seed: int | None, inputs: Inputs | None = None
-    ) -> Start:
+    def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
         """The start once a clone of its initializer has learned from all rows."""
         fresh = seeded(self.initializer, seed)
         labels = np.arange(self.n_classes)  # of which only the number counts
         rows = _together(X, X_unlabelled, fresh)
         with inside_another():
-            fresh.fit(inputs.apart(torch.from_numpy(rows)) if inputs else rows, labels)
+            fresh.fit(rows, labels)
         return replace(self, theta0=fresh.theta0_, initializer=fresh)
 
 

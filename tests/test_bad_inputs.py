@@ -216,7 +216,6 @@ each(classified, "validation_split", (True, 0, 1, 2.0, NAN, "x"))
 each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
 row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
 row(classified, warm_start_from=mm.MLPClassifier((3,)), part="partial_fit goes on with its")
-row(mm.MMDInitializer().fit, DataLoader([0]), part="got a DataLoader: mmd_init_ takes it")
 row(mm.mmd_init_, X, nn.Linear(4, 2), part="an instance of Module, got a ndarray")
 row(stacked, estimator=mm.MLPClassifier(unlabelled_label=-1), part="unlabelled_label=-1")
 row(classified, criterion=nn.NLLLoss, part="modules return logits here")
@@ -237,8 +236,6 @@ own = mm.MLPClassifier(unlabelled_label=-1, validation_split=PredefinedSplit([0,
 row(own.fit, X, y - 2 * (np.arange(24) > 9), part="names row 23, but only ")
 for some in (np.where(y > 0, NAN, y), np.where(y > 0, None, y.astype(object))):
     row(mm.MLPClassifier().fit, X, some, part="in 12 rows, and ")
-for several in ({"a": X, "b": X}, (X, X)):
-    row(mm.StackedStartsClassifier().fit, several, y, part="X must be one array")
 row(mm.StackedStartsClassifier().fit, FITTED.transform(X), y, part="is for starts")
 row(mm.MLPClassifier, module__width=1, part="MLPClassifier has no parameter 'module__width'")
 row(mm.NetClassifier, width=1, part="NetClassifier has no parameter 'width'")

@@ -268,7 +268,6 @@ OF_IMAGES = {"group norm": in_groups} | {
 }
 
 
-# With more classes than inputs of the last layer, Jacobians are those of its inputs.
 @pytest.mark.parametrize("n_classes", [3, 40])
 @pytest.mark.parametrize("name", ["mlp", *OF_IMAGES])
 def test_norms_with_respect_to_the_input_against_autograd(name, n_classes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader
 
 from .estimators import told
 from .graph.walk import Walk
-from .inputs import Inputs, joined
 from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
 
@@ -106,7 +105,6 @@ class LoaderBatches:
     opened: Iterable[Any]  # what its first iteration hands out, which was begun before
     size: int  # examples of its first mini-batch
     examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
-    inputs: Inputs | None = None  # of which a row consists, where there are several
 
     @property
     def steps_a_pass(self) -> int | None:
@@ -129,7 +127,7 @@ class LoaderBatches:
         number, shape = -1, None
         for number, item in enumerate(handed_out(self.loader) if pass_number else self.opened):
             with told(f"mini-batch {number} of the DataLoader"):
-                batch, _ = joined(examples_of(item), self.inputs, reset=False)
+                batch = examples_of(item)
             if len(batch) < self.size:
                 continue
             shape = batch.shape[1:] if shape is None else shape
@@ -157,19 +155,11 @@ def handed_out(loader: Any) -> Iterator[Any]:
 Batches = RowBatches | LoaderBatches
 
 
-def examples_of(item: Any) -> Any:
-    """What a DataLoader hands out, or its first part: an array, or a dict or tuple of arrays."""
+def examples_of(item: Any) -> np.ndarray:
+    """What a DataLoader hands out, or its first part, as an array."""
     if isinstance(item, tuple | list) and item:
         item = item[0]
-    if isinstance(item, Mapping):
-        return {name: _array(part) for name, part in item.items()}
-    if isinstance(item, tuple | list):
-        return tuple(_array(part) for part in item)
-    return _array(item)
-
-
-def _array(part: Any) -> np.ndarray:
-    if not isinstance(part, torch.Tensor):
-        valid = "tensors, a dict of them, or tuples that begin with such"
-        raise TypeError(f"a DataLoader must hand out {valid}, got {type(part).__name__}")
-    return np.asarray(array_of(part.float() if part.is_floating_point() else part))
+    if not isinstance(item, torch.Tensor):
+        valid = "tensors, or tuples that begin with one"
+        raise TypeError(f"a DataLoader must hand out {valid}, got {type(item).__name__}")
+    return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -41,7 +41,7 @@ class Profile:
 
     def module(self, theta0: Theta0) -> nn.Module:
         """A module of its own that starts at theta0, in the mode that it comes in."""
-        module = replace(self.source, inputs=None).build().cpu()
+        module = self.source.build().cpu()
         put_arrays_(module, theta0.arrays)
         return module
 

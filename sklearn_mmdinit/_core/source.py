@@ -15,7 +15,6 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from .estimators import check_widths, is_auto, told
-from .inputs import Inputs
 from .mlp import MLP
 from .numbers import seeded_generators
 
@@ -81,7 +80,6 @@ class Source:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    inputs: Inputs | None = None  # where a pass takes several
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", uncompiled(self.module))
@@ -111,8 +109,6 @@ class Source:
             if value.is_meta:
                 raise ValueError(f"{named} is on the meta device, without numbers; use to_empty()")
         built.zero_grad()
-        if self.inputs is not None:
-            built.register_forward_pre_hook(self.inputs, with_kwargs=True)
         return built
 
 

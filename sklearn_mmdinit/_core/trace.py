@@ -22,7 +22,6 @@ from torch.utils._pytree import tree_leaves
 from ..theta0 import Architecture, arrays_of, digest_of, qualified_name
 from . import hooks
 from .estimators import told
-from .inputs import Inputs
 from .layers import EMBEDDINGS, parameter_stds, perturbed_type_of
 from .mlp import MLP
 from .source import Source
@@ -110,9 +109,7 @@ def describe_with_logits(source: Source, module: nn.Module, X: np.ndarray) -> Ar
 @contextmanager
 def _refusals_named(module: nn.Module, examples: torch.Tensor) -> Iterator[None]:
     """Whatever a pass of a module ends with, as a ValueError that names the examples."""
-    several = [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, Inputs)]
-    one = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
-    taken = str(several[0]) if several else one
+    taken = f"examples of shape {tuple(examples.shape[1:])} and type {examples.dtype}"
     refused = f"the module {qualified_name(module)} does not take {taken}"
     with told(refused):
         yield
