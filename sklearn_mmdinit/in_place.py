@@ -35,11 +35,10 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         statistics of normalisation become those of the data, but where a normalisation is in
         evaluation mode in a module that is not: those are frozen.
     data : array-like, Tensor, Dataset or DataLoader
-        Unlabelled examples (n, ...). A Dataset or DataLoader
-        hands out such, or tuples that begin with such, and is read a mini-batch at a time; with
-        ``coherence``, which looks for neighbours among all, it is read once and kept. A DataLoader
-        has its own ``batch_size`` and order; its mini-batches that are smaller than the first one
-        are left out.
+        Unlabelled examples (n, ...). A Dataset or DataLoader hands out tensors, or tuples that
+        begin with one, and is read a mini-batch at a time; with ``coherence``, which looks for
+        neighbours among all, it is read once and kept. A DataLoader has its own ``batch_size`` and
+        order; its mini-batches that are smaller than the first one are left out.
     **params : dict
         Parameters of :class:`MMDInitializer`, but those that describe a perceptron.
 

@@ -173,11 +173,10 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits: an instance, of which copies are made and which gives the
         weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
-        shape that it takes. `n_classes` is
-        handed to a class that takes it; parameters that describe a perceptron keep their defaults.
-        Parameters that require no gradient stay, and so do normalisations that alone are in
-        evaluation mode; what ``torch.compile`` has wrapped is taken out. None: a perceptron, an
-        :class:`MLP`.
+        shape that it takes. `n_classes` is handed to a class that takes it; parameters that
+        describe a perceptron keep their defaults. Parameters that require no gradient stay, and so
+        do normalisations that alone are in evaluation mode; what ``torch.compile`` has wrapped is
+        taken out. None: a perceptron, an :class:`MLP`.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -503,10 +502,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         train(self._profile, batches, config, self._state, 1, device, self.verbose)
         return self._learned(X, config)
 
-    def _get_params_html(self, deep: bool = False, *args: Any, **kwargs: Any) -> Any:
-        # scikit-learn's, which marks what parts have by themselves as set by the user.
-        return super()._get_params_html(False, *args, **kwargs)
-
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 
@@ -633,7 +628,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     def _what_stays(self, config: Config) -> dict[str, Any]:
         """What no later pass may change."""
         parameters = self.get_params(deep=False)
-        kept = {name: parameters[name] for name in _OF_THE_NETWORK if name in parameters}
+        kept = {name: parameters[name] for name in _OF_THE_NETWORK}
         kept |= {n: v for n, v in parameters.items() if n.startswith("module__")}
         embedding = getattr(coherence_of(self.coherence), "embedding", None)
         return kept | {"embedding": repr(embedding), "the loss": config.term_names}
