@@ -12,11 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from nets import Conv, digit_images
-from sklearn_mmdinit import (
-    Coherence,
-    MMDInitializer,
-    NetClassifier,
-)
+from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
 from sklearn_mmdinit._core import replay
 from sklearn_mmdinit._core.numbers import torch_device
 from sklearn_mmdinit._core.perturbation import sampling
@@ -30,14 +26,12 @@ def X():
     return StandardScaler().fit_transform(load_digits().data[:256])
 
 
-def tiny(kind=MMDInitializer, **params):
-    defaults = {"max_iter": 4, "window": 8, "device": "cuda"}
+def tiny(**params):
+    defaults = {"max_iter": 4, "window": 8, "device": "cuda", "n_perturbations": 24}
     defaults |= {"learning_rate_init": 5e-3, "random_state": 0}
     if "module" not in params:
         defaults["hidden_layer_sizes"] = (12, 8)
-    if kind is MMDInitializer:
-        defaults |= {"n_perturbations": 24}
-    return kind(**{**defaults, **params})
+    return MMDInitializer(**{**defaults, **params})
 
 
 def test_draws_are_functions_of_seed_and_step():
