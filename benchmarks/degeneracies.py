@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser, run_command
+from protocol.command import Written, command_parser, run_command
 from reporting.tables import text_of
 
 # The paper's (lambda, xi), and those whose densities are drawn.
@@ -55,9 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _cell(
-    appendix: studies.Appendix, setting: Setting | None, run: int, wanted: bool = True
-) -> studies.Cell:
+def _cell(appendix: studies.Appendix, setting: Setting | None, run: int) -> studies.Cell:
     """Of theta0 with a lambda and a xi; None: of the fresh weights."""
     names = ("degeneracy_weight", "detachment_weight")
     if setting is None:
@@ -76,25 +74,19 @@ def _cell(
         return found if learned is None else found | {"theta0": learned.record()}
 
     key, head = appendix.key(changes, run), {**head, "run": run}
-    return studies.Cell(f"run {run}: {name}", head, key, measure, wanted)
+    return f"run {run}: {name}", head, key, measure
 
 
-def _prepare(options: argparse.Namespace) -> studies.Study:
-    appendix = studies.prepare_appendix(options)
-    shown = dict.fromkeys([*SETTINGS, *options.settings])
-    cells = []
-    for run in range(options.runs):
-        cells += [_cell(appendix, None, run)]
-        cells += [_cell(appendix, own, run, own in options.settings) for own in shown]
-    settings = {"shown": list(shown), "runs": options.runs}
-    settings |= {"networks_a_ratio": studies.N_PERTURBATIONS}
-    return appendix.study("degeneracies", __doc__, cells, settings)
+def _measure(appendix: studies.Appendix) -> Written:
+    shown, runs = list(dict.fromkeys(appendix.options.settings)), appendix.options.runs
+    cells = [_cell(appendix, own, run) for run in range(runs) for own in (None, *shown)]
+    settings = {"shown": shown, "runs": runs, "networks_a_ratio": studies.N_PERTURBATIONS}
+    return appendix.measured("degeneracies", __doc__, cells, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    study = studies.Study
     text = partial(text_of, kinds=("degeneracies", "densities"))
-    return run_command(_parser(), argv, _prepare, study.measure, text, kept=study.kept)
+    return run_command(_parser(), argv, studies.prepare_appendix, _measure, text)
 
 
 if __name__ == "__main__":

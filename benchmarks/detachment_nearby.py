@@ -17,7 +17,6 @@ Xavier's for s^2 = 0.2 alone. Values above 1 come from rows longer than 2, and a
 constant function.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from protocol import studies
-from protocol.command import command_parser, run_command
+from protocol.command import Written, command_parser, run_command
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import fit_key
@@ -69,9 +68,8 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     return Theta0(theta0.architecture, arrays)
 
 
-def _prepare(options: argparse.Namespace) -> studies.Study:
+def _measure(appendix: studies.Appendix) -> Written:
     """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images."""
-    appendix = studies.prepare_appendix(options)
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
     steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
@@ -119,19 +117,18 @@ def _prepare(options: argparse.Namespace) -> studies.Study:
         passed = [end for end in ends if end <= step]
         key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
         name = f"L_iod near theta0 after {step} steps"
-        cells.append(studies.Cell(name, {"step": step}, key, partial(measure, step)))
+        cells.append((name, {"step": step}, key, partial(measure, step)))
     settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
     settings |= {"rows_measured": N_ROWS}
-    return appendix.study("detachment_nearby", __doc__, cells, settings)
+    return appendix.measured("detachment_nearby", __doc__, cells, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__doc__)
     studies.add_appendix_options(parser)
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
-    study = studies.Study
     text = partial(text_of, kinds=("detachment",))
-    return run_command(parser, argv, _prepare, study.measure, text, kept=study.kept)
+    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
 
 
 if __name__ == "__main__":

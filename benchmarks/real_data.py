@@ -105,7 +105,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     return Job(data, tables, methods, options)
 
 
-def _measure(job: Job) -> command.Written:
+def _score(job: Job) -> None:
     """Make what is not there yet of each set, then score what is not there yet."""
     options, folder = job.options, job.folder
     done = job.log.read()
@@ -137,17 +137,16 @@ def _measure(job: Job) -> command.Written:
     for records in tqdm(found, total=len(scoring), unit="cell", disable=options.quiet):
         for record in records:
             job.log.append(record)
-    return _kept(job)
 
 
-def _kept(job: Job) -> command.Written:
+def _measure(job: Job) -> command.Written:
+    _score(job)
     options, done = job.options, job.log.read()
     keys = [key for *_, own in job.cells() for key in own.values()]
     once = [key for data in job.data for key in job.once(data).values()]
     settings = {name: getattr(options, name) for name in ("split", "draws", "first_draw", "seed")}
     settings |= {"n_labels": [*options.n_labels], "methods": job.methods}
     settings |= {"network": repr(sets.NETWORK)}
-    measured = [done[key] for key in keys if key in done]
     made = [{k: v for k, v in done[key].items() if k != "key"} for key in once if key in done]
     what = "sets" if options.sets else options.split
     stem = "real-data" if what == "report" else f"real-data-{what}"
@@ -157,7 +156,7 @@ def _kept(job: Job) -> command.Written:
         "sets": job.tables,
         "once": made,
         "figures": [*FIGURES],
-        "scores": pack_draws(measured, draws),
+        "scores": pack_draws([done[key] for key in keys], draws),
     }
     if options.add_to is not None:
         results = added(json.loads(options.add_to.read_text(encoding="utf-8")), results)
@@ -180,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
     text = partial(text_of, kinds=DATA_TABLES)
-    return command.run_command(parser, argv, _prepare, _measure, text, draw_sets, kept=_kept)
+    return command.run_command(parser, argv, _prepare, _measure, text, draw_sets)
 
 
 if __name__ == "__main__":

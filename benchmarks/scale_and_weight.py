@@ -14,7 +14,6 @@ where it must be), or a part of the grid::
     python benchmarks/scale_and_weight.py --squared-scales 0.5 1 --weights 0.4 --runs 4
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from itertools import product
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser, positive_number, run_command
+from protocol.command import Written, command_parser, positive_number, run_command
 from protocol.methods import KERNELS
 from reporting.tables import text_of
 
@@ -30,9 +29,7 @@ SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 WEIGHTS = (0.2, 0.4, 1.0)
 
 
-def _cell(
-    appendix: studies.Appendix, square: float, weight: float, run: int, wanted: bool
-) -> studies.Cell:
+def _cell(appendix: studies.Appendix, square: float, weight: float, run: int) -> studies.Cell:
     changes = {"perturbation_scale": math.sqrt(square), "degeneracy_weight": weight}
 
     def measure() -> dict[str, Any]:
@@ -50,30 +47,19 @@ def _cell(
             "theta0": learned.record(),
         }
 
-    return studies.Cell(
-        f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}",
-        {"squared_scale": square, "degeneracy_weight": weight, "run": run},
-        appendix.key(changes, run),
-        measure,
-        wanted,
-    )
+    name = f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}"
+    head = {"squared_scale": square, "degeneracy_weight": weight, "run": run}
+    return name, head, appendix.key(changes, run), measure
 
 
-def _prepare(options: argparse.Namespace) -> studies.Study:
-    appendix = studies.prepare_appendix(options)
-    scales = sorted({*SQUARED_SCALES, *options.squared_scales})
-    weights = sorted({*WEIGHTS, *options.weights})
-    cells = []
-    for run, square, weight in product(range(options.runs), scales, weights):
-        wanted = square in options.squared_scales and weight in options.weights
-        cells.append(_cell(appendix, square, weight, run, wanted))
-    settings = {
-        "squared_scales": scales,
-        "weights": weights,
-        "runs": options.runs,
-        "networks_a_ratio": studies.N_PERTURBATIONS,
-    }
-    return appendix.study("scale_and_weight", __doc__, cells, settings)
+def _measure(appendix: studies.Appendix) -> Written:
+    options = appendix.options
+    scales, weights = sorted(options.squared_scales), sorted(options.weights)
+    grid = product(range(options.runs), scales, weights)
+    cells = [_cell(appendix, square, weight, run) for run, square, weight in grid]
+    settings = {"squared_scales": scales, "weights": weights, "runs": options.runs}
+    settings |= {"networks_a_ratio": studies.N_PERTURBATIONS}
+    return appendix.measured("scale_and_weight", __doc__, cells, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,9 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
     add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
     studies.add_objective_options(parser, n_perturbations=128)
-    study = studies.Study
     text = partial(text_of, kinds=("scale_and_weight",))
-    return run_command(parser, argv, _prepare, study.measure, text, kept=study.kept)
+    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,14 @@ from typing import Any
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import add_output_options, command_parser, run_command
-from protocol.store import digest_of, versions
-from protocol.studies import Cell, Study
+from protocol.command import (
+    Written,
+    add_output_options,
+    command_parser,
+    results_head,
+    run_command,
+)
+from protocol.evaluation import say
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
@@ -170,8 +175,7 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _prepare(options: argparse.Namespace) -> Study:
-    """Each case is a cell: the number of its theorem, the case in words, and what measures it."""
+def _measure(options: argparse.Namespace) -> Written:
     X, seed = standardize(load_digits_dataset())[0], options.seed
     equal, networks = PLAN["n_equal"], PLAN["network_widths"]
     cases = [
@@ -181,23 +185,19 @@ def _prepare(options: argparse.Namespace) -> Study:
         *((3, f"n = {n}", partial(jacobian_points, X, n, seed)) for n in PLAN["widths"]),
     ]
     settings = PLAN | {"n_images": N_IMAGES, "seed": seed}
-    cells = [
-        Cell(
-            f"theorem {theorem}, {case}",
-            {"theorem": theorem, "case": case},
-            digest_of([theorem, case, settings, versions()]),
-            measure,
-        )
-        for theorem, case, measure in cases
-    ]
-    return Study("theorems", __doc__, cells, settings, options)
+    records = []
+    for theorem, case, measure in cases:
+        say(options, f"theorem {theorem}, {case}")
+        records.append({"theorem": theorem, "case": case, **measure()})
+    head = results_head(__doc__, None, settings)
+    return options.output / "theorems.json", head | {"records": records}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__doc__)
     add_output_options(parser)
     text = partial(text_of, kinds=("theorems",))
-    return run_command(parser, argv, _prepare, Study.measure, text, kept=Study.kept)
+    return run_command(parser, argv, lambda options: options, _measure, text)
 
 
 if __name__ == "__main__":

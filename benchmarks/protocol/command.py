@@ -52,21 +52,12 @@ def run_command(
     measure: Callable[[Job], Written],
     text: Callable[[dict[str, Any]], str],
     draw: Callable[[dict[str, Any], Path], str] | None = None,
-    kept: Callable[[Job], Written] | None = None,
 ) -> int:
     """Run a command; the status that it ends with.
 
     ``prepare`` raises a ValueError or a RuntimeError (no data, a damaged file) where the options
-    are wrong; ``measure`` keeps each part as it ends. What was found, or after an interruption
-    what is ``kept`` if a command has a use for a part, is printed, written and drawn.
+    are wrong; ``measure`` keeps each part as it ends. What was found is printed, written and drawn.
     """
-
-    def publish(path: Path, results: dict[str, Any]) -> None:
-        print(text(results), end="\n\n")
-        write_json(path, results)
-        if draw is not None:
-            print(draw(results, path.with_suffix(".png")))
-        print(f"{path} written")
 
     def say(line: object) -> None:
         print(f"{parser.prog}: {line}", file=sys.stderr)
@@ -78,16 +69,18 @@ def run_command(
         say(error)
         return 2
     try:
-        written = measure(job)
+        path, results = measure(job)
     except KeyboardInterrupt:
-        if kept is not None:
-            publish(*kept(job))
         say("stopped; the same command goes on from here")
         return 130
     except EngineError as error:
         say(f"{error}; the same command goes on from here")
         return CLUSTER_LOST
-    publish(*written)
+    print(text(results), end="\n\n")
+    write_json(path, results)
+    if draw is not None:
+        print(draw(results, path.with_suffix(".png")))
+    print(f"{path} written")
     return 0
 
 

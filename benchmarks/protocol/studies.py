@@ -1,10 +1,9 @@
-"""The appendix's measurements: in cells, each kept as it ends, and shown whole or not."""
+"""The appendix's measurements, in cells, each kept as it ends."""
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from data.datasets import Dataset
 from protocol import command
 from protocol.evaluation import Bench, load_scaled, say
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
-from protocol.store import Log, commit, digest_of, hardware
+from protocol.store import Log, commit, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
@@ -23,71 +22,35 @@ from sklearn_mmdinit.diagnostics import (
     prediction_samples,
 )
 
-# Cells
+Cell = tuple[str, dict[str, Any], str, Callable[[], dict[str, Any]]]
+"""A line of progress; what begins its record; what decides the rest, as a key; what finds it."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One thing to measure.
-
-    ``name`` is for a line of progress, ``head`` what it is, as JSON can hold it: its record begins
-    with it; ``key`` stands for all that decides what ``compute`` finds, the rest of the record.
-    Where it is not ``wanted`` by this call, what an earlier one kept is shown all the same.
-    """
-
-    name: str
-    head: dict[str, Any]
-    key: str
-    compute: Callable[[], dict[str, Any]]
-    wanted: bool = True
-
-
-@dataclass(frozen=True)
-class Study:
-    """The cells of a command, and what its file of results says of them all."""
-
-    name: str
-    doc: str | None
-    cells: Sequence[Cell]
-    settings: dict[str, Any]
-    options: argparse.Namespace
-    dataset: Dataset | None = None
-
-    @property
-    def path(self) -> Path:
-        """The file of results; its picture has the same name."""
-        stem = self.name if self.dataset is None else f"{self.dataset.name}_{self.name}"
-        return Path(self.options.output) / f"{stem}.json"
-
-    @property
-    def log(self) -> Log:
-        return Log(self.options.output / f"{self.name}.jsonl")
-
-    def measure(self) -> command.Written:
-        """Measure what is wanted and not there yet; results of all cells that are there."""
-        done = self.log.read()
-        made_with = {"commit": commit(), "machine": hardware()}
-        for cell in self.cells:
-            if cell.wanted and cell.key not in done:
-                say(self.options, cell.name)
-                self.log.append({"key": cell.key, **cell.head, **cell.compute(), **made_with})
-        return self.kept()
-
-    def kept(self) -> command.Written:
-        """Results of the cells that are there; each commit and machine once for all of them."""
-        done = self.log.read()
-        records = [done[cell.key] for cell in self.cells if cell.key in done]
-        machines: list[dict[str, Any]] = []
-        for record in records:
-            machines += [] if record["machine"] in machines else [record["machine"]]
-        return self.path, command.results_head(self.doc, self.dataset, self.settings) | {
-            "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
-            "measured_on": machines,
-            "records": [
-                {k: v for k, v in record.items() if k not in ("key", "commit", "machine")}
-                for record in records
-            ],
-        }
+def measured(
+    name: str,
+    doc: str | None,
+    cells: Iterable[Cell],
+    settings: dict[str, Any],
+    options: argparse.Namespace,
+    dataset: Dataset | None = None,
+) -> command.Written:
+    """Results of the cells, each of which is kept in a log as it ends."""
+    log, records = Log(options.output / f"{name}.jsonl"), []
+    done = log.read()
+    for words, head, key, compute in cells:
+        if key not in done:
+            say(options, words)
+            done[key] = {"key": key, **head, **compute(), "commit": commit()}
+            log.append(done[key])
+        records.append(done[key])
+    stem = name if dataset is None else f"{dataset.name}_{name}"
+    return options.output / f"{stem}.json", command.results_head(doc, dataset, settings) | {
+        "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
+        "records": [
+            {k: v for k, v in record.items() if k not in ("key", "commit", "machine")}
+            for record in records
+        ],
+    }
 
 
 # What the appendix measures of a theta0
@@ -191,10 +154,10 @@ class Appendix(Bench):
         own = self.initializer({**(changes or {}), "max_iter": 0}, run)
         return own.fit(self.X[:BATCH_SIZE]).theta0_
 
-    def study(
-        self, name: str, doc: str | None, cells: Sequence[Cell], settings: dict[str, Any]
-    ) -> Study:
-        """What the cells are, in a file that no other reading or fresh weights share."""
+    def measured(
+        self, name: str, doc: str | None, cells: Iterable[Cell], settings: dict[str, Any]
+    ) -> command.Written:
+        """Results of the cells, in a file that no other reading or fresh weights share."""
         common = {
             "rows": len(self.X),
             "passes": self.network.epochs,
@@ -209,7 +172,7 @@ class Appendix(Bench):
         }
         stem = with_kernels(name, self.network.kernels)
         stem += "" if self.options.init == "xavier" else f"_{self.options.init}"
-        return Study(stem, doc, cells, common | settings, self.options, self.dataset)
+        return measured(stem, doc, cells, common | settings, self.options, self.dataset)
 
 
 def with_kernels(stem: str, kernels: str) -> str:
