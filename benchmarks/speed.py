@@ -6,7 +6,7 @@ Then it measures, all in one run on one machine and what is compared in turns:
 - ``step``: seconds a pre-training step, as the paper writes it (a copy of every weight for each
   network; the same by ``torch.func.vmap``), by ``MMDInitializer``, and the floor, which is the
   step's dense matrix products at the rate of this machine's own sgemm; and the memory of each;
-- ``fine-tuning``: ``MLPClassifier.fit`` beside scikit-learn's and a plain PyTorch loop;
+- ``fine-tuning``: ``MLPClassifier.fit`` beside scikit-learn's;
 - ``fits``: whole fits with coherence, the search of neighbours included, and their memory;
 - ``modules``: the same perceptron as an ``nn.Sequential`` in ``module=``, ConvNets' steps beside
   their dense products, and the memory against K.

@@ -14,12 +14,13 @@ one core, and as long with ten classes)::
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
+from typing import Any
+
+import pandas as pd
 
 from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
 from reporting.statistics import tried_settings
-from reporting.tables import text_of
 
 
 def _measure(bench: Bench) -> command.Written:
@@ -33,12 +34,15 @@ def _measure(bench: Bench) -> command.Written:
     return bench.results(__doc__, "tuned_scratch", found)
 
 
+def _text(results: dict[str, Any]) -> str:
+    return pd.json_normalize(results["tried"]).round(2).to_string()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command.command_parser(__doc__)
     command.add_classes_option(parser)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
-    text = partial(text_of, kinds=("tuning",))
-    return command.run_command(parser, argv, prepare_bench, _measure, text)
+    return command.run_command(parser, argv, prepare_bench, _measure, _text)
 
 
 if __name__ == "__main__":

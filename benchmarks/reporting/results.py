@@ -146,8 +146,8 @@ def added(earlier: Results, later: Results) -> Results:
 
 
 def settings_of(results: Results) -> dict[str, Any]:
-    """What was asked for; "plan" is what older files of ``coherence.py`` call it."""
-    settings: dict[str, Any] = results.get("settings") or results.get("plan") or {}
+    """What was asked for."""
+    settings: dict[str, Any] = results.get("settings", {})
     return settings
 
 
@@ -160,9 +160,8 @@ def _runs(results: Results) -> str:
 
 
 def _commit(results: Results) -> str:
-    # Where parts were learned or measured earlier, the last call has only put them together.
-    learned = dict.fromkeys(own["commit"] for own in results.get("theta0", []) if "commit" in own)
-    commits = results.get("measured_at_commits") or [*learned] or [results.get("git_commit")]
+    # Where parts were measured earlier, the last call has only put them together.
+    commits = results.get("measured_at_commits") or [results.get("git_commit")]
     if commits[0] is None:
         return "-"
     changed = " with changes" if results.get("git_changed") else ""
@@ -183,14 +182,13 @@ def made_with_table(library: Library, files: Iterable[str]) -> Table:
             continue
         # A file that was put together says of each part what it was made with.
         for number, part in enumerate(results.get("parts") or [results], 1):
-            machines = part.get("measured_on") or [part["hardware"]]
             rows.append(
                 {
                     "file": f"{file}, part {number}" if "parts" in results else file,
                     "seed": str(settings_of(part).get("seed", "-")),
                     "runs": _runs(part),
                     "commit": _commit(part),
-                    "machine": "; ".join(map(_hardware, machines)),
+                    "machine": _hardware(part["hardware"]),
                     "versions": ", ".join(f"{k} {v}" for k, v in part["versions"].items()),
                 }
             )

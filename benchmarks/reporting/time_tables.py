@@ -79,26 +79,6 @@ def _coherence(section: str, results: Results) -> Table:
     return Table(title, pd.concat(columns, axis=1))
 
 
-# tune_scratch.py
-
-
-def _tuning(results: Results) -> Table:
-    """One row for each setting, best first."""
-    rows = []
-    for tried in results["tried"]:
-        row = {"setting": tried["setting"]}
-        row |= {f"N = {n}": f"{value:.2f}" for n, value in tried["accuracy"].items()}
-        row |= {"mean": f"{tried['mean']:.2f}", "difference": "reference"}
-        if gain := tried["difference"]:
-            row["difference"] = gain_text(gain["mean"], gain["low"], gain["high"])
-        rows.append(row)
-    title = (
-        "Fine-tuning of the network from scratch, every setting, best first: test accuracy (%), "
-        "and the difference from the paper's own on the same tasks (points) with its 95% interval"
-    )
-    return Table(title, pd.DataFrame(rows))
-
-
 # speed.py and backends.py
 
 FORMS = {
@@ -138,6 +118,5 @@ SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "mod
 TIME_TABLES: dict[str, Callable[..., Table]] = {
     **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
     **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
-    "tuning": _tuning,
 }
 """From the results of a command to a table of them, by kind."""

@@ -1,6 +1,7 @@
 """Classifiers around others: on changed copies, on a graph of neighbours, on pseudo-labels."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 
+@dataclass(eq=False, repr=False)
 class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Each labelled row comes with ``n_copies`` changed copies, under its own label.
 
@@ -17,17 +19,10 @@ class AugmentedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     it was trained on. ``augmentation(rows, rng)`` gives rows, changed.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        augmentation: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-        n_copies: int,
-        random_state: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.augmentation = augmentation
-        self.n_copies = n_copies
-        self.random_state = random_state
+    estimator: Any
+    augmentation: Callable[[np.ndarray, np.random.Generator], np.ndarray]
+    n_copies: int
+    random_state: int = 0
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         X, each = np.asarray(X), 1 + self.n_copies
@@ -54,6 +49,7 @@ class _NeighborVotes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[self._votes(X).argmax(axis=1)]
 
 
+@dataclass(eq=False, repr=False)
 class GraphLabelSpreading(_NeighborVotes):
     """Label spreading (Zhou et al., 2004) on a nearest-neighbour graph that was made before.
 
@@ -63,13 +59,10 @@ class GraphLabelSpreading(_NeighborVotes):
     the training rows, ``neighbors`` (n_rows, k) are the nearest of them of all rows.
     """
 
-    def __init__(
-        self, spread: csr_array, neighbors: np.ndarray, alpha: float = 0.99, n_iter: int = 100
-    ) -> None:
-        self.spread = spread
-        self.neighbors = neighbors
-        self.alpha = alpha
-        self.n_iter = n_iter
+    spread: csr_array
+    neighbors: np.ndarray
+    alpha: float = 0.99
+    n_iter: int = 100
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Spread the labels y (n,) of the training rows numbered X (n, 1) over all of them."""
@@ -92,6 +85,7 @@ class GraphLabelSpreading(_NeighborVotes):
         return np.where(totals > 0.0, shares, 1.0 / len(self.classes_))
 
 
+@dataclass(eq=False, repr=False)
 class PoissonLearning(_NeighborVotes):
     """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020), made for very few labels.
 
@@ -99,10 +93,9 @@ class PoissonLearning(_NeighborVotes):
     u <- u + D^-1 (b - L u), ``n_iter`` times. ``graph`` is W over the training rows.
     """
 
-    def __init__(self, graph: csr_array, neighbors: np.ndarray, n_iter: int = 300) -> None:
-        self.graph = graph
-        self.neighbors = neighbors
-        self.n_iter = n_iter
+    graph: csr_array
+    neighbors: np.ndarray
+    n_iter: int = 300
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Solve for the labels y (n,) of the training rows numbered X (n, 1)."""
@@ -153,6 +146,7 @@ def nearest_rows(X: np.ndarray, n_train: int, n_neighbors: int, n_jobs: int) -> 
 UNLABELLED = -1
 
 
+@dataclass(eq=False, repr=False)
 class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """scikit-learn's :class:`SelfTrainingClassifier` around a network, its unlabelled rows given.
 
@@ -162,13 +156,10 @@ class SelfTrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``validation_split`` takes from the labelled ones do that in every round.
     """
 
-    def __init__(
-        self, network: Any, X_unlabelled: Any, threshold: float = 0.8, max_iter: int = 3
-    ) -> None:
-        self.network = network
-        self.X_unlabelled = X_unlabelled
-        self.threshold = threshold
-        self.max_iter = max_iter
+    network: Any
+    X_unlabelled: Any
+    threshold: float = 0.8
+    max_iter: int = 3
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Train on labelled rows X (n, n_features) with labels y (n,), none of them -1."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -53,6 +54,7 @@ def passes(
 # Random labels (Pondenkandath et al., arXiv:1811.01640), the paper's baseline "R.label"
 
 
+@dataclass(eq=False, repr=False)
 class RandomLabels(BaseEstimator):  # type: ignore[misc]
     """Learns a perceptron to tell labels that are drawn anew, uniformly, for each mini-batch.
 
@@ -60,31 +62,16 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     are at the end of the window with the lowest mean loss, ``best_loss_``.
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
-        n_classes: int = 2,
-        init: str = "xavier",
-        batch_norm: bool = False,
-        learning_rate_init: float = 2e-4,
-        batch_size: int = 32,
-        max_iter: int = 5,
-        window: int = 100,
-        device: str = "cpu",
-        random_state: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_classes = n_classes
-        self.init = init
-        self.batch_norm = batch_norm
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.window = window
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
+    n_classes: int = 2
+    init: str = "xavier"
+    batch_norm: bool = False
+    learning_rate_init: float = 2e-4
+    batch_size: int = 32
+    max_iter: int = 5
+    window: int = 100
+    device: str = "cpu"
+    random_state: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
         classifier = MLPClassifier(
@@ -203,6 +190,7 @@ def with_encoder(fresh: Theta0, encoder: Any) -> Theta0:
     return Theta0(fresh.architecture, arrays)
 
 
+@dataclass(eq=False, repr=False)
 class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     """Learns the hidden layers of a network by undoing noise; the last layer stays fresh.
 
@@ -212,25 +200,14 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: tuple[int, ...] = (392, 392, 392),
-        n_classes: int = 2,
-        corruption_level: float = 0.75,
-        learning_rate_init: float = 1e-3,
-        batch_size: int = 128,
-        max_iter: int = 20,
-        random_state: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_classes = n_classes
-        self.corruption_level = corruption_level
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
+    n_classes: int = 2
+    corruption_level: float = 0.75
+    learning_rate_init: float = 1e-3
+    batch_size: int = 128
+    max_iter: int = 20
+    random_state: int = 0
+    verbose: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
         fresh, network, optimizer = self._begin(X.shape[1])

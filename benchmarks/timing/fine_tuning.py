@@ -1,4 +1,4 @@
-"""Fine-tuning beside a plain PyTorch loop and scikit-learn: the same network, data and epochs."""
+"""Fine-tuning beside scikit-learn: the same network, data and epochs."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,16 +6,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as SklearnMLP
-from torch import nn
 
 from engines.engine import threads
 from sklearn_mmdinit import MLPClassifier
 from timing.agreement import DisagreementError
 from timing.clock import in_turns, ratio, timed
-from timing.steps import Step, perceptron
+from timing.steps import Step
 
 EPOCHS, HIDDEN = 10, (392, 392, 392)
 # Means of the last training loss over seeds, as a share of the loss of a guess, log 2.
@@ -28,24 +26,6 @@ def labelled_rows(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     scores = X @ rng.normal(size=X.shape[1])
     y = (scores > np.median(scores)) ^ (rng.uniform(size=n_rows) < 0.05)
     return X, y.astype(int)
-
-
-def _plain_loop(X: np.ndarray, y: np.ndarray, hidden: tuple[int, ...], validation: bool) -> float:
-    """The training loop that anyone would write; returns the last epoch's mean loss."""
-    net = perceptron((X.shape[1], *hidden, 2))
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    rows, labels, n_held = torch.from_numpy(X), torch.from_numpy(y), validation * (len(X) // 6)
-    for _ in range(EPOCHS):
-        losses = []
-        for batch in torch.split(n_held + torch.randperm(len(X) - n_held), 50):
-            loss = nn.functional.cross_entropy(net(rows[batch]), labels[batch])
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
-            losses.append(float(loss.detach()))
-        with torch.no_grad():
-            net(rows[:n_held]).argmax(1)
-    return float(np.mean(losses))
 
 
 def _fits(
@@ -69,12 +49,11 @@ def _fits(
     return {
         "ours": lambda: ours.fit(X, y).loss_curve_[-1],
         "scikit-learn": fit_theirs,
-        "pytorch": lambda: _plain_loop(X, y, hidden, validation),
     }
 
 
 def check_training(n_rows: int = 240, hidden: tuple[int, ...] = HIDDEN) -> dict[str, float]:
-    """Mean training loss of the last epoch over three seeds, which all three must share."""
+    """Mean training loss of the last epoch over three seeds, which both must share."""
     runs = [_fits(*labelled_rows(n_rows), False, seed, hidden) for seed in range(3)]
     means = {name: float(np.mean([fits[name]() for fits in runs])) for name in runs[0]}
     guess = float(np.log(2))
@@ -94,6 +73,6 @@ def measure_fits(
                 fits = _fits(*labelled_rows(n_rows), validation=True)
                 in_turns(fits, 1)  # warm up
                 times = in_turns({name: partial(timed, fit) for name, fit in fits.items()}, rounds)
-            ratios = {f"ours / {n}": ratio(times, "ours", n) for n in ("scikit-learn", "pytorch")}
-            records.append({"rows": n_rows, "threads": n_threads, "seconds": times, **ratios})
+            own = {"ours / scikit-learn": ratio(times, "ours", "scikit-learn")}
+            records.append({"rows": n_rows, "threads": n_threads, "seconds": times, **own})
     return records
