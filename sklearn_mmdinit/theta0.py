@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral, Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -210,7 +209,7 @@ class Theta0:
         The network.
     arrays : dict of str to ndarray
         What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
-        are; kept as a read-only mapping of read-only views.
+        are; kept as read-only views.
     gain : tuple of float, default=()
         By what each hidden layer's weights were multiplied after pre-training, the function
         being the same; empty: by nothing.
@@ -244,7 +243,7 @@ class Theta0:
             str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))
             for name, array in self.arrays.items()
         }
-        self.__setstate__({"arrays": kept})
+        object.__setattr__(self, "arrays", kept)
         self.architecture.check({name: array.shape for name, array in kept.items()})
         if self.gain:
             self._check_gain(self.gain)
@@ -252,13 +251,6 @@ class Theta0:
             # Another module may keep a mask of -inf among its arrays.
             if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Pickle has no words for a read-only mapping.
-        return vars(self) | {"arrays": dict(self.arrays)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, arrays=MappingProxyType(state["arrays"]))
 
     def __repr__(self) -> str:
         own, numbers = self.architecture, sum(array.size for array in self.arrays.values())

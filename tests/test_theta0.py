@@ -282,5 +282,3 @@ def test_a_module_of_version_0_1():
 def test_a_write_to_arrays_is_refused(theta0):
     with pytest.raises(ValueError, match="read-only"):
         theta0.arrays["linears.0.bias"][0] = 1.0
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        copy.deepcopy(theta0).arrays["linears.0.bias"] = np.zeros(1)

@@ -16,13 +16,10 @@ from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_the
 MIB = 2**20
 X, Y = digits(400)
 SMALL = {"n_perturbations": 4, "max_iter": 1, "random_state": 0}
+MODULE = seeded(lambda: nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 3)))
 NETWORKS = {
     "perceptron": lambda **own: MMDInitializer((8,), **SMALL, **own),
-    "module": lambda **own: MMDInitializer(
-        module=seeded(lambda: nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 3))),
-        **SMALL,
-        **own,
-    ),
+    "module": lambda **own: MMDInitializer(module=MODULE, **SMALL, **own),
 }
 
 
@@ -108,13 +105,12 @@ def learned(seed, kind):
     return joblib.hash((init.theta0_.arrays, init.loss_curve_, clf.coefs_))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", NETWORKS)
-@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.long), "threading"])
 def test_eight_fits_at_once_are_those_of_one_after_the_other(backend, kind):
     alone = [learned(seed, kind) for seed in range(8)]
     parallel = joblib.Parallel(n_jobs=8, backend=backend, timeout=300)
-    for _ in range(3):
+    for _ in range(2):
         assert parallel(joblib.delayed(learned)(seed, kind) for seed in range(8)) == alone
 
 

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .layers import EMBEDDINGS, layer_type_of, paper_std
+from .numbers import kept_generators
 
 # Takes a layer and its input, returns an output in place of the layer's own.
 Forward = Callable[[Any, Any], Any]
@@ -195,7 +196,7 @@ def unfused() -> Iterator[None]:
 @contextmanager
 def aside() -> Iterator[None]:
     """For a pass that is only to be looked at: what any layer draws in it leaves no trace."""
-    with torch.random.fork_rng(devices=[]), step_by_step():
+    with kept_generators(), step_by_step():
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,9 @@ import torch
 from sklearn.utils import gen_batches
 
 _ROWS_AT_A_TIME = 1024
+
+# Threads share PyTorch's global generators: what one puts back must not come amid another's draws.
+_ALONE = threading.RLock()
 
 
 def torch_device(device: Any) -> torch.device:
@@ -69,9 +73,16 @@ def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -
 
 
 @contextmanager
+def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
+    """Leave PyTorch's global generators as they are, whatever draws; one thread at a time."""
+    with _ALONE, torch.random.fork_rng(devices=list(gpus)):
+        yield
+
+
+@contextmanager
 def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
     """Let whatever draws from PyTorch's global generators draw by a seed, and leave no trace."""
-    with torch.random.fork_rng(devices=list(gpus)):
+    with kept_generators(gpus):
         torch.default_generator.manual_seed(seed)
         for index in gpus:
             torch.cuda.default_generators[index].manual_seed(seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -49,9 +48,6 @@ _N_CLASSES = 2
 OF_A_PERCEPTRON = ("hidden_layer_sizes", "activation", "batch_norm", "init")
 
 T = TypeVar("T")
-
-# Threads share the generator that a class draws its weights from.
-_ALONE = threading.Lock()
 
 
 def uncompiled(module: Any) -> Any:
@@ -98,7 +94,7 @@ class Source:
             # A class may make its weights where it likes.
             used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             made = f"{self.module.__name__} called with {dict(self.keywords)}"
-            with _ALONE, seeded_generators(self.seed, used), told(made):
+            with seeded_generators(self.seed, used), told(made):
                 built = self.module(**_copied(dict(self.keywords), self.module))
         for name, value in (*built.named_parameters(), *built.named_buffers()):
             named = f"{name!r} of the module {type(built).__name__}"

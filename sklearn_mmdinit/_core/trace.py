@@ -24,6 +24,7 @@ from . import hooks
 from .estimators import told
 from .layers import EMBEDDINGS, parameter_stds, perturbed_type_of
 from .mlp import MLP
+from .numbers import kept_generators
 from .source import Source
 
 # What hands a tensor's values to Python, such as for a choice between two ways.
@@ -185,21 +186,22 @@ def trace(module: nn.Module, X: torch.Tensor) -> Trace:
         if isinstance(output, torch.Tensor):
             numbers += output.numel()
 
-    memory, state = _memory_of(module), _states()
-    with ExitStack() as stack, torch.enable_grad(), _looked_through(module, perturbed, cut):
-        for layer in names:
-            stack.callback(layer.register_forward_hook(count).remove)
-        current = stack.enter_context(hooks.layer_named(module))
-        with _Uses(current) as uses, _refusals_named(module, X):
-            logits = module(X)
-    draws = pickle.dumps(_states()) != pickle.dumps(state)
-    torch.set_rng_state(torch.from_numpy(state[0]))
-    random.setstate(state[1])
-    np.random.set_state(state[2])  # noqa: NPY002
-    _check_logits(module, logits, X)
+    memory = _memory_of(module)
+    with kept_generators():
+        state = _states()
+        with ExitStack() as stack, torch.enable_grad(), _looked_through(module, perturbed, cut):
+            for layer in names:
+                stack.callback(layer.register_forward_hook(count).remove)
+            current = stack.enter_context(hooks.layer_named(module))
+            with _Uses(current) as uses, _refusals_named(module, X):
+                logits = module(X)
+        draws = pickle.dumps(_states()) != pickle.dumps(state)
+        _check_logits(module, logits, X)
+        with torch.no_grad(), _looked_through(module, perturbed, note):
+            module(fewer_rows)
+        random.setstate(state[1])
+        np.random.set_state(state[2])  # noqa: NPY002
     away = _reached(logits, module, uses.parameters)
-    with torch.no_grad(), _looked_through(module, perturbed, note):
-        module(fewer_rows)
     last = [i for i, (_, output) in enumerate(called) if _is_same(output, logits)]
     pairs = zip(called, fewer, strict=False)
     calls = tuple(replace(c, axis=_axis(out.shape, less, len(X))) for (c, out), less in pairs)

@@ -293,7 +293,7 @@ class Training:
 
     Only what a caller brought, such as a module with dropout, a callback or a DataLoader, can draw
     from PyTorch's global generators; where there is nothing of the kind they are not touched, for
-    saving and restoring them is not safe among threads.
+    they are one thread's at a time.
     """
 
     def __init__(
