@@ -235,8 +235,9 @@ RUNS = (
         "an hour and a half on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
         how=IN_PARTS),
     Run("real-data-confirmation.json", "Confirmation sets, listed before any was measured",
-        "real_data.py --split confirmation --n-labels 1 5 20 --draws 3 --methods '[!u]*'",
-        "an hour on 2 cores", OTHER_DATA, OF_SETS, how=WITHOUT_TWO),
+        "real_data.py --split confirmation --n-labels 1 5 20 --draws 12 --methods stacked "
+        "'s[!t]*' '[!su]*'", "two hours on 2 cores", OTHER_DATA, OF_SETS,
+        how="in parts; 20 draws at N = 1"),
     Run("real-data-confirmation-within.json", "Confirmation sets, by parts of the line alone",
         f"real_data.py --split confirmation --n-labels 1 5 20 --draws 3 {WITHIN}",
         "half an hour on 2 cores", OTHER_DATA, ("few_labels", "few_labels_gains"),
