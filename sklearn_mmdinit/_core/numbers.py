@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,17 @@ from sklearn.utils import gen_batches
 _ROWS_AT_A_TIME = 1024
 
 # Threads share PyTorch's global generators: what one puts back must not come amid another's draws.
-_ALONE = threading.RLock()
+_alone = threading.RLock()
+
+
+def _new_lock() -> None:
+    """In a process forked meanwhile, where no thread is left that would give the old one free."""
+    global _alone
+    _alone = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 def torch_device(device: Any) -> torch.device:
@@ -75,7 +86,7 @@ def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -
 @contextmanager
 def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
     """Leave PyTorch's global generators as they are, whatever draws; one thread at a time."""
-    with _ALONE, torch.random.fork_rng(devices=list(gpus)):
+    with _alone, torch.random.fork_rng(devices=list(gpus)):
         yield
 
 
