@@ -71,14 +71,16 @@ def _few_labels(results: Results) -> Table:
     """A row a method, the best first; a cell has what is to be read together."""
     accuracies = means_of(results)
     ranks = mean_ranks(accuracies).T
-    means = (mean_by(means_of(results, figure), N).T for figure in ("accuracy", "log_loss"))
+    figures = ("accuracy", "log_loss", "calibration_error")
+    means = (mean_by(means_of(results, figure), N).T for figure in figures)
     cells = texts(
-        "{:.1f} / {:.2f} / {:.1f}".format, *(own.loc[ranks.index] for own in means), ranks
+        "{:.1f} / {:.2f} / {:.1f} / {:.1f}".format, *(own.loc[ranks.index] for own in means), ranks
     ).rename(columns=_heads(results))
     cells["mean rank"] = ranks.mean(axis=1).map("{:.2f}".format)
     title = (
-        f"Accuracy (%) / log loss / rank of the accuracy among {len(ranks)} methods: means over "
-        "sets, N labels of each class; the best mean rank over all N first"
+        "Accuracy (%) / log loss / calibration error (%, over ten bins of confidence) / rank of "
+        f"the accuracy among {len(ranks)} methods: means over sets, N labels of each class; the "
+        "best mean rank over all N first"
     )
     return named_rows(title, cells, "method")
 

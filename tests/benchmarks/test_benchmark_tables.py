@@ -126,9 +126,9 @@ def test_ranks_and_intervals_over_sets_worked_out_by_hand():
     assert table.head == ["method", "N = 5, 3 sets, 2 draws", "mean rank"]
     # 1, 1.5 and 3; 2, 3 and 1; 3, 1.5 and 2.
     assert [row[:2] for row in table.rows] == [
-        ["stacked", "70.0 / 0.50 / 1.8"],
-        ["svm", "67.0 / 0.50 / 2.0"],
-        ["scratch", "67.3 / 0.50 / 2.2"],
+        ["stacked", "70.0 / 0.50 / 10.0 / 1.8"],
+        ["svm", "67.0 / 0.50 / 10.0 / 2.0"],
+        ["scratch", "67.3 / 0.50 / 10.0 / 2.2"],
     ]
     # 10, 0 and -2, whose variance is 124 / 3; t(2) at 97.5 % is 4.302653.
     half = 4.302653 * np.sqrt(124 / 3 / 3)
