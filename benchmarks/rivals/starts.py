@@ -98,8 +98,10 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
                 torch.autograd.backward(loss)
                 optimizer.step()
                 losses.append(float(loss.detach()))
+                if len(losses) % self.window:
+                    continue
                 mean = float(np.mean(losses[-self.window :]))
-                if len(losses) % self.window == 0 and mean < self.best_loss_:
+                if mean < self.best_loss_:
                     arrays = {n: own.cpu().numpy().copy() for n, own in module.state_dict().items()}
                     self.theta0_, self.best_loss_ = Theta0(fresh.architecture, arrays), mean
         self.n_iter_ = self.max_iter
