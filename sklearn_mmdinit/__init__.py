@@ -11,7 +11,6 @@ from .initializers import MMDInitializer
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine, RandomCorruption
-from .warm_start import WarmStart
 
 __version__ = "0.1.0"
 
@@ -28,7 +27,6 @@ __all__ = [
     "RandomCorruption",
     "StackedStartsClassifier",
     "Theta0",
-    "WarmStart",
     "diagnostics",
     "display",
     "load_theta0",

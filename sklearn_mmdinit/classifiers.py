@@ -222,7 +222,6 @@ class NetClassifier(Keywords, PartlyLabelled):
     --------
     MMDInitializer : Learns theta0 from unlabelled data.
     MLPClassifier : The same with a multi-layer perceptron.
-    WarmStart : Starts a skorch net of your own at theta0.
 
     Examples
     --------

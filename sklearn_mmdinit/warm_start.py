@@ -1,4 +1,4 @@
-"""Where training starts: what ``warm_start_from`` may be, and the same for a net of one's own."""
+"""Where training starts: what ``warm_start_from`` may be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import issparse, vstack
@@ -19,7 +19,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from skorch.callbacks import Callback
 from torch import nn
 
 from ._core.estimators import inside_another
@@ -29,10 +28,7 @@ from ._core.tagged import tag_is_lost, theta0_of
 from ._core.trace import describe
 from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in
 
-__all__ = ["WarmStart"]
-
-_GIVEN = "a Theta0 or the path of a .safetensors file"
-_VALID = f"None, 'auto', 'pipeline', an initializer, {_GIVEN}"
+_VALID = "None, 'auto', 'pipeline', an initializer, a Theta0 or the path of a .safetensors file"
 _LOSING = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
     "ColumnTransformer around it, set_output(transform='pandas') and slicing; it can be passed as "
@@ -183,20 +179,14 @@ def resolve(source: Any, X: Any, n_classes: int) -> Start:
         if theta0 is None and isinstance(source, FrozenEstimator):
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
         return Start(theta0, source, n_classes)
-    must_be = f"warm_start_from must be {_VALID}"
     if isinstance(source, str) and not source.endswith(".safetensors"):
-        raise ValueError(f"{must_be}; got {source!r}")
-    return Start(_given(source, must_be), None, n_classes)
-
-
-def _given(source: Any, must_be: str) -> Theta0:
-    """A theta0 that stands there as it is, or in a file; a TypeError for anything else."""
+        raise ValueError(f"warm_start_from must be {_VALID}; got {source!r}")
     if isinstance(source, str | os.PathLike):
-        return load_theta0(source)
+        source = load_theta0(source)
     if not isinstance(source, Theta0):
         hint = "; pass an instance, not the class" if isinstance(source, type) else ""
-        raise TypeError(f"{must_be}; got {source!r}{hint}")
-    return source
+        raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
+    return Start(source, None, n_classes)
 
 
 def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
@@ -247,74 +237,3 @@ def with_params(source: Any, params: Mapping[str, Any]) -> Any:
 def _same(one: Any, other: Any) -> bool:
     plain = isinstance(one, str | Real) and type(one) is type(other)
     return one is other or (plain and bool(one == other))
-
-
-class WarmStart(Callback):
-    """Skorch callback that starts a net of your own at learned initial weights.
-
-    Whenever skorch has made a fresh ``net.module_``, and before it is first trained, its weights
-    become theta0: in every ``fit`` but one with skorch's ``warm_start=True`` that goes on, and in
-    the first ``partial_fit``. Later calls of ``partial_fit`` go on from where the net is.
-
-    Parameters
-    ----------
-    theta0 : Theta0, initializer, str, path-like or None
-        A Theta0; a fitted initializer, which ``clone`` of the net leaves fitted; or the path of a
-        ``.safetensors`` file. It is read, and has to fit, when training begins. None: fresh
-        weights, so that a search can compare.
-
-    See Also
-    --------
-    NetClassifier : Does this and more, without a skorch net of your own.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skorch import NeuralNetClassifier
-    >>> from torch import nn
-    >>> from sklearn_mmdinit import MMDInitializer, WarmStart
-    >>> X = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
-    >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> init = MMDInitializer(module=module, n_perturbations=4, max_iter=1, random_state=0)
-    >>> start = WarmStart(init.fit(X))
-    >>> net = NeuralNetClassifier(module, max_epochs=0, callbacks=[start])
-    >>> weight = net.fit(X, (X[:, 0] > 0).long()).module_[0].weight.detach()
-    >>> bool((weight.numpy() == init.theta0_.arrays["0.weight"]).all())
-    True
-    """
-
-    def __init__(self, theta0: Any) -> None:
-        self.theta0 = theta0
-
-    def __sklearn_clone__(self) -> Self:
-        # A plain clone would drop what an initializer has learned.
-        return type(self)(self.theta0)
-
-    def initialize(self) -> Self:
-        """What skorch calls when it makes a net afresh; the callback itself."""
-        self.waiting_ = True
-        return self
-
-    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Start a fresh module at theta0.
-
-        Parameters
-        ----------
-        net : skorch.NeuralNet
-            About to be trained.
-        X, y, **kwargs
-            Not used.
-        """
-        # Skorch also calls initialize() where set_params concerns any callback: then the net may
-        # have been trained already.
-        if self.waiting_ and not net.history and self.theta0 is not None:
-            start_(net.module_, self._found())
-        self.waiting_ = False
-
-    def _found(self) -> Theta0:
-        if is_fitted_initializer(source := self.theta0):
-            return source.theta0_
-        if is_initializer(source):
-            hint = "call its fit first, and in a grid give its theta0_: clones of it are not fitted"
-            raise NotFittedError(f"{type(source).__name__} is not fitted; {hint}")
-        return _given(source, f"theta0 must be a fitted initializer, {_GIVEN}, or None")

@@ -17,7 +17,6 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
-from skorch import NeuralNetClassifier
 from skorch.callbacks import EarlyStopping
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -117,11 +116,6 @@ def loaded(**metadata):
     with TemporaryDirectory() as folder:
         save_file(THETA0.arrays, path := Path(folder, "a.safetensors"), texts)
         return mm.load_theta0(path)
-
-
-def warm(theta0):
-    net = NeuralNetClassifier(Pooled, callbacks=[mm.WarmStart(theta0)], max_epochs=1, verbose=0)
-    return net.fit(X.astype(np.float32), y)
 
 
 ROWS = []
@@ -443,10 +437,6 @@ row(mm.Theta0, THETA0.architecture, 3)
 row(mm.Theta0, THETA0.architecture, THETA0.arrays, part="gain", gain=3)
 for bad in (NAN, 0.0, -1.0, INF, "x"):
     row(mm.Theta0, THETA0.architecture, THETA0.arrays, (bad,))
-for bad in (3, {}, "x"):
-    row(warm, bad)
-for bad in (mm.MMDInitializer(module=Pooled), "weights.pt"):
-    row(warm, bad, part="is not fitted; call its fit first|'.safetensors'")
 NESTED = "[" * 5000 + "]" * 5000
 DEEP = {"parameters": [["init", "(" * 5000 + ")" * 5000]]}
 DEEP = json.dumps(json.loads(THETA0.architecture.to_json()) | DEEP)

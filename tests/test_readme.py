@@ -106,7 +106,7 @@ def test_networks_of_one_s_own_are_better_than_from_fresh_weights(capsys, monkey
     assert as_an_estimator > 0.88  # from fresh weights 0.82 to 0.86
     kept = load_theta0("theta0.safetensors").arrays["0.weight"]
     assert kept.shape == (16, 1, 3, 3)
-    for net in (left["by_module"], left["by_callback"]):
+    for net in (left["by_module"], left["by_file"]):
         net.set_params(max_epochs=0).fit(left["rows"], left["y"])
         assert (net.module_[0].weight.detach().numpy() == kept).all()
 

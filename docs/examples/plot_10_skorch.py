@@ -2,12 +2,9 @@
 A skorch net that starts there
 ==============================
 
-You have a skorch net with its callbacks and schedules, and want nothing but another start: the
-callback ``WarmStart`` sets the weights before the first epoch, from an initializer or from a file.
+You have a skorch net with its callbacks and schedules, and want nothing but another start: in place
+of the module's class it gets ``init.to_module``, which makes a fresh module at theta0 for each fit.
 """
-
-import tempfile
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,7 +15,7 @@ from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 from torch import nn
 
-from sklearn_mmdinit import MMDInitializer, WarmStart, save_theta0
+from sklearn_mmdinit import MMDInitializer
 
 X, y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -30,18 +27,16 @@ class Net(nn.Sequential):
 
 
 init = MMDInitializer(module=Net, coherence="auto", max_iter=30, random_state=0).fit(X)
-path = Path(tempfile.mkdtemp()) / "start.safetensors"
-save_theta0(path, init)
 
 # %%
 # Skorch's own history says how far each of them is after each epoch of training on 100 rows. The
 # others stand in for its validation set.
 fig, ax = plt.subplots(layout="constrained")
-for name, callbacks in {"fresh weights": [], "WarmStart": [WarmStart(path)]}.items():
+for name, module in {"fresh weights": Net, "init.to_module": init.to_module}.items():
     torch.manual_seed(0)
     net = NeuralNetClassifier(
-        Net, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=2e-3, max_epochs=40,
-        batch_size=20, callbacks=callbacks, verbose=0,
+        module, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=2e-3, max_epochs=40,
+        batch_size=20, verbose=0,
         train_split=predefined_split(Dataset(X[100:], y[100:])),
     )  # fmt: skip
     net.fit(X[:100], y[:100])

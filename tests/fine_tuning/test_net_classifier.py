@@ -5,12 +5,14 @@ import copy
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from skorch import NeuralNetClassifier
 from torch import nn
 
 from helpers import seeded, threads
 from module_zoo import Words, tokens
 from nets import Conv, Pooled, assert_same_weights, digit_images, digits
-from sklearn_mmdinit import NetClassifier
+from sklearn_mmdinit import MMDInitializer, NetClassifier
 from sklearn_mmdinit._fine_tuning import net
 
 
@@ -193,3 +195,16 @@ def test_settings_of_pytorch_make_no_difference(flat):
         assert_same_weights(small(module).fit(X, y), plain)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_a_skorch_net_starts_at_theta0_in_each_fit(data):
+    own = {"n_perturbations": 2, "max_iter": 1, "random_state": 0}
+    init = MMDInitializer(module=Conv, module__n_classes=10, **own).fit(data[0])
+    criterion = nn.CrossEntropyLoss
+    net = NeuralNetClassifier(init.to_module, criterion=criterion, max_epochs=1, verbose=0)
+    theta0 = init.theta0_.arrays["head.weight"]
+    for one in (net, net, clone(net)):
+        one.fit(*data)
+        assert not np.array_equal(one.module_.head.weight.detach().numpy(), theta0)
+        one.initialize()
+        np.testing.assert_array_equal(one.module_.head.weight.detach().numpy(), theta0)
