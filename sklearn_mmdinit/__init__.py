@@ -1,6 +1,6 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
-from . import diagnostics, display, losses, theory
+from . import diagnostics, losses, theory
 from ._core.checkpoint import Checkpoint
 from ._core.layers import register_layer
 from ._core.mlp import MLP
@@ -28,7 +28,6 @@ __all__ = [
     "StackedStartsClassifier",
     "Theta0",
     "diagnostics",
-    "display",
     "load_theta0",
     "losses",
     "mmd_init_",

@@ -95,7 +95,7 @@ class Coherence(BaseEstimator):
     OrientedGradients : Where neighbouring images are alike.
     RandomAffine : Small changes of images.
     RandomCorruption : Entries exchanged for those of other rows.
-    sklearn_mmdinit.display.CoherenceDisplay : Draws C.
+    sklearn_mmdinit.diagnostics.coherence_kernel : C of a fitted initializer.
 
     Notes
     -----

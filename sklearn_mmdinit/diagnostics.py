@@ -305,7 +305,6 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     See Also
     --------
     sklearn_mmdinit.Coherence : The loss term made of it.
-    sklearn_mmdinit.display.CoherenceDisplay : Draws it.
 
     Examples
     --------

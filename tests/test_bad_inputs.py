@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import sklearn_mmdinit as mm
 from nets import Pooled
-from sklearn_mmdinit import diagnostics, display, losses, theory
+from sklearn_mmdinit import diagnostics, losses, theory
 from sklearn_mmdinit._core.layers import LAYER_TYPES
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**12
@@ -33,9 +33,7 @@ OF_MODULE = {name: value for name, value in SMALL.items() if name != "hidden_lay
 FITTED = mm.MMDInitializer(**SMALL, window=1).fit(X)
 THETA0 = FITTED.theta0_
 RNG = np.random.default_rng
-EYE, PIXELS = np.eye(4), np.zeros((4, 2, 2))
 P = np.full((5, 3, 2), 0.5)
-Kernel = display.CoherenceDisplay
 
 
 class Does(nn.Module):
@@ -460,7 +458,7 @@ for name, array, part in (
 ):
     row(mm.Theta0, THETA0.architecture, THETA0.arrays | {name: np.array(array)}, part=part)
 
-# Theory and displays.
+# Theory and diagnostics.
 row(theory.perturbation_std, 3)
 row(theory.perturbation_std, described(), part="perceptron")
 each(theory.jacobian_row_norm_moments, "n_in", (*NO_NUMBERS, 0, 10.5))
@@ -470,8 +468,6 @@ for bad in ("x", [NAN], None, [INF], [[1], [1, 2]]):
     row(theory.perturbation_norm_tail_bound, 2.0, bad, part="std")
     row(theory.mean_vertex_distances, bad, part="probabilities")
     row(theory.class_probability_lower_bound, bad, 2, part="mean_distance")
-    row(Kernel(bad).plot, part="kernel")
-    row(Kernel(EYE, bad or [INF]).plot, part="images")
 for bad in (*NO_NUMBERS, 1, 2.5):
     row(theory.class_probability_lower_bound, 0.1, bad)
 TAIL, SHARES = theory.perturbation_norm_tail_bound, theory.mean_vertex_distances
@@ -486,18 +482,7 @@ row(theory.class_probability_lower_bound, 1.5, 3, part="[0, sqrt(2)]")
 row(theory.jacobian_row_norm_moments, 3, 0.0, part="weight_std must ")
 ROW_NORMS = theory.relu_jacobian_row_norms
 row(ROW_NORMS, np.ones((2, 3)), np.ones((5, 4)), part="(2, 3) and (5, 4)")
-for drawn in (Kernel(EYE), Kernel(EYE, PIXELS)):
-    each(drawn.plot, "ax", (3, "x", [3]), part="ax must be an instance of Axes")
-each(Kernel(EYE).plot, "n_shown", (*NO_NUMBERS, 0))
-row(Kernel(np.ones((2, 3))).plot, part="kernel must have shape")
-row(Kernel([[1.0, 0.5], [0.1, 1.0]]).plot, part="symmetric")
-row(Kernel(EYE, np.ones((3, 2, 2))).plot, part="images must have shape")
-for bad in ([5], [True]):
-    row(Kernel(EYE, PIXELS, anchors=bad).plot, part=f"{bad}")
-for shape in ((1, 8, 8), (-8, -8), (4, 4)):
-    row(Kernel.from_estimator, FITTED, X, image_shape=shape, part=f"image_shape={shape}")
-row(Kernel.from_estimator, FITTED, csr_array(X), part="Sparse data")
-row(Kernel.from_estimator, FITTED, X[:2], image_shape=(2, 2), part="give three or more")
+row(diagnostics.coherence_kernel, FITTED, csr_array(X), part="Sparse data")
 
 
 @pytest.mark.parametrize(("call", "args", "kwargs", "part"), ROWS)

@@ -8,22 +8,43 @@ would take their label, and those that would not.
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 from sklearn.datasets import load_digits
 
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.display import CoherenceDisplay
+from sklearn_mmdinit.diagnostics import coherence_kernel
 
 X = load_digits().data / 16
 init = MMDInitializer((64, 64), n_classes=10, coherence="auto", max_iter=30, random_state=0)
 init.fit(X)
+images = X[:300].reshape(-1, 8, 8)
+C = coherence_kernel(init, X[:300])
 
 # %%
-# Four digits drawn at random, the six that go with each of them most, and the six that do least.
-CoherenceDisplay.from_estimator(init, X[:300], image_shape=(8, 8), random_state=2)
+# Four digits drawn at random, the six that go with each of them most, and the six that do least,
+# with C above them.
+anchors = np.random.default_rng(2).choice(len(C), 4, replace=False)
+fig, rows = plt.subplots(4, 13, figsize=(9.5, 3.6), layout="constrained")
+for axes, anchor in zip(rows, anchors, strict=True):
+    others = np.argsort(-C[anchor])
+    others = others[others != anchor]
+    for ax, shown in zip(axes, [anchor, *others[:6], *others[-6:]], strict=True):
+        ax.imshow(images[shown], cmap="gray_r")
+        ax.set_axis_off()
+        if shown != anchor:
+            ax.set_title(f"{C[anchor, shown]:.2f}", fontsize="small")
 plt.show()
 
 # %%
-# The same kernel as a heat map, rows in an order that puts like beside like: the blocks are
-# groups that the data has, found without a label. There are about ten.
-CoherenceDisplay.from_estimator(init, X[:300])
+# The same kernel as a heat map, rows in the order of the leaves of a tree of clusters, which puts
+# like beside like: the blocks are groups that the data has, found without a label. There are about
+# ten.
+tree = linkage(squareform(1 - C, checks=False), "average", optimal_ordering=True)
+order = leaves_list(tree)
+fig, ax = plt.subplots(layout="constrained")
+drawn = ax.imshow(C[np.ix_(order, order)], vmax=1, cmap="magma")
+fig.colorbar(drawn, label="C")
+ax.set(xlabel="rows, in groups", ylabel="rows, in groups")
 plt.show()
