@@ -242,9 +242,10 @@ def _check_embedding(coherence: Coherence) -> None:
         raise ValueError("embedding is idle where the graph is a matrix; use one of the two")
 
 
-def brings_edges(coherence: Coherence) -> bool:
+def brings_edges(coherence: Coherence | None) -> bool:
     """Whether its graph is a matrix, of the very rows that it is for."""
-    return coherence.graph is not None and not hasattr(coherence.graph, "fit_transform")
+    graph = getattr(coherence, "graph", None)
+    return graph is not None and not hasattr(graph, "fit_transform")
 
 
 # The embedding, the graph and the augmentation, as they are used

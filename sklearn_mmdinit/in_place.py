@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
+from torch.utils.data import DataLoader, Dataset
 
-from ._core.batches import examples_of, handed_out
-from ._core.estimators import check_kind, told
-from ._core.numbers import seeded_generators
+from ._core.estimators import check_kind, check_room, told
+from ._core.numbers import array_of, seeded_generators
 from ._core.source import uncompiled
 from .coherence import brings_edges, coherence_of
 from .initializers import MMDInitializer
 from .theta0 import put_arrays_
 
 __all__ = ["mmd_init_"]
+
+# Of a Dataset that is read without a DataLoader of the user's.
+_EXAMPLES_AT_A_TIME = 256
 
 
 def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, float]]:
@@ -36,9 +39,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
         evaluation mode in a module that is not: those are frozen.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader hands out tensors, or tuples that
-        begin with one, and is read a mini-batch at a time; with ``coherence``, which looks for
-        neighbours among all, it is read once and kept. A DataLoader has its own ``batch_size`` and
-        order; its mini-batches that are smaller than the first one are left out.
+        begin with one, and is read once, in its order, into an array. Of more than memory holds a
+        part will do, or a NumPy memory map.
     **params : dict
         Parameters of :class:`MMDInitializer`, but those that describe a perceptron.
 
@@ -72,67 +74,29 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """
     check_kind("module", module, nn.Module)
     initializer = MMDInitializer(module=module, **params)
+    if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
+        hint = "and a DataLoader may have another: pass its Dataset"
+        raise ValueError(f"a graph has its order of rows, {hint}")
     if isinstance(data, Dataset | DataLoader):
-        _fit_stream(initializer, data, "batch_size" in params)
-    else:
-        initializer.fit(data)
+        data = _read(data, initializer.random_state)
+    initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
     return initializer.history_
 
 
-def _fit_stream(initializer: MMDInitializer, data: Any, own_batch_size: bool) -> None:
-    """Fit on what a Dataset or DataLoader hands out."""
-    initializer._check_params()
-    coherence = coherence_of(initializer.coherence)
-    seed = int(check_random_state(initializer.random_state).randint(np.iinfo(np.int32).max))
-    # Orders and whatever else a Dataset draws: from the seed, and no trace in the global generator.
-    with seeded_generators(seed):
-        if isinstance(data, Dataset):
-            loader = _loader_of(data, int(initializer.batch_size), shuffle=coherence is None)
-        elif own_batch_size and coherence is None:
-            raise ValueError("batch_size is the DataLoader's own here; leave it out")
-        else:
-            loader = data
-        if coherence is not None and brings_edges(coherence) and not _in_order(loader):
-            hint = "use shuffle=False and no sampler, or pass the Dataset"
-            raise ValueError(
-                f"a graph has its order of rows, and the sampler may have another: {hint}"
-            )
-        items = handed_out(loader)
-        first = next(items, None)
-        if first is None:
-            raise ValueError(f"{type(data).__name__} hands out no examples")
-        items = chain([first], items)
-        if coherence is None:
-            initializer._fit_loader(loader, items, examples_of(first))
-            return
-        # The graph needs all of them.
-        parts = [examples_of(item) for item in items]
-        with told(f"{type(data).__name__} cannot be read"):
-            rows = _put_together(parts)
-        initializer.fit(rows)
-
-
-def _loader_of(dataset: Dataset[Any], batch_size: int, shuffle: bool) -> DataLoader[Any]:
-    if not shuffle or isinstance(dataset, IterableDataset):
-        return DataLoader(dataset, batch_size)
-    with told(f"{type(dataset).__name__} cannot be read"):
-        n_rows = len(dataset)  # type: ignore[arg-type]
-    return DataLoader(dataset, batch_size, shuffle=n_rows > 0)
-
-
-def _put_together(parts: list[np.ndarray]) -> np.ndarray:
-    """Mini-batches as one array."""
-    first = parts[0]
-    if other := {part.shape[1:] for part in parts} - {first.shape[1:]}:
-        found = f"of shape {min(other)}, and of shape {first.shape[1:]} before"
-        raise ValueError(f"it hands out examples {found}")
-    return np.concatenate(parts)
-
-
-def _in_order(loader: DataLoader[Any]) -> bool:
-    """Whether it is known to hand out the rows of its Dataset in their order."""
-    if isinstance(loader.dataset, IterableDataset):
-        return True  # it has the one order it comes in
-    chosen = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-    return isinstance(getattr(chosen, "sampler", chosen), SequentialSampler)
+def _read(data: Any, random_state: Any) -> np.ndarray:
+    """All examples that a Dataset or a DataLoader hands out, as one array."""
+    loader = data if isinstance(data, DataLoader) else DataLoader(data, _EXAMPLES_AT_A_TIME)
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    parts: list[np.ndarray] = []
+    # What it draws: from the seed, and with no trace in the global generator.
+    with seeded_generators(seed), told(f"{type(data).__name__} cannot be read"):
+        for item in loader:
+            examples = item[0] if isinstance(item, tuple | list) and item else item
+            check_kind("what it hands out, or the first part of that,", examples, torch.Tensor)
+            if not parts:
+                with suppress(TypeError):  # nobody knows how many there are
+                    check_room(len(loader) * examples.numel(), f"{len(loader)} mini-batches")
+            own = examples.float() if examples.is_floating_point() else examples
+            parts.append(np.asarray(array_of(own)))
+        return np.concatenate(parts)

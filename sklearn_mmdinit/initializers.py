@@ -19,11 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
-from torch.utils.data import DataLoader
 
 from ._core import estimators as checks
 from ._core import source as sources
-from ._core.batches import LoaderBatches, RowBatches, WalkEnds
+from ._core.batches import RowBatches, WalkEnds
 from ._core.checkpoint import Keeper, checkpoint_of
 from ._core.config import Config, resolve
 from ._core.mlp import ACTIVATIONS, INITS
@@ -434,11 +433,10 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         """Learn theta0 from unlabelled rows.
 
         An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
-        learned up to the last one (of a DataLoader, the last pass), and ``partial_fit`` goes on
-        from there, first to the end of the pass. As a step of a Pipeline, learned by a
-        classifier, or as another's embedding, it ends that too, and leaves nothing but its
-        checkpoint. A search over an initializer alone goes on, as with skorch; a second interrupt
-        ends it.
+        learned up to the last one, and ``partial_fit`` goes on from there, first to the end of the
+        pass. As a step of a Pipeline, learned by a classifier, or as another's embedding, it ends
+        that too, and leaves nothing but its checkpoint. A search over an initializer alone goes on,
+        as with skorch; a second interrupt ends it.
 
         Parameters
         ----------
@@ -464,7 +462,22 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
-        return self._fit(X, *self._begin(X, self.checkpoint, labels.n_classes_in(y)))
+        config, keeper = self._begin(X, self.checkpoint, labels.n_classes_in(y))
+        state, device = self._state, torch_device(self.device)
+        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
+        if n_left == 0 < config.max_iter:  # a checkpoint has all of them
+            return self._learned(X, config)
+        batches = self._batches(X, config)
+        try:
+            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
+        except KeyboardInterrupt:
+            keeper.write()
+            if checks.is_inside_another() or keeper.last is None or keeper.last.step == 0:
+                raise
+            self._state = state = keeper.last
+            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
+            warnings.warn(told, ConvergenceWarning, stacklevel=3)
+        return self._learned(X, config)
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -663,24 +676,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
             **settings_of(coherence_of(self.coherence, X)),
         }
 
-    def _fit(self, X: np.ndarray, config: Config, keeper: Keeper, batches: Any = None) -> Self:
-        """Make all passes, or those that a checkpoint says are left."""
-        state, device = self._state, torch_device(self.device)
-        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
-        if n_left == 0 < config.max_iter:
-            return self._learned(X, config)
-        batches = self._batches(X, config) if batches is None else batches
-        try:
-            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
-        except KeyboardInterrupt:
-            keeper.write()
-            if checks.is_inside_another() or keeper.last is None or keeper.last.step == 0:
-                raise
-            self._state = state = keeper.last
-            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
-            warnings.warn(told, ConvergenceWarning, stacklevel=4)
-        return self._learned(X, config)
-
     def _learned(self, X: np.ndarray, config: Config) -> Self:
         """Keep what was learned."""
         profile, state = self._profile, self._state
@@ -714,13 +709,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
             moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
             factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
         return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
-
-    def _fit_loader(self, loader: DataLoader[Any], opened: Any, first: Any) -> Self:
-        """Fit on a DataLoader; its first iteration is open, and its first mini-batch known."""
-        first = self._validated(first, reset=True)
-        begun = self._begin(first, self.checkpoint)
-        batches = LoaderBatches(loader, opened, len(first), self._profile.examples)
-        return self._fit(first, *begun, batches)
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:

@@ -398,7 +398,6 @@ ODD_SETS = {
 }
 for part, odd in ODD_SETS.items():
     row(mm.mmd_init_, Pooled(), odd, **OF_MODULE, part=part)
-    row(mm.mmd_init_, Pooled(), odd, **OF_MODULE, coherence="auto", part=part)
     row(lambda odd: mm.mmd_init_(Pooled(), DataLoader(odd, 4), **OF_MODULE), odd, part=part)
 for classes in ([[0, 1]], 3, "01", [0, None]):
     row(mm.MLPClassifier((3,)).partial_fit, X, y, classes, part=f"{classes}|label")

@@ -15,10 +15,9 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
-from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import seeded
-from nets import Conv, Pooled, assert_same_arrays, assert_same_fit, digits
+from nets import Conv, assert_same_arrays, assert_same_fit, digits
 from sklearn_mmdinit import (
     Checkpoint,
     Coherence,
@@ -26,7 +25,6 @@ from sklearn_mmdinit import (
     MMDInitializer,
     OrientedGradients,
     load_theta0,
-    mmd_init_,
     save_theta0,
 )
 from sklearn_mmdinit._core import train as training
@@ -166,32 +164,6 @@ def test_a_first_round_that_is_cut_off_has_no_second(path, before_step):
         both.fit(X)
     assert path.exists()
     assert not hasattr(both, "theta0_")
-
-
-# In place, and of a DataLoader
-
-
-@pytest.mark.parametrize("seed", [None, 5], ids=["PyTorch's generator", "its own generator"])
-def test_a_data_loader_goes_on_with_the_next_pass(seed, path, before_step):
-    def learned(**params):
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
-        loader = DataLoader(TensorDataset(torch.tensor(X)), BATCH, True, generator=generator)
-        net = seeded(Pooled)
-        history = mmd_init_(
-            net, loader, n_perturbations=4, window=3, max_iter=3, random_state=0, **params
-        )
-        return net, history
-
-    net, history = learned()
-    before_step(STEPS + 4)
-    with pytest.warns(ConvergenceWarning, match="up to step 5"):
-        half, _ = learned(checkpoint=Checkpoint(path, seconds=0))
-    assert not torch.equal(half.head.weight, net.head.weight)
-    before_step(2 * STEPS + 1, fail)
-    again, history_again = learned(checkpoint=path)
-    assert history_again == history
-    for name, value in again.state_dict().items():
-        assert torch.equal(value, net.state_dict()[name]), name
 
 
 # Another's

@@ -1,18 +1,15 @@
-"""The mini-batches of a pass, a portion at a time: of an array's rows, or a DataLoader's."""
+"""The mini-batches of a pass over an array's rows, a portion at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 
-from .estimators import told
 from .graph.walk import Walk
-from .numbers import array_of
 from .random import permutation, rows_generator, walk_generator
 
 Augmentation = Callable[[np.ndarray, np.random.Generator], Any]
@@ -54,7 +51,6 @@ class RowBatches:
     seed: int  # of the orders
     examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
     walk_ends: WalkEnds | None = None  # what doubles each mini-batch
-    generators: tuple[torch.Generator, ...] = ()  # whose states passes depend on, beside the seed
 
     @property
     def steps_a_pass(self) -> int:
@@ -95,71 +91,3 @@ def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Gener
     if not np.isfinite(kept).all():
         raise ValueError(f"{name} returned NaN or infinity, or a value too large for float32")
     return changed
-
-
-@dataclass(frozen=True)
-class LoaderBatches:
-    """The mini-batches of a DataLoader, one at a time; smaller ones than the first left out."""
-
-    loader: DataLoader[Any]  # iterated once a pass
-    opened: Iterable[Any]  # what its first iteration hands out, which was begun before
-    size: int  # examples of its first mini-batch
-    examples: Callable[[np.ndarray], torch.Tensor]  # makes tensors of rows
-
-    @property
-    def steps_a_pass(self) -> int | None:
-        """What the loader says; None: it is not known before the end of a pass."""
-        try:
-            return len(self.loader)
-        except TypeError:
-            return None
-
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        """Those that the order of a pass, and whatever else there is, may be drawn by."""
-        own = self.loader.generator
-        return (torch.default_generator, *(() if own is None else (own,)))
-
-    def portions(
-        self, pass_number: int, step: int, window: int, first: int = 0
-    ) -> Iterator[tuple[int, torch.Tensor]]:
-        """As of :class:`RowBatches`, a mini-batch at a time, always from the first one on."""
-        number, shape = -1, None
-        for number, item in enumerate(handed_out(self.loader) if pass_number else self.opened):
-            with told(f"mini-batch {number} of the DataLoader"):
-                batch = examples_of(item)
-            if len(batch) < self.size:
-                continue
-            shape = batch.shape[1:] if shape is None else shape
-            if batch.shape[1:] != shape:
-                found = f"examples of shape {batch.shape[1:]}, and of shape {shape} before"
-                raise ValueError(f"the DataLoader hands out {found}, in mini-batch {number}")
-            if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-                found = "NaN or infinity, or a value too large for float32,"
-                raise ValueError(f"the DataLoader hands out {found} in mini-batch {number}")
-            yield first, self.examples(batch)[None]
-            first += 1
-        if first == 0:
-            found = f"{number + 1} mini-batches in pass {pass_number}, none of {self.size} examples"
-            hint = "it must begin anew each time it is iterated"
-            raise ValueError(f"the DataLoader handed out {found}; {hint}")
-
-
-def handed_out(loader: Any) -> Iterator[Any]:
-    """The mini-batches of a DataLoader; an error says that it cannot be read."""
-    with told(f"{type(loader.dataset).__name__} cannot be read"):
-        yield from loader
-
-
-# Where the mini-batches of a pass come from.
-Batches = RowBatches | LoaderBatches
-
-
-def examples_of(item: Any) -> np.ndarray:
-    """What a DataLoader hands out, or its first part, as an array."""
-    if isinstance(item, tuple | list) and item:
-        item = item[0]
-    if not isinstance(item, torch.Tensor):
-        valid = "tensors, or tuples that begin with one"
-        raise TypeError(f"a DataLoader must hand out {valid}, got {type(item).__name__}")
-    return np.asarray(array_of(item.float() if item.is_floating_point() else item))

@@ -13,7 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from ..theta0 import Theta0
-from .batches import Batches, RowBatches
+from .batches import RowBatches
 from .config import Config
 from .estimators import check_room
 from .network import ROWS_OF_JACOBIANS, Network
@@ -53,8 +53,6 @@ class State:
     first_loss: float = math.inf  # of the first mini-batch, before its step
     best: Theta0 | None = None
     best_loss: float = math.inf
-    # Of a DataLoader's draws at the end of a pass.
-    generators: list[np.ndarray] = field(default_factory=list)
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """Means of the windows; of the first one alone, even if it has not ended."""
@@ -81,7 +79,7 @@ def check_rows(config: Config) -> None:
 @with_gradients()
 def train(
     profile: Profile,
-    batches: Batches,
+    batches: RowBatches,
     config: Config,
     state: State,
     n_passes: int,
@@ -92,7 +90,7 @@ def train(
     """End a number of passes, in place: with what was before one training, to the last bit.
 
     The first of them goes on where it was left. `keep` is handed a copy of the state where a window
-    or pass ends; of a DataLoader, whose passes begin at their first step, where a pass ends.
+    or pass ends.
     A ValueError if the loss or the weights are not finite before the first window ends; later, the
     best window is taken with a ConvergenceWarning.
     """
@@ -101,13 +99,9 @@ def train(
     device = torch.device(device)
     optimizer = _adam(network, config, state, device)
     steps_a_pass = batches.steps_a_pass
-    if config.coherence and steps_a_pass is None:
-        raise ValueError("a learning rate that falls needs to know the number of steps of a pass")
-    n_steps = None if steps_a_pass is None else n_passes * steps_a_pass - state.steps_in_pass
-    is_long = n_steps is None or n_steps >= _WORTH_RECORDING
+    n_steps = n_passes * steps_a_pass - state.steps_in_pass
+    is_long = n_steps >= _WORTH_RECORDING
     take = _stepping(network, optimizer, state.seed, config, device, is_long)
-    for generator, drawn in zip(batches.generators, state.generators, strict=False):
-        generator.set_state(torch.tensor(drawn))
 
     def settle() -> None:
         state.current, state.moments = profile.theta0(network), _moments(network, optimizer)
@@ -123,9 +117,8 @@ def train(
             for first, mini_batches in batches.portions(pass_number, before, config.window, begun):
                 sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
                 for offset, batch in enumerate(mini_batches.to(device)):
-                    if steps_a_pass is not None:
-                        done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
-                        _set_rate(optimizer, config.rate(done))
+                    done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
+                    _set_rate(optimizer, config.rate(done))
                     own = take(batch, state.step)
                     if state.step == 0:
                         state.first_loss = float(own[0])
@@ -141,10 +134,9 @@ def train(
                 state.steps_in_pass += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, profile, network, config), refresh=False)
-                    if keep is not None and isinstance(batches, RowBatches):
+                    if keep is not None:
                         settle()
             state.steps_in_pass = 0
-            state.generators = [own.get_state().numpy() for own in batches.generators]
             settle()
     return state
 
