@@ -2,7 +2,6 @@
 
 from . import diagnostics, losses, theory
 from ._core.checkpoint import Checkpoint
-from ._core.layers import register_layer
 from ._core.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
@@ -31,7 +30,6 @@ __all__ = [
     "load_theta0",
     "losses",
     "mmd_init_",
-    "register_layer",
     "save_theta0",
     "theory",
 ]

@@ -232,7 +232,8 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
         layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
         one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
-        "auto" takes it where layers of a module are not known (:func:`register_layer`).
+        "auto" takes it where a module has layers of other types than PyTorch's linear ones,
+        convolutions, embeddings and normalisations.
     hidden_layer : str, default=None
         Name of the linear layer in the module whose inputs are the last hidden activations, for
         `coherence` and `output`. None: the one that returns the logits.
@@ -269,7 +270,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     --------
     mmd_init_ : The same for a module, in place.
     Coherence : The fourth term and its parameters.
-    register_layer : Makes a type of layer known.
     MLPClassifier, NetClassifier : Fine-tune from theta0.
 
     Notes

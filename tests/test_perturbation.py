@@ -1,7 +1,6 @@
 """Perturbed copies: all samplers have the law of copies with parameters of their own."""
 
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -34,9 +33,9 @@ from module_zoo import (
     tokens,
     twice,
 )
-from sklearn_mmdinit import MMDInitializer, register_layer
+from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._core.hooks import own_output, replaced
-from sklearn_mmdinit._core.layers import LAYER_TYPES, layer_type_of, parameter_stds
+from sklearn_mmdinit._core.layers import layer_type_of, parameter_stds
 from sklearn_mmdinit._core.perturbation import copies, sampling
 from sklearn_mmdinit._core.perturbation.gram import (
     _regularised_cholesky,
@@ -743,7 +742,7 @@ def test_what_no_sampler_can_do_is_said_with_the_layer(sampler):
         profile_of(nn.Linear(6, 3).requires_grad_(False), rows(), sampler)
 
 
-# The registry of layer types
+# Types of layers
 
 
 class Diagonal(nn.Module):
@@ -755,61 +754,13 @@ class Diagonal(nn.Module):
         return x * self.weight + self.shift
 
 
-@pytest.fixture
-def registry():
-    """The registry, as it was afterwards."""
-    before = dict(LAYER_TYPES)
-    yield LAYER_TYPES
-    LAYER_TYPES.clear()
-    LAYER_TYPES.update(before)
-
-
-def diagonal_network():
-    return nn.Sequential(nn.Linear(6, 5), Diagonal(5), nn.Tanh(), nn.Linear(5, 3))
-
-
-def stds_of(layer, scale):
-    return {"weight": scale, "shift": scale / math.sqrt(len(layer.shift))}
-
-
-def test_a_layer_of_a_user_is_one_pass_once_it_is_known(registry):
-    module = seeded(diagonal_network)
-    assert "'1.weight'" in profile_of(module, rows()).why_functional
-    register_layer(Diagonal, stds_of)
-    loud = type("Loud", (Diagonal,), {"forward": lambda self, x: x.exp()})
-    assert layer_type_of(loud(3)) is None, "it does something else"
-    module[1].register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
-    network, batch = double_network(module, rows())
-    assert network.why_functional == ""
-    assert chosen_samplers(network, "gram", 4) == {"0": "gram", "1": "direct", "3": "gram"}
-    own, functional = (draw(network, batch, 3, s) for s in ("direct", "functional"))
-    assert_close(own, functional)
-    # Without a law it is a normalisation; in another form it is not known.
-    register_layer(Diagonal, lambda layer, scale: {})
-    assert set(parameter_stds(network.module, 1.0)) == {"0.weight", "0.bias", "3.weight", "3.bias"}
-    register_layer(Diagonal, stds_of)
-    nn.utils.parametrize.register_parametrization(module[1], "weight", nn.Softplus())
-    assert "1.parametrizations.weight.original" in profile_of(module, rows()).why_functional
-
-
-@pytest.mark.parametrize("sampler", ["auto", "functional"])
-def test_a_process_that_does_not_know_the_layer_says_so(registry, sampler):
-    register_layer(Diagonal, stds_of)
-    params = {"n_perturbations": 4, "max_iter": 1, "window": 2, "batch_size": 8}
-    X, module = rows(16), seeded(diagonal_network)
-    init = MMDInitializer(module=module, sampler=sampler, random_state=0, **params).fit(X)
-    kept, score = pickle.dumps(init), init.score(X)
-    del registry[Diagonal]  # as in a process of its own
-    there = pickle.loads(kept)
-    for call in (there.score, there.partial_fit):
-        with pytest.raises(RuntimeError, match=r"the layer '1' .* call register_layer\(Diagonal,"):
-            call(X)
-    assert there.to_module()(torch.from_numpy(X)).shape == (16, 3), "theta0 itself is of use"
-    register_layer(Diagonal, stds_of)
-    assert pickle.loads(kept).score(X) == score
-
-
 def test_layers_that_are_not_known():
+    module = nn.Sequential(nn.Linear(6, 5), Diagonal(5), nn.Tanh(), nn.Linear(5, 3))
+    assert "['1.weight', '1.shift'] act elsewhere" in profile_of(module, rows()).why_functional
+    loud = type("Loud", (nn.Linear,), {"forward": lambda self, x: x.exp()})
+    assert layer_type_of(loud(2, 2)) is None, "it does something else"
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    assert layer_type_of(normed) is None, "its weight is no parameter"
     assert layer_type_of(nn.Embedding(4, 3, max_norm=1.0)) is None
     layer = nn.Linear(2, 2)
     assert layer_type_of(layer) is not None

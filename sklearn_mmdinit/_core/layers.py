@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call, vmap
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from .estimators import check_kind, told
-
 # Of a parameter's perturbation: a number, or one for each entry, of a shape that broadcasts.
 Std = float | torch.Tensor
 Stds = Callable[[Any, float], Mapping[str, Std]]
 Noise = Callable[[Any, torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor]
-
-
-class _Alone(nn.Module):
-    """A layer by its class's own ``forward``, whatever stands in its place for a while."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, H: torch.Tensor) -> Any:
-        return type(self.layer).forward(self.layer, H)
-
-
-def _noise_by_vmap(
-    layer: nn.Module, H: torch.Tensor, eps: Mapping[str, torch.Tensor]
-) -> torch.Tensor:
-    """What perturbations add to the outputs: those of the layer with them as its parameters."""
-    parameters = layer.named_parameters(recurse=False)
-    # A parameter that is not perturbed has no share in it.
-    still = {name: torch.zeros_like(p) for name, p in parameters if name not in eps}
-    alone = _Alone(layer)
-
-    def one(eps: dict[str, torch.Tensor], H: torch.Tensor) -> Any:
-        own = {f"layer.{name}": value for name, value in {**still, **eps}.items()}
-        return functional_call(alone, own, (H,))
-
-    if len(H) == 1:
-        return vmap(one, in_dims=(0, None))(dict(eps), H[0])
-    return vmap(one)(dict(eps), H)
 
 
 @dataclass(frozen=True)
@@ -63,15 +29,14 @@ class LayerType:
     # normalisation.
     stds: Stds
     # Takes a layer, inputs (K, B, ...) or (1, B, ...) and perturbations (K, ...) by name; returns
-    # what they add to the outputs, (K, B, ...).
-    noise: Noise = _noise_by_vmap
+    # what they add to the outputs, (K, B, ...). None: of a normalisation, which has none.
+    noise: Noise | None = None
     # Takes a layer and inputs (N, ...); returns the rows (N, P, groups, n_in) whose products with
     # the weights are the outputs at P positions. None: there is no form by gram.
     patches: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
     channels: int = -1  # axis of the outputs that counts units
     # Whether a layer with the options that it has is linear in its parameters; None: always.
     serves: Callable[[Any], bool] | None = None
-    by_user: bool = False  # whether a user has made it known, whose rule may be wrong
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
@@ -229,30 +194,6 @@ def _type_by_class(layer: nn.Module) -> LayerType | None:
     return None
 
 
-def check_rules(module: nn.Module) -> None:
-    """Raise unless what rules of :func:`register_layer` say of a module's layers makes sense."""
-    for place, layer in module.named_modules():
-        known = _type_by_class(layer)
-        if known is None or not known.by_user:
-            continue
-        rule = f"stds of register_layer for {type(layer).__name__}, the layer {place!r},"
-        with told(rule[:-1]):
-            stds = known.stds(layer, 1.0)
-        check_kind(f"what {rule[:-1]} returns", stds, Mapping)
-        for name, std in stds.items():
-            # What is reparametrised is no parameter, but an attribute still.
-            if not (isinstance(name, str) and hasattr(layer, name)):
-                valid = sorted(_own_names(layer))
-                raise ValueError(f"{rule} must name parameters, some of {valid}, got {name!r}")
-            if not isinstance(std, Real | torch.Tensor):
-                raise TypeError(f"{rule} must return numbers or tensors, got {name!r}: {std!r}")
-            value = torch.as_tensor(std)
-            if not bool(((value >= 0) & (value < math.inf)).all()):
-                raise ValueError(f"{rule} must return finite numbers >= 0, got {name!r}: {std!r}")
-        if stds and not any(torch.as_tensor(std).any() for std in stds.values()):
-            raise ValueError(f"{rule} must perturb a parameter, or return {{}}, got {stds!r}")
-
-
 def _own_law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std:
     """The law of a parameter of a layer of a type that is not known."""
     if name == "weight" and isinstance(layer, EMBEDDINGS):
@@ -273,51 +214,3 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
             laws.setdefault(id(parameter), law)
     learned = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     return {name: law for name, p in learned if (law := laws[id(p)]) is not None}
-
-
-def register_layer(layer_class: type[nn.Module], stds: Stds) -> None:
-    r"""Make a type of layer known, so that its perturbed copies run in one pass.
-
-    For layers that take one tensor whose first axis counts rows, are linear in their parameters
-    and treat each row on its own. Others need none where ``sampler="functional"``, a slower one,
-    serves them. What is registered holds in this process: workers, and who unpickles an
-    initializer, register it too.
-
-    Parameters
-    ----------
-    layer_class : type
-        Subclass of :class:`torch.nn.Module`. Its own subclasses are known too where they do not
-        change ``forward``. A type that is known already gets the new rule.
-    stds : callable
-        Takes a layer and the paper's s; returns a dict of the standard deviation of each
-        parameter's perturbation by its name in the layer, a number or a tensor that broadcasts
-        to the parameter. The paper has :math:`s / \sqrt{n_{in}}` for a weight, :math:`n_{in}`
-        weights being summed up in an output, and :math:`s / \sqrt{n_{out}}` for a bias.
-        Parameters without an entry stay; an empty dict makes the type a normalisation.
-
-    Raises
-    ------
-    TypeError
-        If `layer_class` is no subclass of Module, or `stds` cannot be called.
-
-    See Also
-    --------
-    MMDInitializer : Its ``samplers_`` says how each layer is perturbed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn_mmdinit import register_layer
-    >>> class Scale(torch.nn.Module):
-    ...     def __init__(self, n):
-    ...         super().__init__()
-    ...         self.weight = torch.nn.Parameter(torch.ones(n))
-    ...
-    ...     def forward(self, x):
-    ...         return x * self.weight
-    >>> register_layer(Scale, lambda layer, s: {"weight": s})  # one weight an output
-    """
-    if not (inspect.isclass(layer_class) and issubclass(layer_class, nn.Module)):
-        raise TypeError(f"layer_class must be a subclass of nn.Module, got {layer_class!r}")
-    check_kind("stds", stds, Callable)
-    LAYER_TYPES[layer_class] = LayerType(stds, by_user=True)

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from ..theta0 import Architecture, Theta0, arrays_of, put_arrays_, qualified_name
-from .hooks import names_of, pretraining_mode
-from .layers import check_rules, layer_type_of
+from .hooks import pretraining_mode
 from .network import Network
 from .numbers import in_portions, with_gradients
 from .perturbation.sampling import reason_for_functional
@@ -33,7 +32,6 @@ class Profile:
     one_by_one: bool = False  # as well
     integers: bool = False  # whether it takes whole numbers as such
     layout: torch.memory_format = torch.contiguous_format  # order of images in memory
-    known: frozenset[str] = frozenset()  # names of the layers whose types were known
 
     def fresh(self) -> Theta0:
         """The weights that the module comes with."""
@@ -51,10 +49,6 @@ class Profile:
         module: Any = self.source.build().float()
         put_arrays_(module, theta0.arrays)
         module.to(device)
-        if lost := sorted(self.known - _known_layers(module)):
-            kind = type(module.get_submodule(lost[0])).__name__
-            hint = f"call register_layer({kind}, ...) in each process"
-            raise RuntimeError(f"there is no rule for the layer {lost[0]!r} any more; {hint}")
         if self.layout != torch.contiguous_format:
             module.to(memory_format=self.layout)
         pretraining_mode(module)
@@ -85,7 +79,6 @@ def look_at(
 ) -> Profile:
     """Look at a module and a few rows of X (n, ...)."""
     module = source.build().float().cpu()
-    check_rules(module)
     description = describe(source, module, X.shape[1:])
     integers = takes_integers(module)
     pretraining_mode(module)
@@ -100,14 +93,7 @@ def look_at(
     why = reason_for_functional(Network(module, architecture, found), examples, sampler)
     # Under torch.func.vmap some layers know no other order.
     layout = torch.contiguous_format if why[0] else layout_of(module, examples)
-    known = _known_layers(module)
-    return Profile(source, architecture, found, *why, integers, layout, known)
-
-
-def _known_layers(module: nn.Module) -> frozenset[str]:
-    """Names of the layers whose types are known now."""
-    named = names_of(module).items()
-    return frozenset(name for layer, name in named if layer_type_of(layer) is not None)
+    return Profile(source, architecture, found, *why, integers, layout)
 
 
 def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:

@@ -190,6 +190,7 @@ def _noisy(
         noise = _by_gram(layer, perturbed, inputs, (K * own.shape[1], *output.shape[1:]), draw)
         noise = noise.reshape(K, *own.shape[1:])
     else:
+        assert kind.noise is not None
         noise = kind.noise(layer, inputs, draw.of_layer(layer, perturbed))
         noise = noise.reshape(K, *own.shape[1:])
     if draw.mask is not None:

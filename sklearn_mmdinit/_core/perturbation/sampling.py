@@ -212,7 +212,7 @@ def reason_for_functional(network: Network, X: torch.Tensor, sampler: str) -> tu
     if sampler in ("direct", "gram"):
         raise ValueError(
             f"sampler={sampler!r} cannot perturb the module {name}: {reason}; use "
-            "sampler='functional' or 'auto', or make the layer's type known with register_layer"
+            "sampler='functional' or 'auto'"
         )
     refused = f"the functional sampler ({reason}) cannot perturb the module {name}"
     failures: list[Exception] = []
