@@ -6,9 +6,7 @@ import inspect
 import math
 import warnings
 from dataclasses import replace
-from itertools import accumulate
-from numbers import Integral, Real
-from operator import mul
+from numbers import Integral
 from typing import Any, Self
 
 import joblib
@@ -35,7 +33,6 @@ from ._core.tagged import tag
 from ._core.train import State, check_rows, train
 from ._fine_tuning import labels
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
-from .export import sklearn_mlp
 from .theta0 import Theta0
 
 __all__ = ["MMDInitializer"]
@@ -208,12 +205,12 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
         window with the lowest mean; with coherence at the end of the run.
-    gain : float, sequence of float or "auto", default="auto"
-        What each hidden layer's weights are multiplied by at the end, one number for all or
-        one for each; the last layer's are divided by the product, so that the network computes
-        the same function. For ReLU without batch normalisation only, or a module whose layers
-        hand a scale on, one after the other; 1 for other modules. "auto": 1; with coherence such
-        that the first step of fine-tuning can move a logit by 0.75.
+    gain : float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end; the last layer's are divided
+        by the product, so that the network computes the same function. For ReLU without batch
+        normalisation only, or a module whose layers hand a scale on, one after the other; 1 for
+        other modules. "auto": 1; with coherence such that the first step of fine-tuning can move a
+        logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
         Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
     perturbation_scale : float, default=0.7071067811865476
@@ -555,31 +552,6 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         return self._profile.module(self.theta0_)
 
-    def to_sklearn(self, classes: Any = None, **params: Any) -> Any:
-        """Theta0 as a fitted MLPClassifier of scikit-learn's, to predict with or to train on.
-
-        Parameters
-        ----------
-        classes : array-like, default=None
-            Labels of the classes; None: 0, 1, ...
-        **params : dict
-            Parameters of the MLPClassifier, such as ``warm_start=True``.
-
-        Returns
-        -------
-        sklearn.neural_network.MLPClassifier
-
-        Raises
-        ------
-        ValueError
-            If scikit-learn has no such network, or there is another number of classes.
-        """
-        check_is_fitted(self, "theta0_")
-        n_classes = self.theta0_.architecture.n_classes
-        known = np.arange(n_classes) if classes is None else np.unique(np.asarray(classes))
-        names = getattr(self, "feature_names_in_", None)
-        return sklearn_mlp(self.theta0_, known, names, **params)
-
     @property
     def coefs_(self) -> list[np.ndarray]:
         """Weights (n_in, n_out) of each layer."""
@@ -702,32 +674,29 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         n_hidden = max(len(theta0.architecture.chain) - 1, 0)
         if n_hidden == 0:
             return ()
-        factors = 1.0 if checks.is_auto(self.gain) else self.gain
-        if checks.is_auto(self.gain) and config.coherence is not None:
+        if not checks.is_auto(self.gain):
+            factor = float(self.gain)
+        elif config.coherence is None:
+            factor = 1.0
+        else:
             rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
             H = np.abs(self._profile.hidden(theta0, X[rows], "cpu"))
             moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
-            factors = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
-        return tuple(np.broadcast_to(np.asarray(factors, dtype=float), n_hidden).tolist())
+            factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
+        return (factor,) * n_hidden
 
 
 def _check_gain(gain: Any, profile: Profile) -> None:
-    """Raise unless a gain is "auto", or positive numbers that the network can have."""
+    """Raise unless a gain is "auto", or a number that the weights of the network can have."""
+    checks.check_number("gain", gain, zero=False, auto=True)
     if checks.is_auto(gain):
         return
     chain = profile.architecture.chain
-    factors = np.asarray(gain, dtype=object)
-    n_hidden = len(chain) - 1 if chain else factors.size
-    numbers = [float(f) for f in factors.flat if isinstance(f, Real) and not isinstance(f, bool)]
-    right = len(numbers) == factors.size and factors.shape in ((), (n_hidden,))
-    if not (right and all(0 < factor < math.inf for factor in numbers)):
-        valid = f'"auto", a finite number > 0, or one for each of the {n_hidden} hidden layers'
-        raise ValueError(f"gain must be {valid}, got {gain!r}")
-    of_layers = numbers if factors.shape else numbers * n_hidden
-    scales = [*of_layers, *accumulate(of_layers, mul)]
-    if not all(_TINY <= scale <= 1 / _TINY for scale in scales):
-        # Or else float32 does not hold them or their inverses.
-        raise ValueError(f"{gain=} and its products must be from {_TINY:.2g} to {1 / _TINY:.2g}")
-    if not chain and any(factor != 1 for factor in numbers):
+    if not chain and gain != 1:
         why = "its layers do not hand a scale on, one after the other"
         raise ValueError(f"{gain=} would change the function of the module: {why}")
+    n_hidden = max(len(chain) - 1, 1)
+    if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
+        # Or else float32 does not hold the product of all, or its inverse.
+        largest = _TINY ** (-1 / n_hidden)
+        raise ValueError(f"{gain=} must be from {1 / largest:.2g} to {largest:.2g}")

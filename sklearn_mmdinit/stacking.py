@@ -155,19 +155,6 @@ def _automatic_others(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:
     return others
 
 
-def _drawn(parts: Sequence[np.ndarray], left_out: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Rows of several arrays, in order: all of them, or so many at random.
-
-    Those left out (n,) are of the first one.
-    """
-    ends = np.cumsum([0, *map(len, parts)])
-    kept = np.r_[np.flatnonzero(~left_out), np.arange(len(left_out), ends[-1])]
-    rows = np.sort(np.random.default_rng(seed).permutation(kept)[:most])
-    places = np.searchsorted(rows, ends)
-    spans = zip(parts, ends, places, places[1:], strict=False)
-    return np.concatenate([part[rows[a:b] - first] for part, first, a, b in spans])
-
-
 class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts, weighed by cross-validation on the labels: stacking [1]_.
 
@@ -360,7 +347,9 @@ class StackedStartsClassifier(PartlyLabelled):
         network = seeded(network, seed)
         self.starts_ = self._learned_starts(network, X, further, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
-        unlabelled = _drawn([X, *further], labelled, _MOST_GUESSED, rows_seed)
+        unlabelled = np.concatenate([X[~labelled], *further])
+        drawn = np.random.default_rng(rows_seed).permutation(len(unlabelled))[:_MOST_GUESSED]
+        unlabelled = unlabelled[np.sort(drawn)]
         X, y = X[labelled], y[labelled]
         others, student, in_rows = self.others, self.student, len(shape) == 1
         if is_auto(others):

@@ -13,7 +13,6 @@ import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -409,11 +408,6 @@ def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[s
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
-        if os.name == "posix":  # the name, too, is to outlive a power cut
-            folder = os.open(target.parent, os.O_RDONLY)
-            with suppress(OSError):  # some file systems cannot promise it
-                os.fsync(folder)
-            os.close(folder)
     except OSError as error:
         raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
     finally:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as Theirs
 
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
@@ -72,17 +73,14 @@ def test_parameters_are_ours_or_the_callers(X):
         clf.set_params(predict_nonlinearity=torch.sigmoid).fit(X, labels(3)).to_sklearn()
 
 
-# initializers
+# a start
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_theta0_goes_to_scikit_learn_too(n_classes, X):
-    init = MMDInitializer((6,), n_classes=n_classes, n_perturbations=4, max_iter=1, random_state=0)
-    init.fit(X)
-    y = labels(n_classes, str)
-    theirs = init.to_sklearn(classes=y, warm_start=True, max_iter=3)
-    ours = MLPClassifier(warm_start_from=init, max_iter=0, validation_split=None).fit(X, y)
-    np.testing.assert_allclose(theirs.predict_proba(X), ours.predict_proba(X), atol=1e-6)
-    np.testing.assert_array_equal(theirs.classes_, ours.classes_)
-    theirs.partial_fit(X, y)
-    assert init.to_sklearn().classes_.tolist() == list(range(n_classes))
+def test_theta0_goes_to_scikit_learn_too(X):
+    y = labels(3, str)
+    init = MMDInitializer((6,), n_classes=3, n_perturbations=4, max_iter=1, random_state=0).fit(X)
+    start = MLPClassifier(warm_start_from=init, max_iter=0, validation_split=None).fit(X, y)
+    theirs = start.to_sklearn(warm_start=True, max_iter=3)
+    np.testing.assert_array_equal(theirs.coefs_[0], init.coefs_[0])
+    with pytest.warns(ConvergenceWarning):
+        assert theirs.fit(X, y).loss_curve_[-1] < theirs.loss_curve_[0]

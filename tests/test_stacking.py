@@ -26,7 +26,6 @@ from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
 from sklearn_mmdinit._fine_tuning.labels import stratified_folds
 from sklearn_mmdinit.stacking import (
-    _drawn,
     advantage,
     fitted_temperature,
     stacking_weights,
@@ -259,20 +258,6 @@ def test_rows_without_a_label_spread_labels_and_teach_a_student_by_guesses():
     # Further rows are as good as those in X.
     again = clone(clf).fit(X[known], y[known], X_unlabelled=(X[~known][:300], X[~known][300:]))
     np.testing.assert_allclose(again.predict_proba(X), clf.predict_proba(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("most", [0, 7, 11, 50])
-def test_rows_of_several_arrays_are_drawn_without_repeats_and_in_order(most):
-    parts = [np.arange(4.0), np.zeros(0), np.arange(4.0, 9.0), np.arange(9.0, 11.0)]
-    for left_out in (np.zeros(4, dtype=bool), np.array([False, True, False, True])):
-        drawn = [_drawn(parts, left_out, most, seed) for seed in range(300)]
-        n = 11 - left_out.sum()
-        for found in drawn:
-            assert len(found) == min(most, n)
-            assert (np.diff(found) > 0).all()
-        counts = np.bincount(np.concatenate(drawn).astype(int), minlength=11)
-        expected = np.r_[~left_out, np.ones(7)] * 300 * min(most, n) / n
-        np.testing.assert_allclose(counts, expected, atol=35)
 
 
 def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent, monkeypatch):

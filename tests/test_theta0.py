@@ -3,7 +3,6 @@
 import copy
 import os
 import pickle
-import stat
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -175,19 +174,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
                 save_theta0(path, perceptron(batch_norm=True))
         assert path.read_bytes() == before
         assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
-
-
-def test_a_file_is_written_where_a_file_system_syncs_no_folder(theta0, path, monkeypatch):
-    own = os.fsync
-
-    def files_alone(number):
-        if stat.S_ISDIR(os.fstat(number).st_mode):
-            raise OSError(22, "Invalid argument")
-        own(number)
-
-    monkeypatch.setattr(os, "fsync", files_alone)
-    save_theta0(path, theta0)
-    assert_same_arrays(load_theta0(path), theta0)
 
 
 def test_what_cannot_be_written_or_read_is_named(theta0, path, tmp_path):

@@ -173,7 +173,7 @@ def _noisy(
             fused = GramLinear.apply(rows, layer.weight, layer.bias, stds, draw.random, empty)
         else:
             weights, biases = _own_parameters(layer, perturbed, draw)
-            fused = _ByOwnWeights.apply(rows, weights, biases).flatten(0, 1)
+            fused = torch.baddbmm(biases.unsqueeze(1), rows, weights.mT).flatten(0, 1)
     if fused is not None:
         # No view where there need be none: an activation in place would copy it.
         return fused if H.ndim == 2 else fused.view(*H.shape[:-1], -1)
@@ -243,23 +243,6 @@ def _by_gram(
         noise = gram_noise(patches, draw.n_copies, n_out, gram_stds(perturbed), draw.random)
     # (K B, P, n_out) to the shape of the output, whose units may come before the positions.
     return noise.view(*positions, n_out).movedim(-1, kind.channels)
-
-
-class _ByOwnWeights(torch.autograd.Function):
-    """Outputs (K, B, n_out) of copies of a linear layer on H (K, B, n_in), a product for each."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, H: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.save_for_backward(H, weights)
-        return torch.baddbmm(biases.unsqueeze(1), H, weights.mT)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (G,), (H, weights) = grad_outputs, ctx.saved_tensors
-        grad_H = torch.bmm(G, weights) if ctx.needs_input_grad[0] else None
-        return grad_H, torch.bmm(G.mT, H), G.sum(1)
 
 
 class _Read(torch.autograd.Function):
