@@ -1,7 +1,6 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, losses, theory
-from ._core.checkpoint import Checkpoint
 from ._core.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
@@ -16,7 +15,6 @@ __version__ = "0.1.0"
 __all__ = [
     "MLP",
     "Architecture",
-    "Checkpoint",
     "Coherence",
     "MLPClassifier",
     "MMDInitializer",

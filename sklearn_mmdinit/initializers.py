@@ -21,7 +21,7 @@ from torch import nn
 from ._core import estimators as checks
 from ._core import source as sources
 from ._core.batches import RowBatches, WalkEnds
-from ._core.checkpoint import Keeper, checkpoint_of
+from ._core.checkpoint import Keeper
 from ._core.config import Config, resolve
 from ._core.mlp import ACTIVATIONS, INITS
 from ._core.numbers import array_of, check_float32, torch_device
@@ -33,7 +33,7 @@ from ._core.tagged import tag
 from ._core.train import State, check_rows, train
 from ._fine_tuning import labels
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
-from .theta0 import Theta0
+from .theta0 import Theta0, checked_path
 
 __all__ = ["MMDInitializer"]
 
@@ -185,10 +185,12 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     verbose : int or "auto", default="auto"
         A progress bar with the time to go and the means of the last window: if positive from the
         beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
-    checkpoint : None, str, path-like or Checkpoint, default=None
-        A ``.safetensors`` file that ``fit`` writes the training to once a minute, or as a
-        :class:`Checkpoint` says, to go on from there after a kill or an interrupt. Needs a
-        `random_state`.
+    checkpoint : None, str or path-like, default=None
+        A ``.safetensors`` file that ``fit`` writes its training to once a minute, whole or not at
+        all. After a kill or an interrupt the same call goes on from there, on a CPU bit for bit as
+        if it had not been cut off; after the end it only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own, and ``partial_fit`` does
+        not use it. Needs a `random_state`.
 
     Other Parameters
     ----------------
@@ -397,9 +399,11 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
             check_scalar(self.verbose, "verbose", Integral)
         checks.check_choice("output", self.output, OUTPUTS)
         torch_device(self.device)
-        if checkpoint_of(self.checkpoint) is not None and self.random_state is None:
-            hint = "with which the call is the same again"
-            raise ValueError(f"a checkpoint needs a random_state, {hint}")
+        if self.checkpoint is not None:
+            checked_path(self.checkpoint, "checkpoint")
+            if self.random_state is None:
+                hint = "with which the call is the same again"
+                raise ValueError(f"a checkpoint needs a random_state, {hint}")
         checks.check_choice("sampler", self.sampler, SAMPLERS)
         # The U-statistic divides by n - 1.
         checks.check_positive(self, "n_perturbations", least=2, auto=True)
@@ -603,7 +607,8 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         config = self._config(len(X), architecture.n_classes)
         fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
         settings = {} if kept is None else self._settings(X, config, fresh)
-        keeper = Keeper(checkpoint_of(kept), settings, config.max_iter)
+        path = None if kept is None else checked_path(kept)
+        keeper = Keeper(path, settings, config.max_iter)
         self._state = keeper.begun(fresh)
         self._begun_with = self._what_stays(config)
         self._walks = Walks()

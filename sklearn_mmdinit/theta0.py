@@ -31,7 +31,7 @@ from ._core.source import Source, uncompiled
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
-SUFFIX = ".safetensors"
+_SUFFIX = ".safetensors"
 # safetensors keeps text beside the arrays: the architecture goes in as JSON.
 _KEY = "sklearn_mmdinit.module"
 _GAIN_KEY = "sklearn_mmdinit.gain"
@@ -437,13 +437,13 @@ def _digest(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> str:
     return found.hexdigest()
 
 
-def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
-    """The path of a file to write or read; an error where it cannot be one of this kind."""
+def checked_path(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """The path of a file to write or read; an error where it cannot be one of these."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be a str or path-like that ends in {suffix!r}, got {path!r}")
+        raise TypeError(f"{name} must be a str or path-like that ends in {_SUFFIX!r}, got {path!r}")
     checked = Path(path)
-    if checked.suffix != suffix or checked.is_dir():
-        raise ValueError(f"path must be that of a file that ends in {suffix!r}, got {str(path)!r}")
+    if checked.suffix != _SUFFIX or checked.is_dir():
+        raise ValueError(f"{name} must be of a file that ends in {_SUFFIX!r}, got {str(path)!r}")
     return checked
 
 
@@ -486,7 +486,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     ...     load_theta0(path).architecture.n_classes
     2
     """
-    target = checked_path(path, SUFFIX)
+    target = checked_path(path)
     theta0 = theta0_in(source)
     if theta0 is None:
         kind = type(source).__name__
@@ -542,7 +542,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     >>> bool((net[0].weight.detach().numpy() == theta0.arrays["0.weight"]).all())
     True
     """
-    arrays, metadata = read_whole(checked_path(path, SUFFIX))
+    arrays, metadata = read_whole(checked_path(path))
     if TRAINING_KEY in metadata:
         hint = "fit with the same checkpoint= reads it, and save_theta0 writes what it has learned"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")

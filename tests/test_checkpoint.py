@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from helpers import seeded
 from nets import Conv, assert_same_arrays, assert_same_fit, digits
 from sklearn_mmdinit import (
-    Checkpoint,
     Coherence,
     MLPClassifier,
     MMDInitializer,
@@ -27,6 +26,7 @@ from sklearn_mmdinit import (
     load_theta0,
     save_theta0,
 )
+from sklearn_mmdinit._core import checkpoint
 from sklearn_mmdinit._core import train as training
 
 BATCH, STEPS, PASSES = 16, 5, 3
@@ -74,6 +74,11 @@ def path(tmp_path):
 
 
 @pytest.fixture
+def at_each_window(monkeypatch):
+    monkeypatch.setattr(checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
+
+
+@pytest.fixture
 def before_step(monkeypatch):
     """Let something happen before a step of this process's next training, such as Ctrl-C."""
     own = training.take_step
@@ -105,20 +110,21 @@ def assert_same_training(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("at_each_window")
 def test_interrupted_where_any_window_ends_it_goes_on_as_if_it_had_not_been(
     kind, path, before_step
 ):
-    whole, kept = KINDS[kind]().fit(X), Checkpoint(path, seconds=0)
+    whole = KINDS[kind]().fit(X)
     ends = {n for n in range(1, PASSES * STEPS) if n % whole.window == 0 or n % STEPS == 0}
     for end in ends:
         path.unlink(missing_ok=True)
         before_step(end + 1)
-        init = KINDS[kind](checkpoint=kept)
+        init = KINDS[kind](checkpoint=path)
         with pytest.warns(ConvergenceWarning, match=f"up to step {end}; partial_fit goes on"):
             assert init.fit(X).transform(X) is not None
         assert (init._state.step, init.n_iter_) == (end, -(-end // STEPS))
         before_step(0)
-        assert_same_training(KINDS[kind](checkpoint=kept).fit(X), whole)
+        assert_same_training(KINDS[kind](checkpoint=path).fit(X), whole)
         while init._state.step < PASSES * STEPS:
             init.partial_fit(X)
         assert_same_training(init, whole)
@@ -138,9 +144,10 @@ def test_a_training_is_cut_off_again_and_again(path, before_step):
     assert_same_training(tiny(checkpoint=path).fit(X), init)
 
 
+@pytest.mark.usefixtures("at_each_window")
 def test_what_builds_on_a_training_is_cut_off_with_it(path, before_step):
     y = np.arange(len(X)) % 2
-    init = tiny(checkpoint=Checkpoint(path, seconds=0))
+    init = tiny(checkpoint=path)
     for whole in (
         make_pipeline(init, MLPClassifier(max_iter=1)),
         MLPClassifier((12, 8), warm_start_from=clone(init), max_iter=1),
@@ -156,8 +163,9 @@ def test_what_builds_on_a_training_is_cut_off_with_it(path, before_step):
         load_theta0(path)
 
 
+@pytest.mark.usefixtures("at_each_window")
 def test_a_first_round_that_is_cut_off_has_no_second(path, before_step):
-    first = tiny(output="hidden", checkpoint=Checkpoint(path, seconds=0))
+    first = tiny(output="hidden", checkpoint=path)
     both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
     before_step(5)
     with pytest.raises(KeyboardInterrupt):
@@ -250,9 +258,9 @@ def learn(path, begun, limit=None):
         begun.set()
         return own(*args)
 
-    training.take_step = step
+    training.take_step, checkpoint._SECONDS_BETWEEN_WRITES = step, 0.0
     try:
-        tiny(checkpoint=Checkpoint(path, seconds=0), **LONGER).fit(X)
+        tiny(checkpoint=path, **LONGER).fit(X)
     except OSError as error:
         raise SystemExit(error.errno) from error
 

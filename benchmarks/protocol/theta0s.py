@@ -29,7 +29,7 @@ from protocol.store import (
     versions,
     write_atomically,
 )
-from sklearn_mmdinit import Checkpoint, Theta0
+from sklearn_mmdinit import Theta0
 
 # Keys
 
@@ -74,9 +74,6 @@ def _decided(fitted: Any) -> dict[str, Any]:
 
 
 # One theta0
-
-# At least so many between two writes of a training.
-SECONDS_BETWEEN_WRITES = 30.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
             # An interrupted fit is of use to a user, and not here.
             warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
             if own:
-                fitted.set_params(checkpoint=Checkpoint(training, SECONDS_BETWEEN_WRITES))
+                fitted.set_params(checkpoint=training)
             fitted.fit(X)
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
