@@ -155,7 +155,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
         numbers that are no labels, as in a regression, say how many. Time and memory of the third
         term grow with their square: 1,000 take a second or two a step on two cores, and so many
-        that memory would not suffice are refused.
+        that memory would not suffice are refused; ``detachment_weight=0`` leaves it out.
     coherence : None, "auto" or Coherence, default=None
         A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
         of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
@@ -225,7 +225,8 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     degeneracy_weight : float, default=0.4
         The paper's lambda, weight of L_sd against degenerate softmax.
     detachment_weight : float, default=1.0
-        The paper's xi, weight of L_iod against input-output detachment.
+        The paper's xi, weight of L_iod against input-output detachment. 0: it is neither computed
+        nor in the history.
     sampler : {"auto", "direct", "gram", "functional"}, default="auto"
         How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
         ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
@@ -246,8 +247,8 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
     history_ : list of dict
-        Means of "loss", "uniformity", "degeneracy", "detachment" and, where there is one,
-        "coherence" of each window that ended at "step".
+        Means of "loss", "uniformity", "degeneracy", "detachment" and "coherence", those that there
+        are, of each window that ended at "step".
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None

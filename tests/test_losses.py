@@ -24,7 +24,6 @@ from module_zoo import (
 )
 from sklearn_mmdinit._core.config import CoherenceConfig, Config
 from sklearn_mmdinit._core.mlp import ACTIVATIONS
-from sklearn_mmdinit._core.network import NoJacobianError
 from sklearn_mmdinit._core.objective import loss_terms
 from sklearn_mmdinit._core.random import StepRandom
 from sklearn_mmdinit.losses import coherence, coherence_kernel, degeneracy, detachment, uniformity
@@ -317,7 +316,7 @@ def test_there_is_no_jacobian_with_respect_to_integers():
     assert network.module.table.weight.grad.abs().sum() > 0
     alone = nn.Sequential(nn.Embedding(7, 3), nn.Flatten())
     network, batch = double_network(alone, tokens(length=1))
-    with pytest.raises(NoJacobianError, match="set detachment_weight=0"):
+    with pytest.raises(ValueError, match="set detachment_weight=0"):
         network.jacobian_norms(batch)
 
 
@@ -559,6 +558,16 @@ def test_the_fourth_term_is_added_to_the_papers_on_the_first_starts():
     found = float(coherence(network.hidden(X), 2, 2.0).detach())
     assert coherent == pytest.approx(found, rel=1e-5)
     assert loss == pytest.approx(expected[0] + 4.0 * coherent, rel=1e-5)
+
+
+def test_a_third_term_of_no_weight_is_not_computed(monkeypatch):
+    network, X = network_of(seeded(lambda: MODULES["convnet+bn"](2)), images(6))
+    own = config(detachment_weight=0.0)
+    monkeypatch.setattr(type(network), "jacobian_norms", None)
+    assert own.term_names == ("loss", "uniformity", "degeneracy")
+    loss, *parts = loss_terms(network, X, StepRandom(0), own).tolist()
+    assert loss == pytest.approx(parts[0] + 0.4 * parts[1], rel=1e-5)
+    assert int(network.module.norm1.num_batches_tracked) == 1, "its pass followed the rows"
 
 
 def test_alone_the_fourth_term_draws_nothing():

@@ -391,7 +391,7 @@ def test_layers_that_are_not_learned():
     behind = nn.Sequential(nn.Linear(6, 5), Detached(), nn.Linear(5, 2))
     with pytest.raises(ValueError, match="no Jacobian for the detachment term"):
         small(behind).fit(rows(16))
-    assert small(behind, detachment_weight=0.0).fit(rows(16)).history_[0]["detachment"] == 0.0
+    assert "detachment" not in small(behind, detachment_weight=0.0).fit(rows(16)).history_[0]
 
 
 class Rectified(nn.BatchNorm1d):

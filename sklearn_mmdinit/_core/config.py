@@ -60,8 +60,9 @@ class Config:
     @property
     def term_names(self) -> tuple[str, ...]:
         """Names of what :func:`sklearn_mmdinit._core.objective.loss_terms` returns."""
-        paper = ("uniformity", "degeneracy", "detachment") if self.has_paper_terms else ()
-        return ("loss", *paper, *(("coherence",) if self.coherence else ()))
+        names = ["loss", *(("uniformity", "degeneracy") if self.has_paper_terms else ())]
+        names += ["detachment"] if self.detachment_weight else []
+        return (*names, *(["coherence"] if self.coherence else []))
 
     @property
     def rows_a_step(self) -> int:

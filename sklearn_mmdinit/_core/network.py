@@ -29,10 +29,6 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _TINY = 1e-12
 
 
-class NoJacobianError(ValueError):
-    """Raised where there is nothing for a Jacobian of the logits to be with respect to."""
-
-
 @dataclass(frozen=True)
 class Network:
     """A module on a device, in the mode of pre-training, and what is known of it."""
@@ -132,7 +128,7 @@ class Network:
         is a pre-activation (after a normalisation, where one follows at once).
         """
         n_classes = self.architecture.n_classes
-        statistics = self._batch_statistics(X)
+        statistics = self.batch_statistics(X)
         parts = X.split(ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
 
         def part(number: int, tapped: Any) -> torch.Tensor:
@@ -154,7 +150,7 @@ class Network:
                     if own is not None
                 ]
             if not norms:
-                raise NoJacobianError(
+                raise ValueError(
                     f"the logits of {self.architecture.module} depend on no input, those of "
                     "integers aside, and on no known layer before the last one: there is no "
                     "Jacobian for the detachment term; set detachment_weight=0"
@@ -167,7 +163,7 @@ class Network:
         felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
         return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
 
-    def _batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
+    def batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
         """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
         norms = hooks.batch_norms(self.module)
         statistics: dict[nn.Module, list[hooks.Statistics]] = {norm: [] for norm in norms}

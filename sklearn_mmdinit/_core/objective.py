@@ -6,7 +6,7 @@ import torch
 
 from ..losses import coherence, degeneracy, detachment, uniformity
 from .config import Config
-from .network import Network, NoJacobianError
+from .network import Network
 from .perturbation.sampling import perturbed_logits
 from .random import StepRandom
 
@@ -32,25 +32,16 @@ def loss_terms(
 def _paper_terms(
     network: Network, X: torch.Tensor, random: StepRandom, config: Config
 ) -> torch.Tensor:
-    """The paper's loss, eq. (final_loss), and its three terms."""
+    """The paper's loss, eq. (final_loss), and its terms; the third one only where it counts."""
     K = config.n_perturbations
     U = random.simplex(K, config.n_classes)  # the paper's M is its K
     P = perturbed_logits(network, X, K, config.perturbation_scale, random, config.sampler)
     P = P.softmax(dim=-1)
-    terms = (
-        uniformity(P, U, closed_form=config.closed_form),
-        degeneracy(P),
-        _detachment(network, X, config),
-    )
+    terms = [uniformity(P, U, closed_form=config.closed_form), degeneracy(P)]
+    if config.detachment_weight:
+        terms.append(detachment(network.jacobian_norms(X)))
+    else:
+        network.batch_statistics(X)  # whose running ones follow the rows all the same
     weights = config.uniformity_weight, config.degeneracy_weight, config.detachment_weight
-    loss = sum((weight * term for weight, term in zip(weights, terms, strict=True)), 0.0 * terms[0])
+    loss = sum((w * term for w, term in zip(weights, terms, strict=False)), 0.0 * terms[0])
     return torch.stack((loss, *terms))
-
-
-def _detachment(network: Network, X: torch.Tensor, config: Config) -> torch.Tensor:
-    try:
-        return detachment(network.jacobian_norms(X))
-    except NoJacobianError:
-        if config.detachment_weight:
-            raise
-        return torch.zeros((), device=X.device)

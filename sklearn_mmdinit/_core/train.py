@@ -71,7 +71,7 @@ def check_rows(config: Config) -> None:
     d = config.n_classes
     # Logits, probabilities and their gradient.
     check_room(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
-    if config.has_paper_terms:
+    if config.detachment_weight:
         n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
         check_room(7 * n_rows * d**2, f"the detachment term of {d} classes")
 
@@ -100,8 +100,13 @@ def train(
     optimizer = _adam(network, config, state, device)
     steps_a_pass = batches.steps_a_pass
     n_steps = n_passes * steps_a_pass - state.steps_in_pass
-    is_long = n_steps >= _WORTH_RECORDING
-    take = _stepping(network, optimizer, state.seed, config, device, is_long)
+
+    def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
+        return take_step(network, optimizer, batch, random, config)
+
+    random, recorded = StepRandom(state.seed, device), None
+    if device.type == "cuda" and n_steps >= _WORTH_RECORDING:
+        recorded = Recorded(step, lambda: network.repeats, state.seed, device)
 
     def settle() -> None:
         state.current, state.moments = profile.theta0(network), _moments(network, optimizer)
@@ -119,7 +124,10 @@ def train(
                 for offset, batch in enumerate(mini_batches.to(device)):
                     done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
                     _set_rate(optimizer, config.rate(done))
-                    own = take(batch, state.step)
+                    if recorded is not None:
+                        own = recorded(batch, state.step)
+                    else:
+                        own = step(batch, random.at(state.step))
                     if state.step == 0:
                         state.first_loss = float(own[0])
                     sums += own
@@ -155,25 +163,6 @@ def take_step(
     torch.autograd.backward(terms[0])
     optimizer.step()
     return terms.detach()
-
-
-def _stepping(
-    network: Network,
-    optimizer: torch.optim.Optimizer,
-    seed: int,
-    config: Config,
-    device: torch.device,
-    is_long: bool,
-) -> Callable[[torch.Tensor, int], torch.Tensor]:
-    """What takes the step of a number on a mini-batch."""
-
-    def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
-        return take_step(network, optimizer, batch, random, config)
-
-    if device.type == "cuda" and is_long:
-        return Recorded(step, lambda: network.repeats, seed, device)
-    random = StepRandom(seed, device)
-    return lambda batch, number: step(batch, random.at(number))
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
