@@ -197,7 +197,7 @@ def _fall_back(state: State, config: Config, n_steps: int) -> State:
     )
     if state.best is None:
         raise ValueError(message)
-    warnings.warn(message, ConvergenceWarning, stacklevel=5)
+    warnings.warn(message, ConvergenceWarning, stacklevel=6)
     state.step, state.steps_in_pass = state.step - n_steps, 0
     state.current, state.moments, state.moments_since = state.best, {}, state.step
     state.window_sum, state.window_steps = None, 0
