@@ -23,7 +23,7 @@ X = StandardScaler().fit_transform(make_moons(400, noise=0.06, random_state=0)[0
 network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 32, "random_state": 0}
 starts = {
     "fresh weights": MMDInitializer(max_iter=0, **network),
-    "the paper's objective": MMDInitializer(max_iter=60, **network),
+    "the paper's objective": MMDInitializer(max_iter=20, **network),
     "with coherence": MMDInitializer(max_iter=200, coherence="auto", **network),
 }
 

@@ -27,7 +27,7 @@ grid = {
     "init__coherence__walk_length": [2, 10, 40],
     "clf__max_iter": [10, 30, 100],
 }
-folds = StratifiedShuffleSplit(3, train_size=60, random_state=0)
+folds = StratifiedShuffleSplit(3, train_size=100, random_state=0)
 with tempfile.TemporaryDirectory() as cache:
     steps = [("scale", StandardScaler()), ("init", init), ("clf", classifier)]
     search = GridSearchCV(Pipeline(steps, memory=cache), grid, cv=folds).fit(X, y)
