@@ -19,7 +19,7 @@ import pandas as pd
 
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
-from protocol.command import Written, add_output_options, command_parser, results_head, run_command
+from protocol.command import add_output_options, command_parser, run_command
 from protocol.evaluation import say
 from protocol.sets import Prepared, partly_labelled, prepared
 from reporting.data_tables import draws_of
@@ -51,7 +51,7 @@ def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series
     return options, gains.groupby(["set", "n_labels"]).mean().rename("gain")
 
 
-def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
+def _measure(job: tuple[argparse.Namespace, pd.Series]) -> dict[str, Any]:
     options, gain = job
     calls = []
     for name in SPLITS[SPLIT]:
@@ -60,14 +60,12 @@ def _measure(job: tuple[argparse.Namespace, pd.Series]) -> Written:
         calls += [Call((n,), (data,)) for n in cells]
     told = pd.DataFrame(list(Loky(None, options.jobs).results(_told, calls)))
     records = told.join(gain, on=["set", "n_labels"]).sort_values(["n_labels", "set"])
-    settings = {"split": SPLIT, "draws": DRAWS, "seed": options.seed, "n_labels": N_LABELS}
-    return options.output / "agreement.json", results_head(__doc__, None, settings) | {
-        "records": records.round(2).to_dict("records")
-    }
+    settings = {"split": SPLIT, "draws": DRAWS, "n_labels": N_LABELS}
+    return {"settings": settings, "records": records.round(2).to_dict("records")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--results", type=Path, required=True, help="folder with what real_data.py has written")
     add("--data-dir", type=Path, help="as of real_data.py")

@@ -57,7 +57,7 @@ def _round(bench: Bench, engine: Engine) -> tuple[float, list[dict[str, Any]]]:
     return time.perf_counter() - started, scores
 
 
-def _measure(job: Job) -> command.Written:
+def _measure(job: Job) -> dict[str, Any]:
     """Seconds of each engine; a DisagreementError if figures differ."""
     bench, engines = job
     options = bench.options
@@ -78,13 +78,17 @@ def _measure(job: Job) -> command.Written:
         times = in_turns(rounds, options.rounds)
     for name in engines:
         found[name] |= {"rounds": times[name], "times_of_loky": ratio(times, name, REFERENCE)}
-    about = {"jobs": joblib.effective_n_jobs(options.jobs), "load_average": os.getloadavg()[0]}
-    return bench.results(__doc__, "backends", about | {"fits": len(reference), "engines": found})
+    about: dict[str, Any] = {
+        "jobs": joblib.effective_n_jobs(options.jobs),
+        "load_average": os.getloadavg()[0],
+    }
+    about |= {"fits": len(reference), "dataset": bench.dataset.about}
+    return about | {"engines": found}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the table was printed, 1 if figures differ."""
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--backends", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all")
     add("--rounds", type=command.positive, default=5, help="after the first one; default: 5")

@@ -149,7 +149,7 @@ def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Con
     return replace(own, name=answer.name)
 
 
-def _measure(job: Job) -> command.Written:
+def _measure(job: Job) -> dict[str, Any]:
     """Records of every theta0, and all scores; each answer is finished before the next."""
     answers, bench = job
     options, records, scores = bench.options, [], []
@@ -167,11 +167,11 @@ def _measure(job: Job) -> command.Written:
             records.append(what | {"run": run} | learned.record())
             scores += bench.evaluate({run: [_contender(answer, bench, learned)]}, title=answer.name)
     found: dict[str, Any] = {"theta0": records, "scores": pack_scores(scores)}
-    return bench.results(__doc__, "choices", found | {"chosen": chosen_answers(found)})
+    return {"dataset": bench.dataset.about, **found, "chosen": chosen_answers(found)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     names = f"names or patterns of {'; '.join(QUESTIONS)}"
     parser.add_argument("--questions", nargs="+", default=["*"], help=names)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)

@@ -124,7 +124,7 @@ def _prepare(options: argparse.Namespace) -> Job:
     return _settings(options), prepare_bench(options)
 
 
-def _measure(job: Job) -> command.Written:
+def _measure(job: Job) -> dict[str, Any]:
     """Records of every theta0, and all scores; each setting is finished before the next."""
     settings, bench = job
     records, scores = [], []
@@ -143,12 +143,11 @@ def _measure(job: Job) -> command.Written:
             )
             contender = replace(contender, name=setting.method)
             scores += bench.evaluate({run: [contender]}, title=f"run {run}: {setting.method}")
-    found = {"theta0": records, "scores": pack_scores(scores)}
-    return bench.results(__doc__, "coherence", found)
+    return {"dataset": bench.dataset.about, "theta0": records, "scores": pack_scores(scores)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
     every, number = [*SECTIONS], command.positive
     add("--sections", nargs="+", choices=every, default=every, help="default: time ablation")

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from protocol import studies
-from protocol.command import Written, command_parser, run_command
+from protocol.command import command_parser, run_command
 from reporting.tables import text_of
 
 # The paper's (lambda, xi), and those whose densities are drawn.
@@ -47,7 +47,7 @@ def _setting(text: str) -> tuple[float, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     which: dict[str, Any] = {"nargs": "+", "type": _setting, "metavar": "LAMBDA,XI"}
     default = "which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1"
     parser.add_argument("--settings", default=SETTINGS, help=default, **which)
@@ -77,11 +77,11 @@ def _cell(appendix: studies.Appendix, setting: Setting | None, run: int) -> stud
     return f"run {run}: {name}", head, key, measure
 
 
-def _measure(appendix: studies.Appendix) -> Written:
-    shown, runs = list(dict.fromkeys(appendix.options.settings)), appendix.options.runs
-    cells = [_cell(appendix, own, run) for run in range(runs) for own in (None, *shown)]
-    settings = {"shown": shown, "runs": runs, "networks_a_ratio": studies.N_PERTURBATIONS}
-    return appendix.measured("degeneracies", __doc__, cells, settings)
+def _measure(appendix: studies.Appendix) -> dict[str, Any]:
+    settings = dict.fromkeys((None, *appendix.options.settings))
+    runs = range(appendix.options.runs)
+    cells = [_cell(appendix, own, run) for run in runs for own in settings]
+    return appendix.measured("degeneracies", cells, networks_a_ratio=studies.N_PERTURBATIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

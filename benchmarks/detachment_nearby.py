@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from protocol import studies
-from protocol.command import Written, command_parser, run_command
+from protocol.command import command_parser, run_command
 from protocol.store import digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import fit_key
@@ -68,7 +68,7 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     return Theta0(theta0.architecture, arrays)
 
 
-def _measure(appendix: studies.Appendix) -> Written:
+def _measure(appendix: studies.Appendix) -> dict[str, Any]:
     """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images."""
     X, seed = appendix.X, appendix.seed
     steps_a_pass = len(X) // studies.BATCH_SIZE
@@ -119,12 +119,11 @@ def _measure(appendix: studies.Appendix) -> Written:
         name = f"L_iod near theta0 after {step} steps"
         cells.append((name, {"step": step}, key, partial(measure, step)))
     settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
-    settings |= {"rows_measured": N_ROWS}
-    return appendix.measured("detachment_nearby", __doc__, cells, settings)
+    return appendix.measured("detachment_nearby", cells, rows_measured=N_ROWS, **settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     studies.add_appendix_options(parser)
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
     text = partial(text_of, kinds=("detachment",))

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import clone
 
 from data.datasets import DATASETS, standardize
-from protocol.command import Written, add_output_options, command_parser, results_head, run_command
+from protocol.command import add_output_options, command_parser, run_command
 from protocol.evaluation import say
 from protocol.methods import EMBEDDINGS
 from reporting.tables import text_of
@@ -37,7 +37,7 @@ def shares(X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return {"edges": 100.0 * float(other.mean()), "steps": 100.0 * float(steps.mean())}
 
 
-def _measure(options: argparse.Namespace) -> Written:
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
     records: list[dict[str, Any]] = []
     for name in options.datasets:
         dataset = DATASETS[name](options.data_dir, partial(say, options))
@@ -46,14 +46,11 @@ def _measure(options: argparse.Namespace) -> Written:
             say(options, f"{name}: neighbours among {among}")
             rows = X if embedding is None else clone(embedding).fit_transform(X)
             records.append({"dataset": name, "among": among} | shares(rows, dataset.y_train))
-    settings = {"n_neighbors": Coherence().n_neighbors}
-    return options.output / "edges.json", results_head(__doc__, None, settings) | {
-        "records": records
-    }
+    return {"settings": {"n_neighbors": Coherence().n_neighbors}, "records": records}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add = parser.add_argument
     both = ("mnist", "fashion-mnist")
     add("--datasets", nargs="+", choices=DATASETS, default=both, help=f"default: {' '.join(both)}")

@@ -33,24 +33,17 @@ from engines.engine import Engine, add_engine_options, engine_of
 from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
 from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
-from protocol.studies import add_kernels_option, with_kernels
+from protocol.studies import add_kernels_option
 from protocol.tasks import DRAWS
 from protocol.theta0s import learn_all
 from reporting.pictures import draw_accuracy
 from reporting.results import pack_scores
 from reporting.tables import text_of
 
-# What is measured, as results have it; ``coherent_passes`` is None where coherence decides itself.
-PLAN = (
-    *("methods", "n_labels", "tasks", "runs", "epochs", "n_perturbations", "coherent_passes"),
-    *("first_run", "same_tasks", "classes", "draw", "rivals", "network", "augmentation"),
-    *("neighbors", "separation", "rounds", "kernels"),
-)
-
 # The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still. That
 # was chosen on run 0, so it is shown on another.
-QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "first_run": 8, "coherent_passes": 4}
+QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "first_run": 8, "coherent_epochs": 4}
 PAPER = {"n_labels": (5, 10, 20, 40), "tasks": 20, "runs": 4, "first_run": 0}
 PAPER |= {"epochs": 5, "n_perturbations": 256}
 QUICK_METHODS = ("xavier/fcn/ours", methods.FEATURES_THETA0, methods.FEATURES, methods.SCRATCH)
@@ -76,7 +69,7 @@ PASSES_FOR_ONE = {"digits": 20}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     add, number = parser.add_argument, command.positive
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
     add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
@@ -89,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--epochs", type=number, help="passes of the pre-training over the unlabelled images")
     add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
     coherent = "passes with coherence; default: as many as it takes itself, in quick four"
-    add("--coherent-epochs", dest="coherent_passes", type=number, help=coherent)
+    add("--coherent-epochs", type=number, help=coherent)
     command.add_classes_option(parser)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
@@ -113,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     """The preset with what the command line changes; ValueError where parts do not fit."""
     preset = dict(PRESETS[options.preset][options.network])
-    for name in ("epochs", "coherent_passes"):
+    for name in ("epochs", "coherent_epochs"):
         if name in preset:
             preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
@@ -134,7 +127,7 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
         "methods": options.methods and methods.select_names(options.methods, valid),
     }
     values = {name: preset.get(name) if v is None else v for name, v in given.items()}
-    plan = argparse.Namespace(**values, coherent_epochs=values["coherent_passes"])
+    plan = argparse.Namespace(**values)
     cv, fewest = methods.FEATURES_CV, min(plan.n_labels)
     if cv in plan.methods and plan.classes == 2 and fewest < FEWEST_FOR_CV:
         raise ValueError(
@@ -196,38 +189,16 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
     return records, scores
 
 
-def _stem(dataset: str, plan: argparse.Namespace) -> str:
-    """Name of the results: what settings were chosen by must not overwrite what is reported."""
-    parts = [dataset] if plan.network == "mlp" else [dataset, plan.network]
-    parts.append("tasks" if plan.classes == 2 else "ten_way")
-    other = {
-        plan.draw: plan.draw != "uniform",
-        "same_tasks": plan.same_tasks,
-        f"augmented_as_{plan.augmentation}": plan.augmentation != "none",
-        f"by_{plan.neighbors}": plan.neighbors != "pixels",
-        f"separation_{plan.separation:g}": plan.separation != methods.NetworkSettings.separation,
-    }
-    parts += [name for name, wanted in other.items() if wanted]
-    parts = [with_kernels("_".join(parts), plan.kernels)]
-    if plan.rounds > 1:
-        parts.append(f"{plan.rounds}_rounds")
-    if plan.first_run != PRESETS[plan.preset][plan.network]["first_run"]:
-        parts.append(f"from_run_{plan.first_run}")
-    return "_".join(parts)
-
-
-def _measure(job: Job) -> command.Written:
+def _measure(job: Job) -> dict[str, Any]:
     bench, engine, started = job
     plan = bench.options
     with engine:
         where = engine.describe()
         learned, scores = _scores(bench, engine)
-    settings = {name: getattr(plan, name) for name in PLAN}
-    settings |= {"n_labels": bench.n_labels, "seed": plan.seed, "preset": plan.preset}
-    settings |= methods.describe_network(plan.network, bench.network, bench.X.shape[1])
-    settings |= {"device": plan.device}
-    return plan.output / f"{_stem(bench.dataset.name, plan)}.json", {
-        **command.results_head(__doc__, bench.dataset, settings),
+    network = methods.describe_network(plan.network, bench.network, bench.X.shape[1])
+    return {
+        "dataset": bench.dataset.about,
+        "settings": vars(plan) | network,
         "backend": where,
         "seconds_of_this_call": round(time.perf_counter() - started, 1),
         "theta0": learned,

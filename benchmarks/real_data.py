@@ -41,7 +41,7 @@ from engines.engine import Call, Loky
 from protocol import command, sets
 from protocol.evaluation import say
 from protocol.methods import select_names
-from protocol.store import Log
+from protocol.store import Log, provenance
 from reporting.data_tables import DATA_TABLES
 from reporting.pictures import draw_sets
 from reporting.results import FIGURES, added, pack_draws
@@ -139,20 +139,19 @@ def _score(job: Job) -> None:
             job.log.append(record)
 
 
-def _measure(job: Job) -> command.Written:
+def _measure(job: Job) -> dict[str, Any]:
     _score(job)
     options, done = job.options, job.log.read()
     keys = [key for *_, own in job.cells() for key in own.values()]
     once = [key for data in job.data for key in job.once(data).values()]
-    settings = {name: getattr(options, name) for name in ("split", "draws", "first_draw", "seed")}
-    settings |= {"n_labels": [*options.n_labels], "methods": job.methods}
-    settings |= {"network": repr(sets.NETWORK)}
+    asked = ("split", "draws", "first_draw", "seed", "n_labels")
+    settings = {name: getattr(options, name) for name in asked}
+    settings |= {"methods": job.methods, "network": repr(sets.NETWORK)}
     made = [{k: v for k, v in done[key].items() if k != "key"} for key in once if key in done]
-    what = "sets" if options.sets else options.split
-    stem = "real-data" if what == "report" else f"real-data-{what}"
     draws = range(options.first_draw, options.first_draw + options.draws)
     results = {
-        **command.results_head(__doc__, None, settings),
+        "settings": settings,
+        **provenance(),  # of a part that is added
         "sets": job.tables,
         "once": made,
         "figures": [*FIGURES],
@@ -160,11 +159,11 @@ def _measure(job: Job) -> command.Written:
     }
     if options.add_to is not None:
         results = added(json.loads(options.add_to.read_text(encoding="utf-8")), results)
-    return options.output / f"{stem}.json", results
+    return results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     add, many = parser.add_argument, [*sets.METHODS]
     add("--split", choices=SPLITS, default="development", help="default: development")
     add("--sets", nargs="+", help="names or patterns, of any split; default: all of the split")

@@ -87,7 +87,7 @@ def picture_is_stale(library: Library) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 0 if the pages are what the results say."""
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing, fail on a difference")
     add("--results", type=Path, default=RESULTS, help="folder (default: benchmarks/results)")

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Any
 
 from protocol import studies
-from protocol.command import Written, command_parser, positive_number, run_command
+from protocol.command import command_parser, positive_number, run_command
 from protocol.methods import KERNELS
 from reporting.tables import text_of
 
@@ -52,18 +52,15 @@ def _cell(appendix: studies.Appendix, square: float, weight: float, run: int) ->
     return name, head, appendix.key(changes, run), measure
 
 
-def _measure(appendix: studies.Appendix) -> Written:
+def _measure(appendix: studies.Appendix) -> dict[str, Any]:
     options = appendix.options
-    scales, weights = sorted(options.squared_scales), sorted(options.weights)
-    grid = product(range(options.runs), scales, weights)
+    grid = product(range(options.runs), sorted(options.squared_scales), sorted(options.weights))
     cells = [_cell(appendix, square, weight, run) for run, square, weight in grid]
-    settings = {"squared_scales": scales, "weights": weights, "runs": options.runs}
-    settings |= {"networks_a_ratio": studies.N_PERTURBATIONS}
-    return appendix.measured("scale_and_weight", __doc__, cells, settings)
+    return appendix.measured("scale_and_weight", cells, networks_a_ratio=studies.N_PERTURBATIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add = parser.add_argument
     number = positive_number
     scales = "values of s squared to run; default: the paper's 0.2 0.5 1 2"

@@ -94,7 +94,7 @@ def _measure(section: str, quick: bool, device: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="rough figures in about a minute")
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")

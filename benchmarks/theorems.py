@@ -23,13 +23,7 @@ from typing import Any
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import (
-    Written,
-    add_output_options,
-    command_parser,
-    results_head,
-    run_command,
-)
+from protocol.command import add_output_options, command_parser, run_command
 from protocol.evaluation import say
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
@@ -175,7 +169,7 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _measure(options: argparse.Namespace) -> Written:
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
     X, seed = standardize(load_digits_dataset())[0], options.seed
     equal, networks = PLAN["n_equal"], PLAN["network_widths"]
     cases = [
@@ -184,17 +178,15 @@ def _measure(options: argparse.Namespace) -> Written:
         *((2, f"d = {d}", partial(class_points, X, d, seed)) for d in PLAN["n_classes"]),
         *((3, f"n = {n}", partial(jacobian_points, X, n, seed)) for n in PLAN["widths"]),
     ]
-    settings = PLAN | {"n_images": N_IMAGES, "seed": seed}
     records = []
     for theorem, case, measure in cases:
         say(options, f"theorem {theorem}, {case}")
         records.append({"theorem": theorem, "case": case, **measure()})
-    head = results_head(__doc__, None, settings)
-    return options.output / "theorems.json", head | {"records": records}
+    return {"settings": PLAN | {"n_images": N_IMAGES}, "records": records}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__doc__)
+    parser = command_parser(__file__, __doc__)
     add_output_options(parser)
     text = partial(text_of, kinds=("theorems",))
     return run_command(parser, argv, lambda options: options, _measure, text)

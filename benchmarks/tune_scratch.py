@@ -23,15 +23,14 @@ from protocol.evaluation import Bench, prepare_bench
 from reporting.statistics import tried_settings
 
 
-def _measure(bench: Bench) -> command.Written:
+def _measure(bench: Bench) -> dict[str, Any]:
     """The grid, best first, and what is chosen."""
     scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
     contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
     scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
     tried = tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
     (chosen,) = [setting for setting in methods.GRID if setting.name == tried[0]["setting"]]
-    found = {"chosen": asdict(chosen), "tried": tried}
-    return bench.results(__doc__, "tuned_scratch", found)
+    return {"dataset": bench.dataset.about, "chosen": asdict(chosen), "tried": tried}
 
 
 def _text(results: dict[str, Any]) -> str:
@@ -39,7 +38,7 @@ def _text(results: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command.command_parser(__doc__)
+    parser = command.command_parser(__file__, __doc__)
     command.add_classes_option(parser)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
     return command.run_command(parser, argv, prepare_bench, _measure, _text)

@@ -40,6 +40,11 @@ class Dataset:
     source: str
     max_value: int = 255
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What results say of it."""
+        return {"name": self.name, "source": self.source}
+
 
 # (Fashion-)MNIST
 

@@ -2,7 +2,8 @@
 
 A command says how to prepare, to measure and to show. Bad input ends with status 2 and one line
 before any work, an interruption with 130 and a lost cluster with 75 and the promise that the same
-command goes on.
+command goes on. Results are in a file of the command's name and a digest of its options, so that no
+call overwrites what another one found.
 """
 
 import argparse
@@ -12,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data.datasets import DATASETS, Dataset
+from data.datasets import DATASETS
 from engines.engine import EngineError
-from protocol.store import provenance, write_json
+from protocol.store import digest_of, provenance, write_json
 
 Job = TypeVar("Job")
 
@@ -23,40 +24,39 @@ OUTPUT = Path(__file__).resolve().parents[1] / "output"
 # What sysexits.h has for a failure that need not happen again.
 CLUSTER_LOST = 75
 
+# Options that change no figure.
+IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs", "backend", "address"}
 
-def command_parser(doc: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is a command's own docstring, as it stands there."""
+
+def command_parser(file: str, doc: str | None) -> argparse.ArgumentParser:
+    """A parser of the name of a command's file, whose help is its docstring as it stands there."""
     return argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        Path(file).name, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
-def results_head(
-    doc: str | None, dataset: Dataset | None, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """What every file of results begins with: the claim, the data, the settings, the machine."""
-    head: dict[str, Any] = {"claim": (doc or "").splitlines()[0]}
-    if dataset is not None:
-        head["dataset"] = {"name": dataset.name, "source": dataset.source}
-    return head | {"settings": settings} | provenance()
-
-
-Written = tuple[Path, dict[str, Any]]
-"""The file of results, and what it holds."""
+def _deciding(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that figures depend on, as JSON can hold them."""
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in options.items()
+        if name not in IDLE_OPTIONS
+    }
 
 
 def run_command(
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None,
     prepare: Callable[[argparse.Namespace], Job],
-    measure: Callable[[Job], Written],
+    measure: Callable[[Job], dict[str, Any]],
     text: Callable[[dict[str, Any]], str],
     draw: Callable[[dict[str, Any], Path], str] | None = None,
 ) -> int:
     """Run a command; the status that it ends with.
 
     ``prepare`` raises a ValueError or a RuntimeError (no data, a damaged file) where the options
-    are wrong; ``measure`` keeps each part as it ends. What was found is printed, written and drawn.
+    are wrong; ``measure`` keeps each part as it ends. What was found is printed, written and drawn,
+    below the claim, the settings (the options, and what ``measure`` says of them) and the machine.
     """
 
     def say(line: object) -> None:
@@ -69,13 +69,18 @@ def run_command(
         say(error)
         return 2
     try:
-        path, results = measure(job)
+        found = measure(job)
     except KeyboardInterrupt:
         say("stopped; the same command goes on from here")
         return 130
     except EngineError as error:
         say(f"{error}; the same command goes on from here")
         return CLUSTER_LOST
+    settings = _deciding(vars(options) | found.pop("settings", {}))
+    claim = (parser.description or "").splitlines()[0]
+    results = {"claim": claim, "settings": settings} | provenance() | found
+    name = f"{Path(parser.prog).stem}-{digest_of(_deciding(vars(options)))[:8]}.json"
+    path = options.output / name
     print(text(results), end="\n\n")
     write_json(path, results)
     if draw is not None:
@@ -114,7 +119,8 @@ def positive_number(text: str) -> float:
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--output", type=Path, default=OUTPUT, help="default: benchmarks/output")
+    folder = "of results, each named by the options it is of; default: benchmarks/output"
+    add("--output", type=Path, default=OUTPUT, help=folder)
     add("--seed", type=not_negative, default=0, help="all randomness follows from it; default: 0")
     add("--quiet", action="store_true", help="no progress bars")
 

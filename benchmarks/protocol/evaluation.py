@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
 from engines.engine import Call, Engine, Loky
-from protocol.command import Written, results_head
 from protocol.methods import Contender, NetworkSettings
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
@@ -68,15 +67,6 @@ class Bench:
         initializer.set_params(verbose=0 if self.options.quiet else 1)
         path = path_of(initializer, name, self.options.output / "theta0", self.X_digest)
         return learn(path, initializer, self.X_unlabelled)
-
-    def results(self, doc: str | None, name: str, found: dict[str, Any]) -> Written:
-        """What a command on these tasks has found, below what all of them say first."""
-        asked = ("tasks", "runs", "first_run", "seed", "device")
-        settings = {option: getattr(self.options, option) for option in asked}
-        settings |= {"n_labels": self.n_labels, "classes": self.network.classes}
-        settings |= {"hidden_layer_sizes": self.network.hidden_layer_sizes}
-        path = self.options.output / f"{self.dataset.name}_{name}.json"
-        return path, results_head(doc, self.dataset, settings) | found
 
     @cached_property
     def _data_digest(self) -> str:

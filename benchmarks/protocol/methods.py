@@ -212,7 +212,8 @@ def describe_network(network: str, settings: NetworkSettings, n_pixels: int) -> 
     """What results say of the networks of a kind."""
     if network == "mlp":
         return {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    return {"module": {"class": "ConvNet", **_convnet(settings, n_pixels)}}
+    module = {"class": "ConvNet", **_convnet(settings, n_pixels)}
+    return {"hidden_layer_sizes": None, "module": module}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:

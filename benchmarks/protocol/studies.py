@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from data.datasets import Dataset
 from protocol import command
-from protocol.evaluation import Bench, load_scaled, say
+from protocol.evaluation import Bench, load_scaled
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
 from protocol.store import Log, commit, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
@@ -24,33 +23,6 @@ from sklearn_mmdinit.diagnostics import (
 
 Cell = tuple[str, dict[str, Any], str, Callable[[], dict[str, Any]]]
 """A line of progress; what begins its record; what decides the rest, as a key; what finds it."""
-
-
-def measured(
-    name: str,
-    doc: str | None,
-    cells: Iterable[Cell],
-    settings: dict[str, Any],
-    options: argparse.Namespace,
-    dataset: Dataset | None = None,
-) -> command.Written:
-    """Results of the cells, each of which is kept in a log as it ends."""
-    log, records = Log(options.output / f"{name}.jsonl"), []
-    done = log.read()
-    for words, head, key, compute in cells:
-        if key not in done:
-            say(options, words)
-            done[key] = {"key": key, **head, **compute(), "commit": commit()}
-            log.append(done[key])
-        records.append(done[key])
-    stem = name if dataset is None else f"{dataset.name}_{name}"
-    return options.output / f"{stem}.json", command.results_head(doc, dataset, settings) | {
-        "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
-        "records": [
-            {k: v for k, v in record.items() if k not in ("key", "commit", "machine")}
-            for record in records
-        ],
-    }
 
 
 # What the appendix measures of a theta0
@@ -154,30 +126,27 @@ class Appendix(Bench):
         own = self.initializer({**(changes or {}), "max_iter": 0}, run)
         return own.fit(self.X[:BATCH_SIZE]).theta0_
 
-    def measured(
-        self, name: str, doc: str | None, cells: Iterable[Cell], settings: dict[str, Any]
-    ) -> command.Written:
-        """Results of the cells, in a file that no other reading or fresh weights share."""
-        common = {
-            "rows": len(self.X),
-            "passes": self.network.epochs,
-            "n_perturbations": self.network.n_perturbations,
-            "n_batches": N_BATCHES,
-            "batch_size": BATCH_SIZE,
-            "hidden_layer_sizes": self.network.hidden_layer_sizes,
-            "seed": self.seed,
-            "device": self.network.device,
-            "kernels": self.network.kernels,
-            "init": self.options.init,
+    def measured(self, name: str, cells: Iterable[Cell], **settings: Any) -> dict[str, Any]:
+        """Results of the cells, each of which is kept in the log of a name as it ends."""
+        log, records = Log(self.options.output / f"{name}.jsonl"), []
+        done = log.read()
+        for words, head, key, compute in cells:
+            if key not in done:
+                self.say(words)
+                done[key] = {"key": key, **head, **compute(), "commit": commit()}
+                log.append(done[key])
+            records.append(done[key])
+        settings |= {"rows": len(self.X), "passes": self.network.epochs}
+        settings |= {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
+        return {
+            "dataset": self.dataset.about,
+            "settings": settings,
+            "measured_at_commits": list(dict.fromkeys(record["commit"] for record in records)),
+            "records": [
+                {k: v for k, v in record.items() if k not in ("key", "commit")}
+                for record in records
+            ],
         }
-        stem = with_kernels(name, self.network.kernels)
-        stem += "" if self.options.init == "xavier" else f"_{self.options.init}"
-        return measured(stem, doc, cells, common | settings, self.options, self.dataset)
-
-
-def with_kernels(stem: str, kernels: str) -> str:
-    """Name of results: one reading of the paper must not overwrite another."""
-    return stem if kernels == "sum" else f"{stem}_{kernels}_of_kernels"
 
 
 def add_kernels_option(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """Results made up for the report: the paper's own figures, so that all of it must agree."""
 
+import json
 import math
 
 import numpy as np
@@ -119,6 +120,13 @@ def write_all(folder, files):
     for name, results in files.items():
         write_json(folder / name, results)
     return Library(folder)
+
+
+def written(folder, **settings):
+    """The only results in a folder that a command had with such settings."""
+    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    [own] = [results for results in found if settings.items() <= results["settings"].items()]
+    return own
 
 
 def few_labels(table, n_labels=(5,)):

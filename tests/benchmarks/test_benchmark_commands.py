@@ -25,7 +25,13 @@ import tune_scratch
 from data.datasets import load_digits_dataset, standardize
 from protocol import evaluation, studies, theta0s
 from protocol.command import command_parser, run_command
-from protocol.methods import NO_PAPER_TERMS, PAPER_FINE_TUNING, TUNED, FineTuning
+from protocol.methods import (
+    NO_PAPER_TERMS,
+    PAPER_FINE_TUNING,
+    TUNED,
+    FineTuning,
+    NetworkSettings,
+)
 from protocol.store import Log
 from protocol.studies import measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
@@ -33,7 +39,7 @@ from protocol.theta0s import theta0_digest
 from reporting.results import pack_scores
 from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
-from results_stand_in import records
+from results_stand_in import records, written
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._core import train
 from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
@@ -45,27 +51,21 @@ TASKS = (*DIGITS, "--hidden-layer-sizes=4", "--tasks=2", "--jobs=1", "--n-labels
 APPENDIX = (*DIGITS, "--hidden-layer-sizes", "4", "3", "--epochs=2")
 K4 = "--n-perturbations=4"
 
-# Command -> what it is called with, and the name of its results; all in a few seconds.
+# What each command is called with; all in a few seconds.
 TINY = {
     coherence: (
-        (
-            *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
-            *("--paper-passes=1", "--budget=1"),
-        ),
-        "digits_coherence",
+        *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
+        *("--paper-passes=1", "--budget=1"),
     ),
-    choose: ((*TASKS, "--questions", "gain", "features, C"), "digits_choices"),
-    degeneracies: ((*APPENDIX, K4, "--rows=64"), "digits_degeneracies"),
-    detachment_nearby: ((*APPENDIX, "--rows=96"), "digits_detachment_nearby"),
-    edges: (("--quiet", "--datasets", "digits"), "edges"),
+    choose: (*TASKS, "--questions", "gain", "features, C"),
+    degeneracies: (*APPENDIX, K4, "--rows=64"),
+    detachment_nearby: (*APPENDIX, "--rows=96"),
+    edges: ("--quiet", "--datasets", "digits"),
     scale_and_weight: (
-        (
-            *(*APPENDIX, K4, "--rows=320", "--runs=2"),
-            *("--squared-scales", "0.5", "2", "--weights=0.4"),
-        ),
-        "digits_scale_and_weight",
+        *(*APPENDIX, K4, "--rows=320", "--runs=2"),
+        *("--squared-scales", "0.5", "2", "--weights=0.4"),
     ),
-    theorems: (("--quiet",), "theorems"),
+    theorems: ("--quiet",),
 }
 FEW = {
     "n_draws": 20_000,
@@ -93,11 +93,7 @@ def quick():
 
 
 def run(command, output, *more):
-    return command.main([*TINY[command][0], "--output", str(output), *more])
-
-
-def results_of(command, output, suffix=""):
-    return json.loads((output / f"{TINY[command][1]}{suffix}.json").read_text())
+    return command.main([*TINY[command], "--output", str(output), *more])
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +125,13 @@ def found_in(results):
 @pytest.mark.parametrize("command", TINY, ids=lambda command: command.__name__)
 def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys):
     output = finished(command)
-    before = results_of(command, output)
+    before = written(output)
     assert {"claim", "versions", "hardware", "git_commit"} <= before.keys()
     monkeypatch.setattr(evaluation, "cross_val_score", None)
     monkeypatch.setattr(theta0s, "_fitted", None)
     capsys.readouterr()
     assert run(command, output) == 0
-    assert results_of(command, output) == before
+    assert written(output) == before
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
     assert "written" in printed.out
@@ -166,9 +162,9 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         patch.setattr(place, name, interrupted)
         assert run(command, tmp_path) == 130
     assert "goes on from here" in capsys.readouterr().err
-    expected = found_in(results_of(command, finished(command)))
+    expected = found_in(written(finished(command)))
     assert run(command, tmp_path) == 0
-    assert found_in(results_of(command, tmp_path)) == expected
+    assert found_in(written(tmp_path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,7 +195,9 @@ def test_bad_options_are_refused_before_any_work(command, more, message, tmp_pat
 
 
 def test_cells_are_measured_once_and_every_commit_is_named(tmp_path, monkeypatch):
-    done, options = [], argparse.Namespace(output=tmp_path, quiet=True)
+    options = argparse.Namespace(output=tmp_path, quiet=True)
+    dataset = load_digits_dataset()
+    done, appendix = [], studies.Appendix(dataset, X, NetworkSettings(), (), {}, options)
 
     def compute(n):
         done.append(n)
@@ -207,14 +205,13 @@ def test_cells_are_measured_once_and_every_commit_is_named(tmp_path, monkeypatch
 
     def of(*numbers):
         cells = [(f"cell {n}", {"number": n}, f"key{n}", partial(compute, n)) for n in numbers]
-        return studies.measured("counting", "Claim: more.\n\nWords.", cells, {"seed": 0}, options)
+        return appendix.measured("counting", cells, more=1)
 
     monkeypatch.setattr(studies, "commit", lambda: f"commit {len(done)}")
     of(2)
-    path, results = of(0, 2)
+    results = of(0, 2)
     assert done == [2, 0]
-    assert path == tmp_path / "counting.json"
-    assert results["claim"] == "Claim: more."
+    assert results["settings"].items() >= {"more": 1, "rows": len(X)}.items()
     assert results["records"] == [{"number": n, "value": 10 * n} for n in (0, 2)]
     assert results["measured_at_commits"] == ["commit 2", "commit 1"]
 
@@ -224,7 +221,7 @@ def test_an_error_of_the_work_is_not_hidden():
         raise ValueError("a mistake")
 
     with pytest.raises(ValueError, match="a mistake"):
-        run_command(command_parser("x"), [], lambda options: None, fail, str)
+        run_command(command_parser("x.py", "x"), [], lambda options: None, fail, str)
 
 
 # coherence.py
@@ -247,7 +244,7 @@ def test_an_ablation_is_the_default_but_for_what_it_names(tmp_path):
 
 def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished):
     output = finished(coherence)
-    results = results_of(coherence, output)
+    results = written(output)
     learned = [(r["section"], r["name"], r["passes"]) for r in results["theta0"]]
     assert learned == [
         *(("time", "paper", 1), ("time", "both", 1), ("time", "both", 2)),
@@ -265,7 +262,7 @@ def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished
 def test_an_answer_is_learned_with_its_base_and_is_its_base_but_for_what_it_names(
     finished, tmp_path
 ):
-    results = results_of(choose, finished(choose))
+    results = written(finished(choose))
     assert [r["answer"] for r in results["theta0"]] == [
         *("default", "gain=1", "features", "features, C=1", "features, C=10", "features, C=1000")
     ]
@@ -324,7 +321,7 @@ def fitted(n_rows, **params):
 
 
 def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
-    records = results_of(degeneracies, finished(degeneracies))["records"]
+    records = written(finished(degeneracies))["records"]
     settings = [(r["degeneracy_weight"], r["detachment_weight"]) for r in records]
     assert settings == [(None, None), (0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0)]
     assert ["densities" in record for record in records] == [True, True, False, False, True]
@@ -339,10 +336,12 @@ def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
 def test_the_readings_of_the_kernels_are_kept_apart(tmp_path):
     """Averaged they are a ninth of the first term: where it is alone, hardly another theta0."""
     losses = []
-    for more, suffix in (((), ""), (("--kernels", "mean"), "_mean_of_kernels")):
-        assert run(degeneracies, tmp_path, "--settings", "0,0", "0.3,2", *more) == 0
-        results = results_of(degeneracies, tmp_path, suffix)
-        assert results["settings"]["shown"] == [[0.0, 0.0], [0.3, 2.0]]
+    for kernels in ("sum", "mean"):
+        assert (
+            run(degeneracies, tmp_path, "--settings", "0,0", "0.3,2", f"--kernels={kernels}") == 0
+        )
+        results = written(tmp_path, kernels=kernels)
+        assert results["settings"]["settings"] == [[0.0, 0.0], [0.3, 2.0]]
         losses.append([r["theta0"]["best_loss"] for r in results["records"][1:]])
     assert losses[1][0] == pytest.approx(losses[0][0] / 9, rel=0.01)
     assert losses[1][1] < 0.8 * losses[0][1]
@@ -373,7 +372,7 @@ def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
 
 
 def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(finished):
-    results = results_of(scale_and_weight, finished(scale_and_weight))
+    results = written(finished(scale_and_weight))
     cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
     assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
     assert results["settings"]["squared_scales"] == [0.5, 2.0]
@@ -404,7 +403,7 @@ def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
 
 
 def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
-    results = results_of(detachment_nearby, finished(detachment_nearby))
+    results = written(finished(detachment_nearby))
     records = results["records"]
     steps = [0, *detachment_nearby.log_spaced_steps(6)]
     assert [record["step"] for record in records] == steps
@@ -485,7 +484,7 @@ def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
     grid = (PAPER_FINE_TUNING, FineTuning(1e-2, 30, 0.0))
     monkeypatch.setattr(tune_scratch.methods, "GRID", grid)
     assert tune_scratch.main([*TASKS, "--runs=1", "--output", str(tmp_path)]) == 0
-    results = json.loads((tmp_path / "digits_tuned_scratch.json").read_text())
+    results = written(tmp_path)
     # Thirty epochs of a tiny network on some dozens of rows beat ten.
     assert results["chosen"] == {"learning_rate": 1e-2, "epochs": 30, "weight_decay": 0.0}
     assert results["settings"]["first_run"] == 4
@@ -506,7 +505,7 @@ def test_the_tuned_values_are_those_of_the_committed_search(classes, file):
 def test_backends_are_timed_only_where_figures_agree(tmp_path, monkeypatch, capsys):
     arguments = [*TASKS, "--backends", "loky", "--rounds=2", "--output", str(tmp_path)]
     assert backends.main(arguments) == 0
-    loky = json.loads((tmp_path / "digits_backends.json").read_text())["engines"]["loky"]
+    loky = written(tmp_path)["engines"]["loky"]
     assert len(loky["rounds"]["seconds"]) == 2
     assert loky["times_of_loky"]["median"] == 1.0
     found = iter([(1.0, [{"a": 1}]), (1.0, [{"a": 2}])])

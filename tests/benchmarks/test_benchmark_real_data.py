@@ -20,6 +20,7 @@ from data.tables import SPLITS, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
 from reporting.results import added, unpack_draws
 from reporting.tables import build_table
+from results_stand_in import written
 from rivals.starts import hidden, scarf_theta0
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
@@ -190,8 +191,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
 
     def records():
         assert real_data.main(arguments) == 0
-        written = json.loads((tmp_path / "real-data-sets.json").read_text())
-        return unpack_draws(written["scores"])
+        return unpack_draws(written(tmp_path)["scores"])
 
     first = records()
     assert first["method"].tolist() == [*["prototype"] * 2, *["label-spreading"] * 2] * 2
@@ -216,9 +216,11 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
 
 def test_what_is_measured_is_added_to_an_earlier_file_in_place_of_its_own(tmp_path):
     def run(arguments):
+        before = {*tmp_path.glob("*.json")}
         own = ["--sets", "wine", "--output", str(tmp_path), "--quiet", "--jobs=1"]
         assert real_data.main([*own, *arguments.split()]) == 0
-        return json.loads((tmp_path / "real-data-sets.json").read_text())
+        [path] = {*tmp_path.glob("*.json")} - before
+        return json.loads(path.read_text())
 
     first = run("--methods prototype svm --n-labels 1 --draws 2")
     first["scores"][0]["methods"]["svm"][0] = [1.0, 2.0]  # of draws 0 and 1
@@ -244,8 +246,8 @@ def test_what_a_few_labels_told_stands_beside_what_coherence_gained(tmp_path, mo
     monkeypatch.setitem(agreement.SPLITS, "development", {"wine": SPLITS["report"]["wine"]})
     folder = ["--output", str(tmp_path), "--results", str(tmp_path), "--quiet", "--jobs=1"]
     assert agreement.main(folder) == 0
-    results = json.loads((tmp_path / "agreement.json").read_text())
-    [record] = results["records"]
+    [path] = tmp_path.glob("agreement-*.json")
+    [record] = json.loads(path.read_text())["records"]
     # Of the draws at which both were measured.
     assert (record["set"], record["n_labels"], record["gain"]) == ("wine", 5, 2.0)
     assert 80 < record["linear"] <= 100
