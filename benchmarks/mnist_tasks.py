@@ -24,7 +24,6 @@ for a gain of the paper's objective to show.
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -137,15 +136,15 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-Job = tuple[Bench, Engine, float]
+Job = tuple[Bench, Engine]
 
 
 def _prepare(options: argparse.Namespace) -> Job:
-    started, plan = time.perf_counter(), plan_of(options)
+    plan = plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
     bench = prepare_bench(plan)
     methods.rows_for(plan.network, bench.X[:1])
-    return bench, engine, started
+    return bench, engine
 
 
 def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -190,17 +189,15 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
 
 
 def _measure(job: Job) -> dict[str, Any]:
-    bench, engine, started = job
+    bench, engine = job
     plan = bench.options
     with engine:
-        where = engine.describe()
         learned, scores = _scores(bench, engine)
     network = methods.describe_network(plan.network, bench.network, bench.X.shape[1])
     return {
         "dataset": bench.dataset.about,
         "settings": vars(plan) | network,
-        "backend": where,
-        "seconds_of_this_call": round(time.perf_counter() - started, 1),
+        "backend": {"name": plan.backend, "jobs": engine.n_jobs},
         "theta0": learned,
         "scores": pack_scores(scores),
     }

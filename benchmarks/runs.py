@@ -311,8 +311,6 @@ RUNS = (
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),
-    Run("backends.json", "Seconds of each engine",
-        "backends.py --dataset digits --tasks 5 --rounds 4", "five minutes on 2 cores"),
 )  # fmt: skip
 """All of them, in the order of the report; those that it does not have come last."""
 

@@ -83,10 +83,6 @@ class Engine(AbstractContextManager["Engine"]):
         EngineError if the cluster is lost on the way.
         """
 
-    def describe(self) -> dict[str, Any]:
-        """What results say of where they come from, as JSON can hold it."""
-        return {"name": type(self).__name__.lower(), "jobs": self.n_jobs}
-
     def _share(self, value: Any, send: Callable[[Any], Any]) -> Any:
         """What stands for an object that each worker, or each machine, is sent once."""
         if id(value) not in self._shared:

@@ -98,9 +98,7 @@ class Bench:
         contenders: Mapping[int, Sequence[Contender]],
         *,
         engine: Engine | None = None,
-        log: Log | None = None,
         title: str = "evaluating",
-        quiet: bool = False,
     ) -> list[dict[str, Any]]:
         """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
 
@@ -109,7 +107,7 @@ class Bench:
         already is not computed again.
         """
         engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
-        log = log or Log(self.options.output / "scores.jsonl")
+        log = Log(self.options.output / "scores.jsonl")
         y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
@@ -133,7 +131,7 @@ class Bench:
             total=len(wanted),
             initial=len(wanted) - n_missing,
             unit="fit",
-            disable=quiet or self.options.quiet,
+            disable=self.options.quiet,
         ) as bar:
             for scored in engine.results(_score, calls):
                 for record in scored:

@@ -1,4 +1,4 @@
-"""Tables of seconds and memory: what a second of pre-training buys, speed, engines, and a search.
+"""Tables of seconds and memory: what a second of pre-training buys, speed, and a search.
 
 A point is a setting after so many passes. Differences are paired on (run, task): of
 ``tune_scratch.py`` averaged over N first, so that a task counts once in the 95% t interval; of
@@ -79,7 +79,7 @@ def _coherence(section: str, results: Results) -> Table:
     return Table(title, pd.concat(columns, axis=1))
 
 
-# speed.py and backends.py
+# speed.py
 
 FORMS = {
     "direct": "textbook: a copy of every weight for each network",
@@ -116,7 +116,7 @@ SPEED_KINDS = ("step", "memory", "fine_tuning", "coherent_fits", "modules", "mod
 """Those of ``speed.py``, each made of the results' entry of its name."""
 
 TIME_TABLES: dict[str, Callable[..., Table]] = {
-    **{kind: partial(_written, kind) for kind in (*SPEED_KINDS, "backends")},
+    **{kind: partial(_written, kind) for kind in SPEED_KINDS},
     **{f"coherence_{section}": partial(_coherence, section) for section in COHERENCE_TITLES},
 }
 """From the results of a command to a table of them, by kind."""

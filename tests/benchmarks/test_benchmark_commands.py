@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 from sklearn.neighbors import NearestNeighbors
 
-import backends
 import choose
 import coherence
 import degeneracies
@@ -477,7 +476,7 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
     assert found["mean"] < 0.8 * found["expected_mean"]
 
 
-# tune_scratch.py and backends.py
+# tune_scratch.py
 
 
 def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
@@ -500,17 +499,3 @@ def test_the_tuned_values_are_those_of_the_committed_search(classes, file):
     assert {tried["setting"] for tried in results["tried"]} == names
     assert results["settings"].get("classes", 2) == classes
     assert results["settings"]["first_run"] >= 4
-
-
-def test_backends_are_timed_only_where_figures_agree(tmp_path, monkeypatch, capsys):
-    arguments = [*TASKS, "--backends", "loky", "--rounds=2", "--output", str(tmp_path)]
-    assert backends.main(arguments) == 0
-    loky = written(tmp_path)["engines"]["loky"]
-    assert len(loky["rounds"]["seconds"]) == 2
-    assert loky["times_of_loky"]["median"] == 1.0
-    found = iter([(1.0, [{"a": 1}]), (1.0, [{"a": 2}])])
-    engine = backends.engine_of("loky", None, 1)
-    monkeypatch.setattr(backends, "engine_of", lambda *args: engine)
-    monkeypatch.setattr(backends, "_round", lambda bench, engine: next(found))
-    assert backends.main([*TASKS, "--output", str(tmp_path)]) == 1
-    assert "dask has other figures than loky" in capsys.readouterr().err
