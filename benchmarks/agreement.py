@@ -42,11 +42,7 @@ def _told(n_labels: int, data: Prepared) -> dict[str, Any]:
 
 
 def _prepare(options: argparse.Namespace) -> tuple[argparse.Namespace, pd.Series]:
-    file = f"real-data-{SPLIT}.json"
-    results = Library(options.results).results(file)
-    if results is None:
-        raise ValueError(f"--results {options.results} has no {file}")
-    accuracies = draws_of(results)
+    accuracies = draws_of(Library(options.results).results(f"real-data-{SPLIT}.json"))
     gains = accuracies["coherence"] - accuracies["scratch"]
     return options, gains.groupby(["set", "n_labels"]).mean().rename("gain")
 

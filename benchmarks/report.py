@@ -1,9 +1,8 @@
 """Claim: every table of the report and of the README is of committed measurements.
 
 All of ``benchmarks/results/REPORT.md`` comes from the JSON beside it, short notes by people in the
-folder ``notes`` apart. What is not measured yet stands there with the command that measures it. The
-README, ``benchmarks/results/README.md`` and the pages of ``docs/guide`` hold pairs of comments, and
-what stands between them is written too::
+folder ``notes`` apart. The README, ``benchmarks/results/README.md`` and the pages of ``docs/guide``
+hold pairs of comments, and what stands between them is written too::
 
     <!-- table: mnist-full.json accuracy -->
     ...
@@ -27,7 +26,7 @@ from pathlib import Path
 
 from protocol.command import command_parser
 from protocol.store import write_atomically
-from reporting.headline import PICTURE, draw_headline, headline_digest, headline_figures
+from reporting.headline import PICTURE, draw_headline, headline_digest
 from reporting.layout import as_markdown
 from reporting.pages import DIGESTS, report
 from reporting.results import Library
@@ -50,11 +49,8 @@ def rewrite(text: str, library: Library) -> str:
         file, kind = match["file"], match["kind"]
         if kind in DIGESTS:
             table = DIGESTS[kind](library)
-        elif (results := library.results(file)) is None:
-            valid = sorted(path.name for path in library.folder.glob("*.json"))
-            raise ValueError(f"no results {file!r}; {library.folder.name} has {valid}")
         else:
-            table = build_table(kind, results)
+            table = build_table(kind, library.results(file))
         return f"{match['head']}\n{as_markdown(table)}\n\n{match['tail']}"
 
     begun, ended = text.count("<!-- table:"), text.count("<!-- end of table -->")
@@ -78,8 +74,6 @@ def pages_of(library: Library) -> dict[Path, str]:
 
 def picture_is_stale(library: Library) -> bool:
     """Whether the README's picture is to be drawn: it is missing, or of other figures."""
-    if headline_figures(library).empty:
-        return False
     path = library.folder / PICTURE
     # Bytes differ from one matplotlib to the next; the digest of the figures does not.
     return not path.is_file() or headline_digest(library).encode() not in path.read_bytes()

@@ -1,7 +1,6 @@
 """Every measurement whose file is in ``benchmarks/results``: its command, its time, its tables.
 
-The one declaration of each: the report is a loop over them, which shows the tables of those that
-are there and the commands of those that are not. Nothing is imported here.
+The one declaration of each: the report is a loop over them. Nothing is imported here.
 """
 
 import shlex
@@ -16,15 +15,9 @@ class Run:
     time: str  # how long that takes from the beginning, to follow "about"
     section: str = ""  # heading above its own; without one it is in other pages alone
     tables: tuple[str, ...] = ()  # what the report shows of it, of reporting.tables.TABLES
-    cells: int = 1  # of a study: how many records of a theta0 that it learned make it whole
     minus: str = ""  # what its table of differences is called,
     beside: str = ""  # and the file that is subtracted
     how: str = ""  # what the command does not say
-
-    @property
-    def not_run(self) -> str:
-        """What is said where it, or the rest of it, is missing."""
-        return f"not run yet: `python benchmarks/{self.command}`, about {self.time}"
 
 
 TASKS = "mnist_tasks.py --preset paper"
@@ -128,7 +121,7 @@ RUNS = (
         ("accuracy", "task_std")),
     Run("degeneracies-by-share.json", "One pass with K = 64, by the weight of L_uni",
         "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
-        "ten minutes on one core", KERNELS, ("degeneracies",), cells=4),
+        "ten minutes on one core", KERNELS, ("degeneracies",)),
     Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
         f"{TASKS} --kernels mean {_both(PAIR)}", "three hours on 2 cores", KERNELS, ("gain",),
         minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=IN_PARTS),
@@ -138,20 +131,20 @@ RUNS = (
         f"{TWO_PASSES} --kernels mean", "ten minutes on 2 cores", KERNELS, ("gain",),
         minus=MEAN_MINUS_SUM, beside="mnist-two-passes.json"),
     Run("degeneracies.json", "Degenerate softmax and dead neurons",
-        "degeneracies.py", "two hours and more on 2 cores", APPENDIX, ("degeneracies", "densities"),
-        cells=4),
+        "degeneracies.py", "two hours and more on 2 cores", APPENDIX,
+        ("degeneracies", "densities")),
     Run("degeneracies-mean-of-kernels.json", f"Degenerate softmax and dead neurons {AVERAGED}",
-        "degeneracies.py --kernels mean", "two hours on 2 cores", APPENDIX, ("degeneracies",),
-        cells=4),
+        "degeneracies.py --kernels mean --settings 0.4,0 0.4,1", "an hour on 2 cores", APPENDIX,
+        ("degeneracies",)),
     Run("degeneracies-he.json", "Degenerate softmax and dead neurons, from He's weights",
         "degeneracies.py --settings 0.4,1 --init he --runs 4", "three hours on 2 cores", APPENDIX,
-        ("degeneracies",), cells=4),
+        ("degeneracies",)),
     Run("scale-and-weight.json", "Scale s and weight lambda",
-        "scale_and_weight.py --runs 4", "12 hours on 2 cores", APPENDIX, ("scale_and_weight",),
-        cells=48, how=IN_PARTS),
+        "scale_and_weight.py", "three hours on 2 cores", APPENDIX, ("scale_and_weight",),
+        how=IN_PARTS),
     Run("scale-and-weight-mean-of-kernels.json", f"Scale s and weight lambda {AVERAGED}",
         "scale_and_weight.py --kernels mean --n-perturbations 256", "five hours on 2 cores",
-        APPENDIX, ("scale_and_weight",), cells=12, how=IN_PARTS),
+        APPENDIX, ("scale_and_weight",), how=IN_PARTS),
     Run("detachment-nearby.json", "Detachment near theta0",
         "detachment_nearby.py", "ten minutes on 2 cores", APPENDIX, ("detachment",)),
     Run("detachment-nearby-he.json", "Detachment near theta0, from He's weights",

@@ -1,7 +1,6 @@
 """What is made of several files: the report, by ``report.md.j2``, and digests for a README.
 
-The report is a loop over ``runs.py``: under each heading the tables that a run declares, and the
-command where it was not measured yet.
+The report is a loop over ``runs.py``: under each heading the tables that a run declares.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pandas as pd
 import runs
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
-from reporting.paper import compares_with_paper, figures_that_agree, tasks_compare_with_paper
+from reporting.paper import figures_that_agree
 from reporting.results import Library, Results, made_with_table
 from reporting.statistics import Estimates
 from reporting.study_tables import ratios_by_setting, scale_figures
@@ -19,36 +18,13 @@ from reporting.tables import build_table
 from reporting.task_tables import FIGURES, differences_table, ranking_table, task_estimates, wide_of
 
 
-def progress(run: runs.Run, results: Results | None) -> int:
-    """How many parts of a measurement there are."""
-    if results is None:
-        return 0
-    if run.cells == 1:
-        return 1
-    # A record of fresh weights is none of theta0.
-    return sum(record["degeneracy_weight"] is not None for record in results["records"])
-
-
-def missing_table(library: Library) -> Table:
-    """The measurements that are not whole, and the commands that make them so."""
-    rows = []
-    for run in runs.RUNS:
-        done = progress(run, library.results(run.file))
-        if run.section and done < run.cells:
-            rest = f"{done} of {run.cells} parts; the rest {run.not_run}"
-            rows.append([run.file, run.title, rest if done else run.not_run])
-    return Table("What is missing", pd.DataFrame(rows, columns=["file", "item", "state"]))
-
-
 def commands(library: Library) -> Table:
-    """The files that are there and what wrote them."""
+    """The files and what wrote them."""
     rows = []
     for run in runs.RUNS:
-        if library.results(run.file) is not None:
-            picture = run.file.replace(".json", ".png")
-            drawn = ", `.png`" if (library.folder / picture).is_file() else ""
-            command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
-            rows.append([f"`{run.file}`{drawn}", command, run.time])
+        drawn = (library.folder / run.file.replace(".json", ".png")).is_file()
+        command = f"`python benchmarks/{run.command}`" + (f", {run.how}" if run.how else "")
+        rows.append([f"`{run.file}`{', `.png`' if drawn else ''}", command, run.time])
     return Table("What wrote each file", pd.DataFrame(rows, columns=["file", "command", "about"]))
 
 
@@ -72,13 +48,10 @@ AGREEMENT = (
 )
 
 
-def _read(table: str, results: Results) -> Estimates | None:
-    """Our figures of a table of the paper's, where they may stand beside it."""
+def _read(table: str, results: Results) -> Estimates:
+    """Our figures of a table of the paper's."""
     if table in FIGURES:
-        wide = wide_of(results)
-        return task_estimates(table, wide) if tasks_compare_with_paper(results) else None
-    if not results["records"] or not compares_with_paper(results):
-        return None
+        return task_estimates(table, wide_of(results))
     return scale_figures(results) if table == "scale_and_weight" else ratios_by_setting(results)
 
 
@@ -86,12 +59,9 @@ def agreement_table(library: Library) -> Table:
     """How many figures of ours agree with the paper's, by its tables."""
     rows = []
     for title, table, file, pattern in AGREEMENT:
-        results = library.results(file)
-        if results and (own := _read(table, results)) is not None:
-            own = Estimates(*(part.filter(regex=pattern, axis=0) for part in own))
-            if len(own.n):
-                runs_of = str(int(own.n.max(axis=None)))
-                rows.append([title, runs_of, *figures_that_agree(own, table)])
+        found = _read(table, library.results(file))
+        own = Estimates(*(part.filter(regex=pattern, axis=0) for part in found))
+        rows.append([title, str(int(own.n.max(axis=None))), *figures_that_agree(own, table)])
     title = (
         "Figures of ours that agree with the paper's, and by how many points they may differ and "
         "still do so, the median; stars in the tables name the others"
@@ -103,13 +73,10 @@ def agreement_table(library: Library) -> Table:
 
 
 def tables_of(run: runs.Run, library: Library) -> Iterator[Table]:
-    """What the report shows of a run that was measured."""
+    """What the report shows of a run."""
     results = library.results(run.file)
-    beside = library.results(run.beside) if run.beside else None
-    if results is None:
-        return
-    if beside is not None:
-        yield differences_table(run.minus, results, beside)
+    if run.beside:
+        yield differences_table(run.minus, results, library.results(run.beside))
     for kind in run.tables:
         yield build_table(kind, results)
 
@@ -122,7 +89,6 @@ def report(library: Library) -> str:
         library=library,
         runs=runs,
         agreement=agreement_table(library),
-        missing=missing_table(library),
         ranking=ranking_table(library, every=True),
         made_with=made_with_table(library, [run.file for run in runs.RUNS if run.section]),
         tables_of=tables_of,

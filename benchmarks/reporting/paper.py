@@ -39,15 +39,12 @@ def paper_table(name: str) -> Estimates:
 
 
 def compares_with_paper(results: Results) -> bool:
-    """Whether figures of a theta0 are of the paper's data and network, and may stand beside it."""
+    """Whether figures are of the paper's data, network and tasks, and may stand beside it."""
+    settings = results["settings"]
     # A convolutional network has no widths; before they are JSON they are a tuple.
-    widths = results["settings"].get("hidden_layer_sizes") or ()
-    return results["dataset"]["name"] == "mnist" and [*widths] == HIDDEN_LAYER_SIZES
-
-
-def tasks_compare_with_paper(results: Results) -> bool:
-    """Whether figures of tasks may: the tasks are then binary ones of the same data and network."""
-    return results["settings"].get("classes", 2) == 2 and compares_with_paper(results)
+    widths = settings.get("hidden_layer_sizes") or ()
+    same = results["dataset"]["name"] == "mnist" and [*widths] == HIDDEN_LAYER_SIZES
+    return same and settings.get("classes", 2) == 2
 
 
 # Ours beside them

@@ -25,18 +25,15 @@ class Library:
 
     folder: Path
 
-    def results(self, file: str) -> Results | None:
-        """What a file of results holds; None where it is not there yet."""
-        path = self.folder / file
-        if not path.is_file():
-            return None
+    def results(self, file: str) -> Results:
+        """What a file of results holds."""
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path.name} is not JSON: {error}") from error
+            return json.loads((self.folder / file).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"results {file!r} cannot be read: {error}") from error
 
     def picture(self, file: str, words: str) -> str:
-        """A link to a picture, or nothing where it is not there yet."""
+        """A link to a picture, or nothing where there is none."""
         return f"![{words}]({file})" if (self.folder / file).is_file() else ""
 
     def note(self, heading: str) -> str:
@@ -174,12 +171,10 @@ def _hardware(machine: dict[str, Any]) -> str:
 
 
 def made_with_table(library: Library, files: Iterable[str]) -> Table:
-    """What each file that is there was made with, a letter for each set of versions."""
+    """What each file was made with, a letter for each set of versions."""
     rows = []
     for file in files:
         results = library.results(file)
-        if results is None:
-            continue
         # A file that was put together says of each part what it was made with.
         for number, part in enumerate(results.get("parts") or [results], 1):
             rows.append(
@@ -192,8 +187,8 @@ def made_with_table(library: Library, files: Iterable[str]) -> Table:
                     "versions": ", ".join(f"{k} {v}" for k, v in part["versions"].items()),
                 }
             )
-    frame = pd.DataFrame(rows, columns=["file", "seed", "runs", "commit", "machine", "versions"])
+    frame = pd.DataFrame(rows)
     letters = {v: chr(ord("a") + i) for i, v in enumerate(frame["versions"].unique())}
     named = "; ".join(f"{letter}: {versions}" for versions, letter in letters.items())
-    title = f"What each file was made with (versions {named})" if named else "Nothing is measured"
+    title = f"What each file was made with (versions {named})"
     return Table(title, frame.assign(versions=frame["versions"].map(letters)))

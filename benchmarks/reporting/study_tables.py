@@ -100,8 +100,6 @@ def _scale_and_weight(results: Results) -> Table:
         f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
         f"{_how(settings)}"
     )
-    if not results["records"]:
-        return Table(title, pd.DataFrame(columns=["setting"]))
     found = scale_figures(results)
     own = texts(mean_and_std, found.mean, found.std)
     if compares_with_paper(results):
@@ -144,7 +142,7 @@ def _detachment(results: Results) -> Table:
 
     rows = [
         [f"{r['step']:,}", f"{r['at_theta0']:.3g}", *map(figure, r["nearby"])]
-        for r in ([records[i] for i in chosen] if records else [])
+        for r in (records[i] for i in chosen)
     ]
     head = ["step", "at theta0", *(f"s^2 = {square:g}" for square in settings["squared_scales"])]
     title = f"L_iod at theta0 and near it (mean ± std over {settings['draws']} perturbations)"

@@ -16,10 +16,10 @@ from protocol.rivals import ALL_RIVALS, scratch_of
 from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
 from reporting.paper import (
     beside_paper,
+    compares_with_paper,
     learned_longer,
     paper_table,
     said_of,
-    tasks_compare_with_paper,
 )
 from reporting.results import Library, Results, unpack_scores
 from reporting.statistics import (
@@ -52,9 +52,9 @@ TITLES = {
 }
 
 
-def wide_of(results: Results | None) -> pd.DataFrame:
-    """The scores of a file by task and method; none of none."""
-    return by_task(unpack_scores(results["scores"] if results else []))
+def wide_of(results: Results) -> pd.DataFrame:
+    """The scores of a file by task and method."""
+    return by_task(unpack_scores(results["scores"]))
 
 
 def task_estimates(kind: str, wide: pd.DataFrame) -> Estimates:
@@ -65,7 +65,7 @@ def task_estimates(kind: str, wide: pd.DataFrame) -> Estimates:
 def task_table(kind: str, results: Results) -> Table:
     """One of ``TITLES``, beside the paper's figures where these are of the same tasks."""
     own, title = task_estimates(kind, wide_of(results)), TITLES[kind]
-    if not tasks_compare_with_paper(results):
+    if not compares_with_paper(results):
         return named_rows(title, texts(mean_and_std, own.mean, own.std), "method")
     return named_rows(title + said_of(kind, own, results), beside_paper(own, kind), "method")
 
@@ -95,7 +95,7 @@ def gain_table(results: Results) -> Table:
     wide = wide_of(results)
     bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}
     own = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
-    if bases and tasks_compare_with_paper(results):
+    if bases and compares_with_paper(results):
         means = paper_table("accuracy").mean
         paper = {r: means.loc[r] - means.loc[b] for r, b in bases.items() if r in means.index}
         own = in_brackets(own, pd.DataFrame(paper).T.map(gain_text))
@@ -208,14 +208,12 @@ WAYS = {
 
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of the paper's tasks, of scratch, ours and rivals."""
-    found = [unpack_scores([])]
+    found = []
     for file, way in WAYS.items():
-        results = library.results(file)
-        if results is not None and tasks_compare_with_paper(results):
-            names = {name: name for name in (SCRATCH, OURS, *ALL_RIVALS)}
-            names |= {name: name + way for name in (FEATURES_THETA0, FEATURES)}
-            scores = unpack_scores(results["scores"])
-            found.append(scores.assign(method=scores["method"].map(names)).dropna())
+        names = {name: name for name in (SCRATCH, OURS, *ALL_RIVALS)}
+        names |= {name: name + way for name in (FEATURES_THETA0, FEATURES)}
+        scores = unpack_scores(library.results(file)["scores"])
+        found.append(scores.assign(method=scores["method"].map(names)).dropna())
     keys = ["method", "n_labels", "run", "task"]
     return by_task(pd.concat(found).drop_duplicates(keys, keep="last"))
 
@@ -233,8 +231,6 @@ def ranking_table(library: Library, *, every: bool = False) -> Table:
     wide = rows_of_all_files(library)
     means = mean_by(wide, "n_labels").T.dropna()
     ranked = means.loc[means.mean(axis=1).sort_values(ascending=False, kind="stable").index]
-    if ranked.empty:
-        return Table(title, pd.DataFrame())
     frame = texts(mean_and_std, ranked).rename(columns="N = {}".format)
     frame.insert(0, "runs", wide.notna().groupby("run").any().sum().astype(int).astype(str))
     over = _gain_texts({row: wide[row] - wide[SCRATCH] for row in wide if row != SCRATCH})

@@ -1,4 +1,4 @@
-"""The report: documents of results made up, in part and absent; and the committed ones."""
+"""The report: of results made up, and the committed one."""
 
 import pytest
 
@@ -7,9 +7,8 @@ from reporting import headline, pages
 from reporting.results import Library
 from reporting.statistics import accuracy_over_runs
 from reporting.tables import build_table
-from reporting.task_tables import wide_of
+from reporting.task_tables import WAYS, wide_of
 from results_stand_in import (
-    PAPER_METHODS,
     degeneracies,
     flat,
     like_the_paper,
@@ -28,42 +27,16 @@ COHERENT = {
 }
 
 
-@pytest.fixture
-def empty(tmp_path):
-    return Library(tmp_path)
-
-
-@pytest.fixture
-def part(tmp_path):
-    """Some files, some in part."""
-    xavier = [name for name in PAPER_METHODS if name.startswith("xavier")]
-    files = {
-        "mnist-full.json": task_results(like_the_paper(xavier, runs=1)),
-        "degeneracies.json": degeneracies([(0.4, 1.0)]),
-        "scale-and-weight.json": scales([(0.5, 0.4), (0.5, 1.0)], runs=1),
-        "mnist-coherence.json": task_results(flat(COHERENT | {"rival/1-nn": 80.0})),
-    }
-    return write_all(tmp_path, files)
-
-
 # What is declared
 
 
-def test_every_run_says_what_to_do():
+def test_every_run_says_what_to_do_and_has_its_file():
     for run in RUNS:
         assert (report.RESULTS.parent / run.command.split()[0]).is_file()
         assert not run.beside or run.beside in RUN_OF
     assert len({run.title for run in RUNS}) == len(RUNS)
     assert len(RUN_OF) == len(RUNS)
-
-
-def test_progress_counts_the_parts(part):
-    files = ("mnist-full.json", "degeneracies.json", "scale-and-weight.json", "theorems.json")
-    assert [pages.progress(RUN_OF[f], part.results(f)) for f in files] == [1, 1, 2, 0]
-    committed = Library(report.RESULTS)
-    assert {path.name for path in committed.folder.glob("*.json")} == {*RUN_OF}
-    for run in RUNS:
-        assert 0 < pages.progress(run, committed.results(run.file)) <= run.cells
+    assert {path.name for path in report.RESULTS.glob("*.json")} == {*RUN_OF}
 
 
 def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
@@ -83,66 +56,49 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
 
 
 def test_the_paper_s_own_figures_agree_with_the_paper(tmp_path):
-    tasks = task_results(like_the_paper())
-    files = {"degeneracies.json": degeneracies(), "scale-and-weight.json": scales()}
+    tasks, ends = task_results(like_the_paper()), ("", "-mean-of-kernels", "-he")
+    files = {f"degeneracies{end}.json": degeneracies() for end in ends}
+    files |= {f"scale-and-weight{end}.json": scales() for end in ends[:2]}
     library = write_all(tmp_path, files | {"mnist-full.json": tasks})
     found = [row[1:3] for row in pages.agreement_table(library).rows]
+    softmax, dead, grid = ["1", "4 of 4"], ["1", "9 of 9"], ["4", "24 of 24"]
     assert found[:4] == [["4", "20 of 20"]] * 4
-    assert found[4:] == [["1", "4 of 4"], ["1", "9 of 9"], ["4", "24 of 24"]]
+    assert found[4:] == [softmax, softmax, dead, dead, grid, grid, softmax, dead]
     for kind in ("accuracy", "task_std"):
         assert "*" not in str(build_table(kind, tasks).rows)
         assert "the paper's figure" in build_table(kind, tasks).title
 
 
-def test_other_data_and_networks_do_not_stand_beside_the_paper(tmp_path):
+def test_other_data_and_networks_do_not_stand_beside_the_paper():
     small = scales()
     small["settings"]["hidden_layer_sizes"] = [4]
-    files = {
-        "mnist-full.json": task_results(like_the_paper(), classes=10),
-        "degeneracies.json": degeneracies() | {"dataset": {"name": "digits"}},
-        "scale-and-weight.json": small,
+    others = {
+        "accuracy": task_results(like_the_paper(), classes=10),
+        "degeneracies": degeneracies() | {"dataset": {"name": "digits"}},
+        "scale_and_weight": small,
     }
-    assert pages.agreement_table(write_all(tmp_path, files)).rows == []
-
-
-# The document
-
-
-def test_a_part_of_it_says_what_is_there_and_what_to_run(part):
-    text = pages.report(part)
-    assert "2 of 48 parts; the rest not run yet" in text
-    assert "\nNot run yet: `python benchmarks/theorems.py`" in text
-    kernels = text[text.index("## How the kernels") : text.index("## The appendix")]
-    assert RUN_OF["mnist-mean-of-kernels.json"].not_run[1:] in kernels
-    assert "minus their sum" not in kernels
-
-
-def test_without_any_result_the_document_is_a_list_of_commands(empty):
-    text = pages.report(empty)
-    for run in RUNS:
-        assert not run.section or f"| {run.file} | {run.title} | {run.not_run} |" in text
-    assert "](" not in text
-    (empty.folder / "notes").mkdir()
-    (empty.folder / "notes" / "scale-s-and-weight-lambda.md").write_text("A riddle.\n")
-    assert "\n\nA riddle.\n\n" in pages.report(empty)
+    for kind, results in others.items():
+        table = build_table(kind, results)
+        assert "the paper's figure" not in table.title
+        assert "(" not in str(table.rows)
 
 
 # The command
 
 
-def test_the_command_writes_the_report_unless_it_is_to_check_it(part, monkeypatch):
+@pytest.fixture
+def no_pages(monkeypatch):
+    """A report of one line, and no other document."""
+    monkeypatch.setattr(report, "report", lambda library: "all of it\n")
     monkeypatch.setattr(report, "DOCUMENTS", ())
-    arguments, path = ["--results", str(part.folder)], part.folder / "REPORT.md"
-    assert report.main([*arguments, "--check"]) == 1
-    assert not path.exists()
-    assert report.main(arguments) == 0
-    assert path.read_text(encoding="utf-8") == pages.report(part)
 
 
-def test_a_damaged_file_is_named(empty, capsys):
-    (empty.folder / "theorems.json").write_text("{")
-    assert report.main(["--results", str(empty.folder)]) == 2
-    assert "theorems.json is not JSON" in capsys.readouterr().err
+def test_a_file_that_is_missing_or_damaged_is_named(tmp_path, capsys):
+    (tmp_path / "theorems.json").write_text("{")
+    with pytest.raises(ValueError, match=r"results 'theorems.json' cannot be read: Expecting"):
+        Library(tmp_path).results("theorems.json")
+    assert report.main(["--results", str(tmp_path)]) == 2
+    assert "results 'mnist-full.json' cannot be read: " in capsys.readouterr().err
 
 
 # The README's table and picture
@@ -153,22 +109,25 @@ def headline_files(lift=0.0):
     ours = COHERENT | {"xavier/fcn/ours+coherence": 98.0 + lift}
     paper = {"xavier/fcn/ours": 80.0, "rival/rbf-svm": 85.0, "rival/shared-label-spreading": 93.0}
     paper |= {"rival/gradients-shared-label-spreading": 98.0}
-    return {
-        "mnist-rivals.json": task_results(flat(paper)),
-        "mnist-coherence.json": task_results(flat(COHERENT)),
-        "mnist-gradients.json": task_results(flat(ours)),
-    }
+    files = dict.fromkeys(WAYS, task_results(flat(COHERENT)))
+    own = {"mnist-rivals.json": paper, "mnist-gradients.json": ours}
+    return files | {file: task_results(flat(rows)) for file, rows in own.items()}
 
 
-def test_the_readme_s_picture_is_drawn_again_for_other_figures_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(report, "DOCUMENTS", ())
+def test_pages_and_the_picture_are_written_where_they_differ_unless_it_is_to_check_them(
+    tmp_path, capsys, no_pages
+):
     library = write_all(tmp_path, headline_files())
     arguments, path = ["--results", str(library.folder)], library.folder / headline.PICTURE
+    assert report.main([*arguments, "--check"]) == 1
+    assert not (library.folder / "REPORT.md").exists()
     assert report.main(arguments) == 0
+    assert (library.folder / "REPORT.md").read_text(encoding="utf-8") == "all of it\n"
     drawn = path.read_bytes()
     assert report.main([*arguments, "--check"]) == report.main(arguments) == 0
     assert path.read_bytes() == drawn
     write_all(tmp_path, headline_files(lift=1.0))
+    capsys.readouterr()
     assert report.main([*arguments, "--check"]) == 1
     assert "in-words.png differs from" in capsys.readouterr().err
     assert path.read_bytes() == drawn
