@@ -14,34 +14,34 @@ one core, and as long with ten classes)::
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
-
-import pandas as pd
 
 from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
-from reporting.statistics import tried_settings
+from reporting.results import pack_scores
+from reporting.statistics import mean_by
+from reporting.tables import text_of
+from reporting.task_tables import wide_of
 
 
 def _measure(bench: Bench) -> dict[str, Any]:
-    """The grid, best first, and what is chosen."""
+    """All scores, and what is chosen: the highest mean over N of the means over tasks."""
     scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
     contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
     scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
-    tried = tried_settings(scores, reference=methods.PAPER_FINE_TUNING.name)
-    (chosen,) = [setting for setting in methods.GRID if setting.name == tried[0]["setting"]]
-    return {"dataset": bench.dataset.about, "chosen": asdict(chosen), "tried": tried}
-
-
-def _text(results: dict[str, Any]) -> str:
-    return pd.json_normalize(results["tried"]).round(2).to_string()
+    found: dict[str, Any] = {"dataset": bench.dataset.about, "scores": pack_scores(scores)}
+    best = mean_by(wide_of(found), "n_labels").mean().idxmax()
+    (chosen,) = [setting for setting in methods.GRID if setting.name == best]
+    return found | {"chosen": asdict(chosen)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command.command_parser(__file__, __doc__)
     command.add_classes_option(parser)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
-    return command.run_command(parser, argv, prepare_bench, _measure, _text)
+    text = partial(text_of, kinds=("accuracy",))
+    return command.run_command(parser, argv, prepare_bench, _measure, text)
 
 
 if __name__ == "__main__":

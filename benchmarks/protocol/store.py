@@ -2,12 +2,12 @@
 
 import ast
 import contextlib
-import glob
 import hashlib
 import json
 import os
 import platform
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -16,7 +16,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import psutil
 import torch
 
 import sklearn_mmdinit
@@ -36,22 +35,12 @@ def data_digest(X: np.ndarray) -> str:
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step."""
+    """Let ``write`` fill a file in a folder beside ``path``, then put it in place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last: matplotlib and others choose the format by it.
-    # On a folder that machines share the number of a process is not enough.
-    prefix = f".part-{platform.node()}-"
-    for left in path.parent.glob(f"{prefix}[0-9]*-{glob.escape(path.name)}"):
-        if not psutil.pid_exists(int(left.name.removeprefix(prefix).partition("-")[0])):
-            left.unlink(missing_ok=True)  # of a process that was killed
-    part = path.with_name(f"{prefix}{os.getpid()}-{path.name}")
-    try:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        part = Path(folder) / path.name
         write(part)
         os.replace(part, path)
-    except BaseException:  # an interruption too must leave nothing behind
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -78,12 +78,6 @@ def draw_rows(
 
 
 def _draw_of_each_class(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.ndarray:
-    fewest = int(np.bincount(y, minlength=len(task.values)).min())
-    if n_labels > fewest:
-        raise ValueError(
-            f"N = {n_labels} labelled rows of each class: N must be between 1 and {fewest}, the "
-            "rows of the rarest class in the training set"
-        )
     rng = np.random.default_rng(_stream(seed, "balanced_rows", task.run, task.index, n_labels))
     chosen = [
         rng.choice(np.flatnonzero(y == c), size=n_labels, replace=False)
@@ -98,15 +92,8 @@ def _draw_balanced(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.nd
 
     All data sets have ten classes, so those are 10 N.
     """
-    counts = np.bincount(y)
-    n_classes = len(counts)
+    n_classes = int(y.max()) + 1
     each, over = divmod(VALIDATION_ROWS_PER_N * n_labels, n_classes)
-    n_most = n_labels + each + (over > 0)
-    if n_most > counts.min():
-        raise ValueError(
-            f"N = {n_labels} takes up to {n_most} labelled rows of a class; the rarest one has "
-            f"{counts.min()} rows in the training set"
-        )
     rng = np.random.default_rng(_stream(seed, "balanced_task_rows", task.run, task.index, n_labels))
     more = np.isin(np.arange(n_classes), rng.choice(n_classes, size=over, replace=False))
     chosen = [
@@ -125,11 +112,6 @@ def _draw_uniformly(y: np.ndarray, task: Task, n_labels: int, seed: int) -> np.n
     tilted: no row is exchanged, no class is balanced. The validation rows may have one label.
     """
     per_n = TRAIN_ROWS_PER_N + VALIDATION_ROWS_PER_N
-    if per_n * n_labels > len(y):
-        raise ValueError(
-            f"N = {n_labels} takes {per_n * n_labels} labelled rows; the training set has {len(y)} "
-            f"and N must be between 1 and {len(y) // per_n}"
-        )
     labels = task.apply(y)
     n_train = TRAIN_ROWS_PER_N * n_labels
     rng = np.random.default_rng(_stream(seed, "rows", task.run, task.index, n_labels))
@@ -170,9 +152,12 @@ def tasks_of_runs(
         # One task, once for each draw of labelled rows.
         all_apart, draws = tuple(range(n_classes)), range(n_tasks)
         tasks = {run: [Task(run, index, all_apart) for index in draws] for run in runs}
-    for n in n_labels:
+    try:
         # Whether there are enough rows is the same for every task.
-        draw_rows(y, tasks[first_run][0], n, seed=seed, law=law)
+        draw_rows(y, tasks[first_run][0], max(n_labels), seed=seed, law=law)
+    except ValueError as error:
+        there = f"{len(y)} training rows, {np.bincount(y).min()} of the rarest class"
+        raise ValueError(f"N = {max(n_labels)} is too many for {there}: {error}") from error
     return tasks
 
 

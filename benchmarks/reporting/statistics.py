@@ -7,8 +7,7 @@ tasks and draws and not of another theta0.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -75,6 +74,13 @@ def gains(differences: pd.DataFrame, *keys: str) -> Gains:
     return Gains(mean, mean - half, mean + half, n)
 
 
+def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
+    """:func:`gains` of the means over N, so that a task counts once: a row a column."""
+    of_task = mean_by(differences, "run", "task")
+    found = gains(pd.concat({0: of_task}, names=[N]))
+    return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})
+
+
 def complete(own: pd.Series, other: pd.Series) -> pd.Series:
     """Own minus other at each N where the other has every task that own has; missing elsewhere."""
     lacks = (own.notna() & other.isna()).groupby(N).transform("any")
@@ -134,30 +140,3 @@ def alike(mean_ranks: pd.Series, difference: float) -> list[tuple[float, float]]
         if last > first and (not found or last > found[-1][1]):
             found.append((first, last))
     return found
-
-
-# Settings of the fine-tuning
-
-
-def tried_settings(records: Iterable[dict[str, Any]], reference: str) -> list[dict[str, Any]]:
-    """Each setting's accuracy by N, its mean over N, and its difference from the reference."""
-    scores = pd.DataFrame(list(records))
-    wide = by_task(scores.assign(accuracy=100.0 * scores["accuracy"]))
-    accuracy = mean_by(wide, N)
-    difference = gains_over_n(wide.sub(wide[reference], axis=0))
-    return [
-        {
-            "setting": name,
-            "accuracy": {int(n): float(value) for n, value in accuracy[name].items()},
-            "mean": float(accuracy[name].mean()),
-            "difference": None if name == reference else difference.loc[name].to_dict(),
-        }
-        for name in accuracy.mean().sort_values(ascending=False, kind="stable").index
-    ]
-
-
-def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
-    """:func:`gains` of the means over N, so that a task counts once: a row a column."""
-    of_task = mean_by(differences, "run", "task")
-    found = gains(pd.concat({0: of_task}, names=[N]))
-    return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})

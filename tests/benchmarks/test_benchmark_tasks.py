@@ -128,22 +128,18 @@ def test_a_draw_of_all_classes_has_n_rows_of_each_and_none_to_validate_with(n_la
     assert len(set(map(tuple, draws))) == 3
 
 
-def test_a_balanced_draw_that_cannot_be_had_is_refused():
-    with pytest.raises(ValueError, match=r"N = 84 takes up to 101 .*rarest one has 100 rows"):
-        draw_rows(Y, LOPSIDED, 84, seed=0, law="balanced")
-
-
 @pytest.mark.parametrize(
-    ("n_labels", "n_tasks", "classes", "message"),
+    ("n_labels", "n_tasks", "more", "message"),
     [
-        (84, 3, 2, "N = 84 takes.*between 1 and 83"),
-        (5, 1023, 2, "n_tasks = 1023.*between 1 and 1022"),
-        (101, 2, 10, "N = 101 labelled rows of each class: N must be between 1 and 100"),
+        (84, 3, {}, "N = 84 is too many for 1000 training rows"),
+        (84, 3, {"law": "balanced"}, "N = 84 is too many for .* 100 of the rarest class"),
+        (101, 2, {"classes": 10}, "N = 101 is too many for .* 100 of the rarest class"),
+        (5, 1023, {}, "n_tasks = 1023.*between 1 and 1022"),
     ],
 )
-def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, classes, message):
+def test_tasks_of_runs_that_cannot_be_had_are_refused(n_labels, n_tasks, more, message):
     with pytest.raises(ValueError, match=message):
-        tasks_of_runs(Y, (1, n_labels), n_tasks=n_tasks, n_runs=2, seed=0, classes=classes)
+        tasks_of_runs(Y, (1, n_labels), n_tasks=n_tasks, n_runs=2, seed=0, **more)
 
 
 def test_the_tasks_of_a_run_may_be_those_of_all_and_its_rows_are_its_own():
