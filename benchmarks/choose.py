@@ -21,8 +21,9 @@ Run 4 was asked, on which these settings had been found, with the test images.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,28 +145,25 @@ def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Con
     """The fine-tuned network, or the features with their regression."""
     if FEATURES in (answer.question, answer.base):
         return methods.features_contender(answer.name, bench.X, learned, answer.C)
-    theta0 = learned.initializer.theta0_
-    own = methods.network_contender(methods.FEATURES_THETA0, bench.network, bench.X, theta0)
-    return replace(own, name=answer.name)
+    return bench.fine_tuned(answer.name, learned)
 
 
 def _measure(job: Job) -> dict[str, Any]:
     """Records of every theta0, and all scores; each answer is finished before the next."""
     answers, bench = job
     options, records, scores = bench.options, [], []
-    for run in bench.tasks:
-        for answer in answers:
-            bench.say(f"run {run}: {answer.name}")
-            initializer = answer.initializer(
-                bench.network.hidden_layer_sizes,
-                options.output / "graphs",
-                device=options.device,
-                random_state=bench.seed_of(run),
-            )
-            learned = bench.learn(initializer, "choose")
-            what = {"question": answer.question, "answer": answer.name, "base": answer.base}
-            records.append(what | {"run": run} | learned.record())
-            scores += bench.evaluate({run: [_contender(answer, bench, learned)]}, title=answer.name)
+    for run, answer in product(bench.tasks, answers):
+        bench.say(f"run {run}: {answer.name}")
+        initializer = answer.initializer(
+            bench.network.hidden_layer_sizes,
+            options.output / "graphs",
+            device=options.device,
+            random_state=bench.seed_of(run),
+        )
+        learned = bench.learn(initializer, "choose")
+        what = {"question": answer.question, "answer": answer.name, "base": answer.base}
+        records.append(what | {"run": run} | learned.record())
+        scores += bench.evaluate({run: [_contender(answer, bench, learned)]}, title=answer.name)
     found: dict[str, Any] = {"theta0": records, "scores": pack_scores(scores)}
     return {"dataset": bench.dataset.about, **found, "chosen": chosen_answers(found)}
 

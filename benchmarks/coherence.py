@@ -21,8 +21,9 @@ runs and nothing was stopped: of several runs the tables have the fastest one's.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -127,22 +128,17 @@ def _prepare(options: argparse.Namespace) -> Job:
 def _measure(job: Job) -> dict[str, Any]:
     """Records of every theta0, and all scores; each setting is finished before the next."""
     settings, bench = job
-    records, scores = [], []
-    for run in bench.tasks:
-        scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
-        scores += bench.evaluate({run: [scratch]}, title=f"run {run}: evaluating scratch")
-        for setting in settings:
-            bench.say(f"run {run}: learning theta0 of {setting.method}")
-            graphs, seed = bench.options.output / "graphs", bench.seed_of(run)
-            initializer = initializer_for(setting, bench.network, random_state=seed, graphs=graphs)
-            learned = bench.learn(initializer, setting.method)
-            records.append(asdict(setting) | {"run": run} | learned.record())
-            theta0 = learned.initializer.theta0_
-            contender = methods.network_contender(
-                methods.FEATURES_THETA0, bench.network, bench.X, theta0
-            )
-            contender = replace(contender, name=setting.method)
-            scores += bench.evaluate({run: [contender]}, title=f"run {run}: {setting.method}")
+    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
+    scores = bench.evaluate({run: [scratch] for run in bench.tasks}, title="evaluating scratch")
+    records, graphs = [], bench.options.output / "graphs"
+    for run, setting in product(bench.tasks, settings):
+        bench.say(f"run {run}: {setting.method}")
+        seed = bench.seed_of(run)
+        initializer = initializer_for(setting, bench.network, random_state=seed, graphs=graphs)
+        learned = bench.learn(initializer, setting.method)
+        records.append(asdict(setting) | {"run": run} | learned.record())
+        contender = bench.fine_tuned(setting.method, learned)
+        scores += bench.evaluate({run: [contender]}, title=setting.method)
     return {"dataset": bench.dataset.about, "theta0": records, "scores": pack_scores(scores)}
 
 

@@ -17,7 +17,6 @@ What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --pr
 ``xavier/fcn/ours``, or ``he/fcn/ours``, in the same folder.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -34,25 +33,12 @@ WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
 Setting = tuple[float, float]
 
 
-def _setting(text: str) -> tuple[float, ...]:
-    try:
-        values = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        values = ()
-    if len(values) != 2 or not all(0.0 <= v < math.inf for v in values):
-        raise argparse.ArgumentTypeError(
-            f"must be LAMBDA,XI, two numbers of 0 or more such as 0.4,1, got {text!r}"
-        )
-    return values
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(__file__, __doc__)
-    which: dict[str, Any] = {"nargs": "+", "type": _setting, "metavar": "LAMBDA,XI"}
-    default = "which to measure; default: the paper's 0,0 0.4,0 0,1 0.4,1"
-    parser.add_argument("--settings", default=SETTINGS, help=default, **which)
-    studies.add_objective_options(parser, n_perturbations=256)
-    return parser
+def weights(text: str) -> Setting:
+    """Two numbers of 0 or more; argparse says what is none."""
+    weight, detachment = map(float, text.split(","))
+    if not (0.0 <= weight < math.inf and 0.0 <= detachment < math.inf):
+        raise ValueError
+    return weight, detachment
 
 
 def _cell(appendix: studies.Appendix, setting: Setting | None, run: int) -> studies.Cell:
@@ -85,8 +71,13 @@ def _measure(appendix: studies.Appendix) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    parser = command_parser(__file__, __doc__)
+    which: dict[str, Any] = {"nargs": "+", "type": weights, "metavar": "LAMBDA,XI"}
+    default = "which to measure, as 0.4,1; default: the paper's 0,0 0.4,0 0,1 0.4,1"
+    parser.add_argument("--settings", default=SETTINGS, help=default, **which)
+    studies.add_objective_options(parser, n_perturbations=256)
     text = partial(text_of, kinds=("degeneracies", "densities"))
-    return run_command(_parser(), argv, studies.prepare_appendix, _measure, text)
+    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
 
 
 if __name__ == "__main__":

@@ -71,11 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__file__, __doc__)
     add, number = parser.add_argument, command.positive
     add("--preset", choices=PRESETS, default="quick", help="default: quick")
-    add("--methods", nargs="+", help="names or patterns such as 'xavier/*'; see --list-methods")
+    names = "names or patterns such as 'xavier/*'; a wrong one is answered with the valid ones"
+    add("--methods", nargs="+", help=names)
     network = "the paper's perceptron, or two convolutions and two linear layers; default: mlp"
     add("--network", choices=methods.NAMES_OF, default="mlp", help=network)
-    names = "\n".join((*methods.NAMES, *methods.CONVNET_NAMES))
-    add("--list-methods", action="version", version=names, help="print the valid names and stop")
     rivals = "names or patterns such as lsuv or '*'; alone: those without a network"
     add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
     add("--epochs", type=number, help="passes of the pre-training over the unlabelled images")
@@ -110,15 +109,8 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
             preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
-        if options.draw != "uniform":
-            raise ValueError(
-                f"--draw {options.draw} is for binary tasks; with --classes {options.classes} "
-                "there are N labelled rows of each class in any case"
-            )
-        if options.same_tasks:
-            raise ValueError(
-                f"--same-tasks is for binary tasks, and not for {options.classes} classes"
-            )
+        if options.draw != "uniform" or options.same_tasks:
+            raise ValueError("--draw and --same-tasks are for binary tasks")
     valid = methods.NAMES_OF[options.network]
     augmented, gradients = options.augmentation != "none", options.neighbors == "gradients"
     given = vars(options) | {
@@ -129,10 +121,7 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     plan = argparse.Namespace(**values)
     cv, fewest = methods.FEATURES_CV, min(plan.n_labels)
     if cv in plan.methods and plan.classes == 2 and fewest < FEWEST_FOR_CV:
-        raise ValueError(
-            f"{cv} chooses its penalty on parts of the labelled rows, each of which must have both "
-            f"classes: with two classes N must be {FEWEST_FOR_CV} or more, got {fewest}"
-        )
+        raise ValueError(f"{cv} of two classes takes an N of {FEWEST_FOR_CV} or more, got {fewest}")
     return plan
 
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
 from engines.engine import Call, Engine, Loky
-from protocol.methods import Contender, NetworkSettings
+from protocol.methods import FEATURES_THETA0, Contender, NetworkSettings, network_contender
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
 from protocol.theta0s import Pretrained, learn, path_of
@@ -67,6 +67,12 @@ class Bench:
         initializer.set_params(verbose=0 if self.options.quiet else 1)
         path = path_of(initializer, name, self.options.output / "theta0", self.X_digest)
         return learn(path, initializer, self.X_unlabelled)
+
+    def fine_tuned(self, name: str, learned: Pretrained) -> Contender:
+        """The recommended network from a theta0, under a name of its own."""
+        start = learned.initializer.theta0_
+        own = network_contender(FEATURES_THETA0, self.network, self.X, start)
+        return replace(own, name=name)
 
     @cached_property
     def _data_digest(self) -> str:

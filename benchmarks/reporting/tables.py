@@ -8,7 +8,7 @@ from reporting.layout import Table
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
 from reporting.task_tables import TITLES, against_table, choices_table, gain_table, task_table
-from reporting.time_tables import SPEED_KINDS, TIME_TABLES
+from reporting.time_tables import TIME_TABLES
 
 TABLES: dict[str, Callable[[Results], Table]] = {
     **{kind: partial(task_table, kind) for kind in TITLES},
@@ -24,12 +24,9 @@ TABLES: dict[str, Callable[[Results], Table]] = {
 
 
 def build_table(kind: str, results: Results) -> Table:
-    """One of ``TABLES``; a ValueError if there is none, or the results lack its figures."""
+    """One of ``TABLES``; a ValueError if there is none."""
     if kind not in TABLES:
         raise ValueError(f"unknown table {kind!r}; valid names are {sorted(TABLES)}")
-    if kind in SPEED_KINDS and kind not in results:
-        held = sorted(results.keys() & set(SPEED_KINDS))
-        raise ValueError(f"these results hold no {kind!r}; they hold {held}")
     return TABLES[kind](results)
 
 

@@ -14,7 +14,7 @@ _STANDARD_ERRORS = 6.0
 _SMALLEST_P = 1e-4
 
 
-class DisagreementError(AssertionError):
+class DisagreementError(RuntimeError):
     """Two forms that should compute the same do not."""
 
 

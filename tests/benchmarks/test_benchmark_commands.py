@@ -177,7 +177,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (scale_and_weight, ("--weights", "nan"), "must be a number above 0, got nan"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
-        (degeneracies, ("--settings=nan,0",), "such as 0.4,1, got 'nan,0'"),
+        (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(command, more, message, tmp_path, capsys):

@@ -9,8 +9,9 @@ from protocol.store import write_json
 from reporting.pages import DIGESTS
 from reporting.results import Library, unpack_draws
 from reporting.statistics import alike, critical_difference
-from reporting.tables import SPEED_KINDS, TABLES, build_table, text_of
+from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
+from reporting.time_tables import SPEED_KINDS
 from results_stand_in import ON_SETS, few_labels, ratios, records, scales, task_results
 
 HAND = task_results(
@@ -109,11 +110,6 @@ def test_points_where_a_theorem_fails_are_counted():
         ["1", "m = 1, as stated", "2", "not at 1"],
         ["1", "m = 1, of its proof", "2", "yes"],
     ]
-
-
-def test_a_table_without_its_figures_is_an_error():
-    with pytest.raises(ValueError, match=r"no 'step'; they hold \['memory'\]"):
-        build_table("step", {"memory": []})
 
 
 # Sets with few labels

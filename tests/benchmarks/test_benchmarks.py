@@ -161,7 +161,7 @@ def test_the_presets():
     [
         (("--methods", "lecun/*"), "unknown method 'lecun/*'; valid names are xavier/fcn/ours"),
         (("--n-labels", "500"), "N = 500 is too many for 1297 training rows, 1"),
-        (("--classes", "10", "--draw", "balanced"), "--draw balanced is for binary tasks"),
+        (("--classes", "10", "--draw", "balanced"), "--draw and --same-tasks are for binary tasks"),
         (("--methods", "features+logistic-cv", "--n-labels", "1", "5"), "5 or more, got 1"),
         (("--address", "tcp://a:1"), "--address tcp://a:1 is for --backend dask or ray"),
     ],
