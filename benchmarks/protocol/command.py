@@ -125,13 +125,6 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="no progress bars")
 
 
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
-    add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
-    add_output_options(parser)
-
-
 def add_network_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     paper = (392, 392, 392)
@@ -139,7 +132,9 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
     add("--hidden-layer-sizes", nargs="+", type=positive, default=paper, metavar="W", help=widths)
     where = "of the pre-training; the rest is done on the CPU; default: auto"
     add("--device", default="auto", help=where)
-    add_data_options(parser)
+    add("--dataset", choices=DATASETS, default="mnist", help="default: mnist")
+    add("--data-dir", type=Path, help="a folder with the four IDX files of (Fashion-)MNIST")
+    add_output_options(parser)
 
 
 def add_classes_option(parser: argparse.ArgumentParser) -> None:

@@ -171,18 +171,13 @@ def add_appendix_options(parser: argparse.ArgumentParser) -> None:
     passes = "passes of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
-    add("--rows", type=command.positive, help="the first so many images; default: all")
     command.add_network_options(parser)
 
 
 def prepare_appendix(options: argparse.Namespace) -> Appendix:
-    """Load the images; ValueError now rather than after the pre-training."""
+    """Load the images, those to learn from alone."""
     dataset, images = load_scaled(options)
-    n = len(dataset.y_train)
-    rows = options.rows or n
-    if not BATCH_SIZE <= rows <= n:
-        raise ValueError(f"--rows must be from {BATCH_SIZE} to {n}, which there are, got {rows}")
-    epochs = options.epochs or max(1, round(PAPER_STEPS / (rows // BATCH_SIZE)))
+    X = images[: len(dataset.y_train)]
+    epochs = options.epochs or round(PAPER_STEPS / (len(X) // BATCH_SIZE))
     network = replace(NetworkSettings.of(options), epochs=epochs)
-    used = replace(dataset, y_train=dataset.y_train[:rows])
-    return Appendix(used, images[:rows], network, (), {}, options)
+    return Appendix(dataset, X, network, (), {}, options)

@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,6 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     return digest_of(parts)
 
 
-def _decided(fitted: Any) -> dict[str, Any]:
-    """What parameters of "auto" stood for, where the network and the device have no say."""
-    config = getattr(fitted, "config_", None)
-    values = {} if config is None else asdict(config)
-    params = fitted.get_params(deep=False)
-    return {name: value for name, value in values.items() if str(params.get(name)) == "auto"}
-
-
 # One theta0
 
 
@@ -103,8 +95,6 @@ class Pretrained:
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
             "commit": self.commit,
-            "auto": _decided(self.initializer),
-            "gain": [float(factor) for factor in getattr(self.initializer, "gain_", ())],
         }
 
 

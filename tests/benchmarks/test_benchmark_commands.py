@@ -57,11 +57,11 @@ TINY = {
         *("--paper-passes=1", "--budget=1"),
     ),
     choose: (*TASKS, "--questions", "gain", "features, C"),
-    degeneracies: (*APPENDIX, K4, "--rows=64"),
-    detachment_nearby: (*APPENDIX, "--rows=96"),
+    degeneracies: (*APPENDIX, K4),
+    detachment_nearby: APPENDIX,
     edges: ("--quiet", "--datasets", "digits"),
     scale_and_weight: (
-        *(*APPENDIX, K4, "--rows=320", "--runs=2"),
+        *(*APPENDIX, K4, "--runs=2"),
         *("--squared-scales", "0.5", "2", "--weights=0.4"),
     ),
     theorems: ("--quiet",),
@@ -173,7 +173,6 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
         (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
-        (degeneracies, ("--rows", "31"), "--rows must be from 32 to 1297, which there are, got 31"),
         (scale_and_weight, ("--weights", "nan"), "must be a number above 0, got nan"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
@@ -313,10 +312,10 @@ def test_shares_of_edges_and_steps():
 # The appendix
 
 
-def fitted(n_rows, **params):
+def fitted(**params):
     """By the package itself what the commands learn with APPENDIX and K4."""
     own = {"n_perturbations": 4, "max_iter": 2, "random_state": 0}
-    return MMDInitializer((4, 3), **{**own, **params}).fit(X[:n_rows])
+    return MMDInitializer((4, 3), **{**own, **params}).fit(X)
 
 
 def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
@@ -324,10 +323,10 @@ def test_degeneracies_are_the_package_s_own_figures_of_every_setting(finished):
     settings = [(r["degeneracy_weight"], r["detachment_weight"]) for r in records]
     assert settings == [(None, None), (0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0)]
     assert ["densities" in record for record in records] == [True, True, False, False, True]
-    initializer = fitted(64, degeneracy_weight=0.0, detachment_weight=0.0)
+    initializer = fitted(degeneracy_weight=0.0, detachment_weight=0.0)
     assert records[1]["digest"] == theta0_digest(initializer.theta0_)
     common = {"n_batches": 4, "random_state": diagnostics_seed(seed=0)}
-    ratios = 100 * degenerate_softmax_ratio(initializer, X[:64], **common)
+    ratios = 100 * degenerate_softmax_ratio(initializer, X, **common)
     expected = {"mean": ratios.mean(), "std": ratios.std(ddof=1)}
     assert records[1]["degenerate_softmax_percent"] == pytest.approx(expected)
 
@@ -375,8 +374,8 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
     cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
     assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
     assert results["settings"]["squared_scales"] == [0.5, 2.0]
-    initializer = fitted(320, perturbation_scale=2.0**0.5, random_state=1)
-    assert results["records"][3]["steps"] == [20]
+    initializer = fitted(perturbation_scale=2.0**0.5, random_state=1)
+    assert results["records"][3]["steps"] == [80]
     expected = [window["uniformity"] for window in initializer.history_]
     assert results["records"][3]["uniformity"] == pytest.approx(expected)
 
@@ -404,7 +403,7 @@ def test_a_perturbation_has_the_paper_s_law_and_a_length_proportional_to_s():
 def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
     results = written(finished(detachment_nearby))
     records = results["records"]
-    steps = [0, *detachment_nearby.log_spaced_steps(6)]
+    steps = [0, *detachment_nearby.log_spaced_steps(80)]
     assert [record["step"] for record in records] == steps
     assert results["settings"]["squared_scales"] == [0.2, 0.5, 1.0, 2.0]
     for record in records:
@@ -413,7 +412,8 @@ def test_detachment_is_measured_at_fresh_weights_and_log_spaced_steps(finished):
     assert records[-1]["at_theta0"] < records[0]["at_theta0"]
     # By the loss of the package, on the same rows in another order.
     scorer = MMDInitializer((4, 3), **detachment_nearby.CHANGES, max_iter=0, random_state=0)
-    assert records[0]["at_theta0"] == pytest.approx(-scorer.fit(X[:96]).score(X[:96]), rel=1e-5)
+    rows = X[shuffled_rows(len(X), "yardstick", seed=0)[: detachment_nearby.N_ROWS]]
+    assert records[0]["at_theta0"] == pytest.approx(-scorer.fit(rows).score(rows), rel=1e-5)
 
 
 # theorems.py
