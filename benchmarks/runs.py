@@ -296,8 +296,6 @@ RUNS = (
     Run("again-random-labels.json", "Random labels again, run 0, by a loop of the benchmarks' own",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
         "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core"),
-    Run("edges.json", "Edges that join two classes", "edges.py", "six minutes on 2 cores",
-        COHERENCE, ("edges",)),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
         f"{TASKS} --runs 1 --n-labels 5 20 {_both((PAIR[0], RECOMMENDED[0], PAIR[1]))} "
         "--device cuda", "a minute and a half on one H100 and 16 cores"),

@@ -166,19 +166,11 @@ def _theorems(results: Results) -> Table:
     return Table(title, pd.DataFrame(rows, columns=["theorem", "case", "points", "holds"]))
 
 
-def _edges(results: Results) -> Table:
-    """A row for each data set and what neighbours are searched among."""
-    frame = pd.DataFrame(results["records"])
-    shown = frame.assign(**{name: frame[name].map("{:.1f}".format) for name in ("edges", "steps")})
-    return Table("Edges, and steps of a walk, that join two classes (%)", shown)
-
-
 STUDY_TABLES: dict[str, Callable[[Results], Table]] = {
     "degeneracies": _degeneracies,
     "densities": _densities,
     "scale_and_weight": _scale_and_weight,
     "detachment": _detachment,
     "theorems": _theorems,
-    "edges": _edges,
 }
 """From the results of a command to a table of them, by kind."""

@@ -10,13 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.neighbors import NearestNeighbors
 
 import choose
 import coherence
 import degeneracies
 import detachment_nearby
-import edges
 import mnist_tasks
 import scale_and_weight
 import theorems
@@ -59,7 +57,6 @@ TINY = {
     choose: (*TASKS, "--questions", "gain", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
-    edges: ("--quiet", "--datasets", "digits"),
     scale_and_weight: (
         *(*APPENDIX, K4, "--runs=2"),
         *("--squared-scales", "0.5", "2", "--weights=0.4"),
@@ -293,20 +290,6 @@ def test_an_answer_is_chosen_where_its_interval_is_above_nothing():
         assert results["chosen"] == {"default": "default", "q": best}
         told = {row[0]: row[-1] for row in build_table("choices", results).rows}
         assert "q" in told[best]
-
-
-# edges.py
-
-
-def test_shares_of_edges_and_steps():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
-    near = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(return_distance=False)
-    found = edges.shares(X, y)
-    assert found["edges"] == pytest.approx(100 * (y[near] != y[:, None]).mean())
-    assert 0.0 < found["steps"] != found["edges"]
-    assert edges.shares(X, np.zeros(300)) == {"edges": 0.0, "steps": 0.0}
-    assert edges.shares(X, np.arange(300)) == {"edges": 100.0, "steps": pytest.approx(100.0)}
 
 
 # The appendix
