@@ -67,8 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--data-dir", type=Path, help="as of real_data.py")
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     add_output_options(parser)
-    text = partial(text_of, kinds=("agreement",))
-    return run_command(parser, argv, _prepare, _measure, text)
+    return run_command(parser, argv, _prepare, _measure, text_of("agreement"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ Run 4 was asked, on which these settings had been found, with the test images.
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -174,8 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", nargs="+", default=["*"], help=names)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
     parser.set_defaults(dataset="mnist-held-out")
-    text = partial(text_of, kinds=("choices",))
-    return command.run_command(parser, argv, _prepare, _measure, text)
+    return command.run_command(parser, argv, _prepare, _measure, text_of("choices"))
 
 
 if __name__ == "__main__":

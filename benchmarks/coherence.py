@@ -22,7 +22,6 @@ runs and nothing was stopped: of several runs the tables have the fastest one's.
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -155,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
     add("--budget", type=number, default=6, help="passes of the ablation; default: 6")
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
-    text = partial(text_of, kinds=("coherence_time", "coherence_ablation"))
+    text = text_of("coherence_time", "coherence_ablation")
     return command.run_command(parser, argv, _prepare, _measure, text, draw_coherence)
 
 

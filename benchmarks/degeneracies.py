@@ -19,7 +19,6 @@ What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --pr
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from protocol import studies
@@ -76,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     default = "which to measure, as 0.4,1; default: the paper's 0,0 0.4,0 0,1 0.4,1"
     parser.add_argument("--settings", default=SETTINGS, help=default, **which)
     studies.add_objective_options(parser, n_perturbations=256)
-    text = partial(text_of, kinds=("degeneracies", "densities"))
+    text = text_of("degeneracies", "densities")
     return run_command(parser, argv, studies.prepare_appendix, _measure, text)
 
 

@@ -126,8 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__file__, __doc__)
     studies.add_appendix_options(parser)
     parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
-    text = partial(text_of, kinds=("detachment",))
-    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
+    return run_command(parser, argv, studies.prepare_appendix, _measure, text_of("detachment"))
 
 
 if __name__ == "__main__":

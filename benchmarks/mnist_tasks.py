@@ -25,7 +25,6 @@ for a gain of the paper's objective to show.
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from engines.engine import Engine, add_engine_options, engine_of
@@ -193,7 +192,7 @@ def _measure(job: Job) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    text = partial(text_of, kinds=("accuracy", "task_std", "gain", "against"))
+    text = text_of("accuracy", "task_std", "gain", "against")
     return command.run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
 
 

@@ -177,8 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--add-to", type=Path, metavar="FILE", help=earlier)
     add("--jobs", type=int, default=-1, help="processes; default: one a core")
     command.add_output_options(parser)
-    text = partial(text_of, kinds=DATA_TABLES)
-    return command.run_command(parser, argv, _prepare, _measure, text, draw_sets)
+    return command.run_command(parser, argv, _prepare, _measure, text_of(*DATA_TABLES), draw_sets)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ where it must be), or a part of the grid::
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -68,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
     add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
     studies.add_objective_options(parser, n_perturbations=128)
-    text = partial(text_of, kinds=("scale_and_weight",))
+    text = text_of("scale_and_weight")
     return run_command(parser, argv, studies.prepare_appendix, _measure, text)
 
 

@@ -109,7 +109,7 @@ def _measure(job: Job) -> dict[str, Any]:
 
 
 def _text(results: dict[str, Any]) -> str:
-    return text_of(results, [kind for kind in SPEED_KINDS if kind in results])
+    return text_of(*(kind for kind in SPEED_KINDS if kind in results))(results)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -188,8 +188,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__file__, __doc__)
     add_output_options(parser)
-    text = partial(text_of, kinds=("theorems",))
-    return run_command(parser, argv, lambda options: options, _measure, text)
+    return run_command(parser, argv, lambda options: options, _measure, text_of("theorems"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ one core, and as long with ten classes)::
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from protocol import command, methods
@@ -40,8 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command.command_parser(__file__, __doc__)
     command.add_classes_option(parser)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
-    text = partial(text_of, kinds=("accuracy",))
-    return command.run_command(parser, argv, prepare_bench, _measure, text)
+    return command.run_command(parser, argv, prepare_bench, _measure, text_of("accuracy"))
 
 
 if __name__ == "__main__":

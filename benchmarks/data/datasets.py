@@ -66,7 +66,7 @@ def read_npm(images: ImageSet) -> Arrays:
                 stream = tar.extractfile(f"package/data/{file.name}")
                 if stream is None:
                     raise ValueError(f"{file.name} in the tarball is not a plain file")
-                arrays[key] = file.read(stream)
+                arrays[key] = file.array(stream.read())
         return arrays
 
 

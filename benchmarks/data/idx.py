@@ -2,11 +2,9 @@
 
 import gzip
 import hashlib
-import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +37,6 @@ class IdxFile:
         if found != self.md5:
             raise ValueError(f"wrong digest: {self.name} has md5 {found}, expected {self.md5}")
         return np.frombuffer(raw, np.uint8, offset=len(self.header)).reshape(self.shape).copy()
-
-    def read(self, stream: IO[bytes] | gzip.GzipFile) -> NDArray[np.uint8]:
-        """The same from a stream, of which no more is read than shows that it is too long."""
-        return self.array(stream.read(len(self.header) + math.prod(self.shape) + 1))
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ def read_folder(folder: Path, files: dict[str, IdxFile]) -> Arrays:
         packed = folder / f"{file.name}.gz"
         path = folder / file.name
         with gzip.open(packed) if packed.exists() else path.open("rb") as stream:
-            arrays[key] = file.read(stream)
+            arrays[key] = file.array(stream.read())
     return arrays
 
 

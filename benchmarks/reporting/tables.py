@@ -1,6 +1,6 @@
 """Every table that is made of one file of results, by kind."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from reporting.data_tables import DATA_TABLES, agreement_table
@@ -30,8 +30,12 @@ def build_table(kind: str, results: Results) -> Table:
     return TABLES[kind](results)
 
 
-def text_of(results: Results, kinds: Iterable[str]) -> str:
-    """All that a command prints: its tables, those without a row left out."""
-    tables = [build_table(kind, results) for kind in kinds]
-    shown = [table for table in tables if table.rows]
-    return "\n\n".join(f"{own.title}\n{own.frame.to_string(index=False)}" for own in shown)
+def text_of(*kinds: str) -> Callable[[Results], str]:
+    """What makes all that a command prints: its tables, those without a row left out."""
+
+    def text(results: Results) -> str:
+        tables = [build_table(kind, results) for kind in kinds]
+        shown = [table for table in tables if table.rows]
+        return "\n\n".join(f"{own.title}\n{own.frame.to_string(index=False)}" for own in shown)
+
+    return text
