@@ -19,8 +19,7 @@ import pandas as pd
 
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
-from protocol.command import add_output_options, command_parser, run_command
-from protocol.evaluation import say
+from protocol.command import add_output_options, command_parser, run_command, say
 from protocol.sets import Prepared, partly_labelled, prepared
 from reporting.data_tables import draws_of
 from reporting.results import Library

@@ -42,6 +42,8 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "both": {"coherence": "auto"},
 }
 
+PASSES_OF_ABLATION = 6
+
 # Values of each parameter, one at a time; the default itself is left out where it is among them.
 VALUES: dict[str, tuple[Any, ...]] = {
     "coherence__separation": (1.0, 2.0, 4.0, 8.0),
@@ -98,7 +100,7 @@ def _settings(options: argparse.Namespace) -> list[Setting]:
     for section in [own for own in SECTIONS if own in options.sections]:
         for name, changes in SECTIONS[section].items():
             passes = options.paper_passes if name == "paper" else options.passes
-            passes = sorted(set(passes)) if section == "time" else [options.budget]
+            passes = sorted(set(passes)) if section == "time" else [PASSES_OF_ABLATION]
             if name in chosen:
                 settings += [Setting(section, name, number, changes) for number in passes]
     return settings
@@ -152,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--passes", nargs="+", type=number, default=(1, 2, 4, 8, 16), help=coherent)
     paper = "against time, of the paper's objective; default: 1 2 4"
     add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
-    add("--budget", type=number, default=6, help="passes of the ablation; default: 6")
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
     text = text_of("coherence_time", "coherence_ablation")
     return command.run_command(parser, argv, _prepare, _measure, text, draw_coherence)

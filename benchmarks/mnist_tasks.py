@@ -148,15 +148,7 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
         for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
-    theta0s = learn_all(
-        initializers,
-        X,
-        len(bench.X_unlabelled),
-        folder=plan.output / "theta0",
-        engine=engine,
-        say=bench.say,
-        quiet=plan.quiet,
-    )
+    theta0s = learn_all(initializers, X, len(bench.X_unlabelled), engine, plan)
     records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
     rivals = Rivals(plan.rivals, bench)
     contenders = {}

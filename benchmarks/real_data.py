@@ -39,7 +39,6 @@ from tqdm import tqdm
 from data.tables import SPLITS, load
 from engines.engine import Call, Loky
 from protocol import command, sets
-from protocol.evaluation import say
 from protocol.methods import select_names
 from protocol.store import Log, provenance
 from reporting.data_tables import DATA_TABLES
@@ -93,8 +92,8 @@ def _prepare(options: argparse.Namespace) -> Job:
             sets.package_version(sets.METHODS[name].package)
     data, tables = [], []
     for name in chosen:
-        say(options, f"{name}: preparing")
-        table = load(name, options.data_dir, partial(say, options))
+        command.say(options, f"{name}: preparing")
+        table = load(name, options.data_dir, partial(command.say, options))
         own = sets.prepared(table, options.seed)
         data.append(own)
         (split,) = [split for split, names in SPLITS.items() if name in names]
@@ -123,7 +122,7 @@ def _score(job: Job) -> None:
         if not (key in done and sets.once_path(name, key, folder, data).exists())
     ]
     for record in engine.results(sets.make_once, calls):
-        say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")
+        command.say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")
         job.log.append(record)
     made: dict[str, sets.Made] = {data.name: {} for data in busy}
     for data in busy:

@@ -3,7 +3,6 @@
 The one declaration of each: the report is a loop over them. Nothing is imported here.
 """
 
-import shlex
 from dataclasses import dataclass
 
 
@@ -24,35 +23,9 @@ TASKS = "mnist_tasks.py --preset paper"
 IN_TEN = "--classes 10 --n-labels 10 --runs 1"
 WITHOUT_TWO = "all methods but UMAP's and those named `stacked, ...`"
 IN_PARTS = "in parts"
-RECOMMENDED = ("xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch")
-RECOMMENDED_CV = (*RECOMMENDED[:2], "features+logistic-cv", *RECOMMENDED[2:])
-
-CONVNET = ("convnet/ours", "convnet/ours+coherence", "convnet/features+logistic", "convnet/scratch")
-"""Rows of the convolutional network, in the order of the tables."""
-
-
-def _coherent(
-    section: str,
-    title: str,
-    file: str,
-    options: str,
-    minutes: int,
-    minus: str = "",
-    beside: str = "",
-    how: str = "",
-) -> Run:
-    """The recommended rows and rivals, on binary tasks or with the ten digits as classes."""
-    methods = RECOMMENDED_CV if IN_TEN in options and DIGITS in options else RECOMMENDED
-    return Run(
-        file, title, f"{TASKS} --rivals {_both(methods)} {options}".rstrip(),
-        f"{minutes} minutes on 2 cores", section, OF_TASKS,
-        minus=minus, beside=beside, how=how,
-    )  # fmt: skip
-
-
-def _both(methods: tuple[str, ...]) -> str:
-    return f"--methods {' '.join(methods)}"
-
+RECOMMENDED = "--methods xavier/fcn/ours+coherence features+logistic xavier/fcn/scratch"
+COHERENT = f"{TASKS} --rivals {RECOMMENDED}"
+COHERENT_CV = COHERENT.replace("+logistic", "+logistic features+logistic-cv")
 
 MAIN = "Tables 1 and 2"
 DRAWS = "How labelled images are drawn"
@@ -68,16 +41,6 @@ CONVNETS = "A convolutional network"
 OTHER_DATA = "Data of other kinds"
 TIME = "Accuracy against time"
 
-MORE_RIVALS = (
-    "shared-label-spreading",
-    "poisson-learning",
-    "umap-logistic",
-    "autoencoder-logistic",
-)
-STRONG_RIVALS = (
-    *("label-spreading", "shared-label-spreading", "gradients-*", "augmented-gradients-svm"),
-    "umap-logistic",
-)
 OF_TASKS = ("against", "accuracy")
 OF_SETS = (
     "few_labels", "few_labels_gains", "few_labels_kinds", "few_labels_sets", "few_labels_worst",
@@ -86,15 +49,15 @@ OF_SETS = (
 WHOLE = "--methods stacked 's[!t]*' '[!s]*'"
 """All of real_data.py but the line without some of its parts."""
 WITHIN = "--methods 'stacked*' scratch"
-PAIR = ("xavier/fcn/ours", "xavier/fcn/scratch")
-NORMED = (*PAIR, "xavier/fcn+bn/ours", "xavier/fcn+bn/scratch")
-TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {_both(PAIR)}"
+PAIR = "--methods xavier/fcn/ours xavier/fcn/scratch"
+TWO_PASSES = f"mnist_tasks.py --first-run 4 --runs 2 --n-labels 5 10 20 40 {PAIR}"
 DIGITS, GRADED = "--augmentation digits", "--neighbors gradients"
 IMAGES = (
-    f"{DIGITS} {GRADED} {_both(RECOMMENDED)} --rivals {' '.join(map(shlex.quote, STRONG_RIVALS))}"
+    f"{DIGITS} {GRADED} {RECOMMENDED} --rivals label-spreading shared-label-spreading "
+    "'gradients-*' augmented-gradients-svm umap-logistic"
 )
 TEN_RUNS = f"{TASKS} --first-run 8 --runs 10"
-ROWS = f"{_both(RECOMMENDED)} --rivals rbf-svm label-spreading shared-label-spreading umap-logistic"
+ROWS = f"{RECOMMENDED} --rivals rbf-svm label-spreading shared-label-spreading umap-logistic"
 FASHION = "--dataset fashion-mnist"
 PLUS, ON_DIGITS = "with augmentation", "The ten digits themselves"
 AVERAGED = "with the mean of the kernels of L_uni in place of their sum"
@@ -103,7 +66,7 @@ ONCE = "In two rounds minus in one"
 WITHOUT = "With augmentation minus without"
 BY_PIXELS = "With neighbours by gradients minus by pixels"
 MINUS_PERCEPTRON = "The convolutional network minus the perceptron"
-OF_CONVNET = _both(CONVNET[1:3])
+OF_CONVNET = "--methods convnet/ours+coherence convnet/features+logistic"
 
 RUNS = (
     Run("mnist-full.json", "Five networks from Xavier's and He's weights", TASKS,
@@ -111,8 +74,8 @@ RUNS = (
         how=f"{IN_PARTS}; the first run with `--rivals` as well"),
     Run("mnist-batch-norm.json",
         "The paper's objective with batch normalisation, which the paper lacks: one pass, K = 64",
-        f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {_both(NORMED)}",
-        "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
+        f"{TASKS} --epochs 1 --n-perturbations 64 --n-labels 5 20 {PAIR} xavier/fcn+bn/ours "
+        "xavier/fcn+bn/scratch", "half an hour on 2 cores", MAIN, ("gain",), how=IN_PARTS),
     Run("mnist-balanced.json", "From scratch with exactly N labelled images of each digit",
         f"{TASKS} --draw balanced --methods '*/scratch'", "eleven minutes on 2 cores", DRAWS,
         ("accuracy", "task_std")),
@@ -123,7 +86,7 @@ RUNS = (
         "degeneracies.py --settings 0.4,1 1.2,3 3.6,9 10.8,27 --n-perturbations 64 --epochs 1",
         "ten minutes on one core", KERNELS, ("degeneracies",)),
     Run("mnist-mean-of-kernels.json", f"Table 1, Xavier, {AVERAGED}",
-        f"{TASKS} --kernels mean {_both(PAIR)}", "three hours on 2 cores", KERNELS, ("gain",),
+        f"{TASKS} --kernels mean {PAIR}", "three hours on 2 cores", KERNELS, ("gain",),
         minus=MEAN_MINUS_SUM, beside="mnist-full.json", how=IN_PARTS),
     Run("mnist-two-passes.json", "Two short pre-trainings for runs of their own",
         TWO_PASSES, "ten minutes on 2 cores", KERNELS, ("gain",)),
@@ -154,34 +117,42 @@ RUNS = (
     Run("mnist-rivals.json", "Every method on the same tasks",
         f"{TASKS} --methods xavier/fcn/scratch --rivals '*'", "an hour on 2 cores", RIVALS),
     Run("mnist-more-rivals.json", "Rivals on graphs, embeddings and features of the images",
-        f"{TASKS} --methods xavier/fcn/scratch --rivals {' '.join(MORE_RIVALS)}",
+        f"{TASKS} --methods xavier/fcn/scratch --rivals shared-label-spreading "
+        "poisson-learning umap-logistic autoencoder-logistic",
         "20 minutes on 2 cores", RIVALS, ("accuracy",)),
     Run("mnist-image-rivals.json", "The strongest rival, told that rows are images",
         f"{TASKS} {DIGITS} {GRADED} --methods xavier/fcn/scratch "
         "--rivals gradients-shared-label-spreading", "five minutes on 2 cores", RIVALS,
         ("accuracy",)),
-    _coherent(COHERENCE, "MNIST", "mnist-coherence.json", "", 40,
-              how="and the same of He's weights"),
-    _coherent(COHERENCE, "Fashion-MNIST", "fashion-coherence.json", FASHION, 40),
-    _coherent(COHERENCE, ON_DIGITS, "mnist-ten-way.json", IN_TEN, 10),
-    _coherent(AUGMENTATION, f"MNIST, {PLUS}", "mnist-augmented.json", DIGITS, 50,
-              WITHOUT, "mnist-coherence.json"),
-    _coherent(AUGMENTATION, f"{ON_DIGITS}, {PLUS}", "mnist-ten-way-augmented.json",
-              f"{IN_TEN} {DIGITS}", 10, WITHOUT, "mnist-ten-way.json"),
+    Run("mnist-coherence.json", "MNIST", COHERENT, "40 minutes on 2 cores", COHERENCE, OF_TASKS,
+        how="and the same of He's weights"),
+    Run("fashion-coherence.json", "Fashion-MNIST",
+        f"{COHERENT} {FASHION}", "40 minutes on 2 cores", COHERENCE, OF_TASKS),
+    Run("mnist-ten-way.json", ON_DIGITS,
+        f"{COHERENT} {IN_TEN}", "10 minutes on 2 cores", COHERENCE, OF_TASKS),
+    Run("mnist-augmented.json", f"MNIST, {PLUS}",
+        f"{COHERENT} {DIGITS}", "50 minutes on 2 cores", AUGMENTATION, OF_TASKS,
+        minus=WITHOUT, beside="mnist-coherence.json"),
+    Run("mnist-ten-way-augmented.json", f"{ON_DIGITS}, {PLUS}",
+        f"{COHERENT_CV} {IN_TEN} {DIGITS}", "10 minutes on 2 cores", AUGMENTATION, OF_TASKS,
+        minus=WITHOUT, beside="mnist-ten-way.json"),
     Run("mnist-convnet-ten-way-augmented.json",
         f"{ON_DIGITS}, by the convolutional network with augmentation",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {OF_CONVNET}",
         "20 minutes on 2 cores", AUGMENTATION, OF_TASKS,
         minus=WITHOUT, beside="mnist-convnet-ten-way.json"),
-    _coherent(ROUNDS, "MNIST, in two rounds", "mnist-two-rounds.json", f"{DIGITS} --rounds 2", 80,
-              ONCE, "mnist-augmented.json", IN_PARTS),
-    _coherent(ROUNDS, f"{ON_DIGITS}, in two rounds", "mnist-ten-way-two-rounds.json",
-              f"{IN_TEN} {DIGITS} --rounds 2", 20, ONCE, "mnist-ten-way-augmented.json"),
-    _coherent(GRADIENTS, f"MNIST, {PLUS} and neighbours by gradients", "mnist-gradients.json",
-              f"{DIGITS} {GRADED}", 50, BY_PIXELS, "mnist-augmented.json", IN_PARTS),
-    _coherent(GRADIENTS, f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
-              "mnist-ten-way-gradients.json", f"{IN_TEN} {DIGITS} {GRADED}", 10,
-              BY_PIXELS, "mnist-ten-way-augmented.json", IN_PARTS),
+    Run("mnist-two-rounds.json", "MNIST, in two rounds",
+        f"{COHERENT} {DIGITS} --rounds 2", "80 minutes on 2 cores", ROUNDS, OF_TASKS,
+        minus=ONCE, beside="mnist-augmented.json", how=IN_PARTS),
+    Run("mnist-ten-way-two-rounds.json", f"{ON_DIGITS}, in two rounds",
+        f"{COHERENT_CV} {IN_TEN} {DIGITS} --rounds 2", "20 minutes on 2 cores", ROUNDS, OF_TASKS,
+        minus=ONCE, beside="mnist-ten-way-augmented.json"),
+    Run("mnist-gradients.json", f"MNIST, {PLUS} and neighbours by gradients",
+        f"{COHERENT} {DIGITS} {GRADED}", "50 minutes on 2 cores", GRADIENTS, OF_TASKS,
+        minus=BY_PIXELS, beside="mnist-augmented.json", how=IN_PARTS),
+    Run("mnist-ten-way-gradients.json", f"{ON_DIGITS}, {PLUS} and neighbours by gradients",
+        f"{COHERENT_CV} {IN_TEN} {DIGITS} {GRADED}", "10 minutes on 2 cores", GRADIENTS, OF_TASKS,
+        minus=BY_PIXELS, beside="mnist-ten-way-augmented.json", how=IN_PARTS),
     Run("mnist-convnet-ten-way-gradients.json",
         f"{ON_DIGITS}, by the convolutional network with both",
         f"{TASKS} --network convnet {IN_TEN} {DIGITS} {GRADED} {OF_CONVNET}",
@@ -191,12 +162,14 @@ RUNS = (
         f"{TASKS} --network convnet --runs 2 {DIGITS} {GRADED} {OF_CONVNET}",
         "half an hour on 2 cores", GRADIENTS, OF_TASKS,
         minus="With augmentation and gradients minus without either", beside="mnist-convnet.json"),
-    _coherent(GRADIENTS, "Fashion-MNIST, with neighbours by gradients", "fashion-gradients.json",
-              f"{FASHION} {GRADED} --separation 4", 40,
-              "By gradients at a separation of 4 minus by pixels at 2", "fashion-coherence.json"),
-    _coherent(GRADIENTS, "Fashion-MNIST, with augmentation as well", "fashion-augmented.json",
-              f"{FASHION} {GRADED} --separation 4 --augmentation clothes", 50,
-              WITHOUT, "fashion-gradients.json"),
+    Run("fashion-gradients.json", "Fashion-MNIST, with neighbours by gradients",
+        f"{COHERENT} {FASHION} {GRADED} --separation 4", "40 minutes on 2 cores", GRADIENTS,
+        OF_TASKS, minus="By gradients at a separation of 4 minus by pixels at 2",
+        beside="fashion-coherence.json"),
+    Run("fashion-augmented.json", "Fashion-MNIST, with augmentation as well",
+        f"{COHERENT} {FASHION} {GRADED} --separation 4 --augmentation clothes",
+        "50 minutes on 2 cores", GRADIENTS, OF_TASKS,
+        minus=WITHOUT, beside="fashion-gradients.json"),
     Run("mnist-images.json", "MNIST, told that rows are images", f"{TEN_RUNS} {IMAGES}",
         "two hours on 2 cores", FRESH, OF_TASKS, how=IN_PARTS),
     Run("mnist-ten-way-images.json", f"{ON_DIGITS}, told that rows are images",
@@ -215,7 +188,7 @@ RUNS = (
         "an hour on 2 cores", CONVNETS, OF_TASKS,
         minus=MINUS_PERCEPTRON, beside="mnist-coherence.json"),
     Run("mnist-convnet-ten-way.json", f"{ON_DIGITS}, by the convolutional network",
-        f"{TASKS} --network convnet {IN_TEN} {_both(CONVNET[1:])}", "40 minutes on 2 cores",
+        f"{TASKS} --network convnet {IN_TEN} {OF_CONVNET} convnet/scratch", "40 minutes on 2 cores",
         CONVNETS, OF_TASKS, minus=MINUS_PERCEPTRON, beside="mnist-ten-way.json"),
     Run("real-data.json", "Report sets",
         f"real_data.py --split report --n-labels 1 5 20 {WHOLE}", "three hours on 2 cores",
@@ -286,7 +259,7 @@ RUNS = (
         f"{TASKS} --runs 1 --epochs 1 --n-perturbations 64 --n-labels 5 20 "
         "--methods 'xavier/*/ours' 'xavier/*/scratch'", "ten minutes on 2 cores"),
     Run("again-table-1.json", "Table 1 again, run 0, by the rewritten engine",
-        f"{TASKS} --runs 1 --n-labels 5 20 {_both(PAIR)}", "an hour on 2 cores"),
+        f"{TASKS} --runs 1 --n-labels 5 20 {PAIR}", "an hour on 2 cores"),
     Run("again-coherence.json", "Coherence again, run 0, by the rewritten engine",
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours+coherence xavier/fcn/scratch",
         "six minutes on 2 cores"),
@@ -297,8 +270,9 @@ RUNS = (
         f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/rlabel he/fcn+bn/rlabel "
         "xavier/fcn/scratch he/fcn+bn/scratch", "two minutes on one core"),
     Run("mnist-cuda.json", "Run 0 with theta0s learned on a GPU",
-        f"{TASKS} --runs 1 --n-labels 5 20 {_both((PAIR[0], RECOMMENDED[0], PAIR[1]))} "
-        "--device cuda", "a minute and a half on one H100 and 16 cores"),
+        f"{TASKS} --runs 1 --n-labels 5 20 --methods xavier/fcn/ours "
+        "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
+        "a minute and a half on one H100 and 16 cores"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),

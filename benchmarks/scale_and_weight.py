@@ -8,10 +8,9 @@ on 128 mini-batches of 32 images. The paper takes 256 perturbed networks a step,
 128, which halves the time; --n-perturbations 256 is the paper's own.
 
 Run it (15 minutes on two cores for each of the twelve theta0 of a run, in portions with Ctrl-C
-where it must be), or a part of the grid::
+where it must be)::
 
-    python benchmarks/scale_and_weight.py
-    python benchmarks/scale_and_weight.py --squared-scales 0.5 1 --weights 0.4 --runs 4
+    python benchmarks/scale_and_weight.py --runs 4
 """
 
 import math
@@ -20,7 +19,7 @@ from itertools import product
 from typing import Any
 
 from protocol import studies
-from protocol.command import command_parser, positive_number, run_command
+from protocol.command import command_parser, run_command
 from protocol.methods import KERNELS
 from reporting.tables import text_of
 
@@ -52,20 +51,13 @@ def _cell(appendix: studies.Appendix, square: float, weight: float, run: int) ->
 
 
 def _measure(appendix: studies.Appendix) -> dict[str, Any]:
-    options = appendix.options
-    grid = product(range(options.runs), sorted(options.squared_scales), sorted(options.weights))
+    grid = product(range(appendix.options.runs), SQUARED_SCALES, WEIGHTS)
     cells = [_cell(appendix, square, weight, run) for run, square, weight in grid]
     return appendix.measured("scale_and_weight", cells, networks_a_ratio=studies.N_PERTURBATIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command_parser(__file__, __doc__)
-    add = parser.add_argument
-    number = positive_number
-    scales = "values of s squared to run; default: the paper's 0.2 0.5 1 2"
-    add("--squared-scales", nargs="+", type=number, default=SQUARED_SCALES, help=scales)
-    weights = "values of lambda to run; default: the paper's 0.2 0.4 1"
-    add("--weights", nargs="+", type=number, default=WEIGHTS, help=weights)
     studies.add_objective_options(parser, n_perturbations=128)
     text = text_of("scale_and_weight")
     return run_command(parser, argv, studies.prepare_appendix, _measure, text)

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import add_output_options, command_parser, run_command
-from protocol.evaluation import say
+from protocol.command import add_output_options, command_parser, run_command, say
 from reporting.tables import text_of
 from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples

@@ -89,6 +89,12 @@ def run_command(
     return 0
 
 
+def say(options: argparse.Namespace, line: str) -> None:
+    """A line of progress, unless the command line asks for quiet."""
+    if not options.quiet:
+        print(line, file=sys.stderr, flush=True)
+
+
 # Types of values
 
 

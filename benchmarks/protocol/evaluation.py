@@ -1,7 +1,6 @@
 """``cross_val_score`` of every contender on every task, on any engine, kept as it comes."""
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,16 +14,11 @@ from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
 from engines.engine import Call, Engine, Loky
+from protocol.command import say
 from protocol.methods import FEATURES_THETA0, Contender, NetworkSettings, network_contender
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
 from protocol.tasks import Task, draw_rows, fit_seed, tasks_of_runs
 from protocol.theta0s import Pretrained, learn, path_of
-
-
-def say(options: argparse.Namespace, line: str) -> None:
-    """A line of progress, unless the command line asks for quiet."""
-    if not options.quiet:
-        print(line, file=sys.stderr, flush=True)
 
 
 def load_scaled(options: argparse.Namespace) -> tuple[Dataset, np.ndarray]:

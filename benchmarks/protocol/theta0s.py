@@ -5,10 +5,11 @@ after it was cut off. What is read back was written by these commands into their
 like any pickle, do not put another's file there.
 """
 
+import argparse
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from engines.engine import Call, Engine
+from protocol.command import say
 from protocol.store import (
     code_digest,
     commit,
@@ -167,44 +169,34 @@ def learn_all(
     initializers: dict[tuple[str, int], BaseEstimator],
     X: np.ndarray,
     n_rows: int,
-    *,
-    folder: Path,
     engine: Engine,
-    say: Callable[[str], None],
-    quiet: bool = False,
+    options: argparse.Namespace,
 ) -> dict[tuple[str, int], Pretrained]:
     """The theta0 of each method and run, learned from the first ``n_rows`` of X, or found.
 
     All rows are handed on, since they are what the evaluation needs too.
     """
-    X_digest = data_digest(X[:n_rows])
+    X_digest, folder = data_digest(X[:n_rows]), options.output.absolute() / "theta0"
     paths = {
-        key: path_of(initializer, key[0], folder.absolute(), X_digest)
+        key: path_of(initializer, key[0], folder, X_digest)
         for key, initializer in initializers.items()
     }
-    found, missing = {}, []
-    for key, initializer in initializers.items():
-        if paths[key].exists():
-            found[key] = learn(paths[key], initializer, X[:n_rows])
-            say(f"run {key[1]}: reused {paths[key].name}")
-        else:
-            missing.append(key)
+    missing = [key for key, path in paths.items() if not path.exists()]
     # Where several run at a time, the one that takes longest should not be the last to begin.
     missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
     # Bars of passes are for a terminal.
-    verbose = 0 if quiet or not engine.in_process else 1
+    verbose = 0 if options.quiet or not engine.in_process else 1
 
     def calls() -> Iterator[Call]:
         for key in missing:
             params = initializers[key].get_params()
             loud = [name for name in params if name.rpartition("__")[2] == "verbose"]
             initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
-            say(f"run {key[1]}: learning theta0 of {key[0]}, passes: {params['max_iter']}")
+            passes = params["max_iter"]
+            say(options, f"run {key[1]}: learning theta0 of {key[0]}, passes: {passes}")
             yield Call((key, deciding_versions(), initializer, paths[key], n_rows), (X,))
 
     for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
             _write(paths[key], theta0)
-        found[key] = theta0
-        say(f"run {key[1]}: kept {paths[key].name}")
-    return {key: found[key] for key in initializers}
+    return {key: learn(paths[key], own, X[:n_rows]) for key, own in initializers.items()}

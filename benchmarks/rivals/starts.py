@@ -133,10 +133,7 @@ def lsuv_arrays(
     for layer, (n_in, n_out) in enumerate(pairwise(widths)):
         weight = orthonormal(n_out, n_in, rng)
         # Over rows and units together, as in the paper.
-        std = float((layer_input @ weight.T).std())
-        if std == 0.0:
-            raise ValueError(f"the outputs of layer {layer} do not vary on {len(rows)} rows of X")
-        weight = weight / std
+        weight = weight / float((layer_input @ weight.T).std())
         arrays[weight_name(layer)] = weight.astype(np.float32)
         arrays[bias_name(layer)] = np.zeros(n_out, dtype=np.float32)
         layer_input = np.maximum(layer_input @ weight.T, 0.0)

@@ -52,15 +52,12 @@ K4 = "--n-perturbations=4"
 TINY = {
     coherence: (
         *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
-        *("--paper-passes=1", "--budget=1"),
+        "--paper-passes=1",
     ),
     choose: (*TASKS, "--questions", "gain", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
-    scale_and_weight: (
-        *(*APPENDIX, K4, "--runs=2"),
-        *("--squared-scales", "0.5", "2", "--weights=0.4"),
-    ),
+    scale_and_weight: (*APPENDIX, K4, "--runs=2"),
     theorems: ("--quiet",),
 }
 FEW = {
@@ -84,12 +81,15 @@ def quick():
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
         patch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 20)
+        patch.setattr(coherence, "PASSES_OF_ABLATION", 1)
+        patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
+        patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
         yield
 
 
 def run(command, output, *more):
-    return command.main([*TINY[command], "--output", str(output), *more])
+    return command.main([*TINY.get(command, ()), "--output", str(output), *more])
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
         (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
-        (scale_and_weight, ("--weights", "nan"), "must be a number above 0, got nan"),
+        (mnist_tasks, ("--separation", "nan"), "must be a number above 0, got nan"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
@@ -356,7 +356,6 @@ def test_the_grid_has_every_run_and_the_curve_is_the_history_of_its_initializer(
     results = written(finished(scale_and_weight))
     cells = [(r["squared_scale"], r["degeneracy_weight"], r["run"]) for r in results["records"]]
     assert cells == [(0.5, 0.4, 0), (2.0, 0.4, 0), (0.5, 0.4, 1), (2.0, 0.4, 1)]
-    assert results["settings"]["squared_scales"] == [0.5, 2.0]
     initializer = fitted(perturbation_scale=2.0**0.5, random_state=1)
     assert results["records"][3]["steps"] == [80]
     expected = [window["uniformity"] for window in initializer.history_]

@@ -1,5 +1,6 @@
 """Engines give loky's figures to the last digit, and lose no score where workers or heads die."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -22,6 +23,7 @@ from sklearn.base import clone
 import mnist_tasks
 from engines.engine import Call, Dask, Loky, engine_of, threads, work
 from nets import assert_same_arrays
+from protocol import theta0s
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
@@ -135,31 +137,26 @@ def test_a_worker_with_other_versions_is_refused():
 X = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 
 
-def _learn_all(initializers, folder):
-    said = []
-    engine = Loky(None, 1)
-    learned = learn_all(
-        initializers, X, 64, folder=folder, engine=engine, say=said.append, quiet=True
-    )
-    return learned, said
+def _learn_all(initializers, output):
+    options = argparse.Namespace(output=output, quiet=True)
+    return learn_all(initializers, X, 64, Loky(None, 1), options)
 
 
-def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
+def test_each_pre_training_is_found_under_its_method_and_run(tmp_path, monkeypatch):
     settings = NetworkSettings((4,), epochs=2, n_perturbations=4)
     initializers = {
         (name, run): initializer_of(name, settings, random_state=run)
         for run in (0, 1)
         for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel")
     }
-    learned, said = _learn_all(initializers, tmp_path)
-    assert [line.partition(":")[2].split()[0] for line in said] == ["learning", "kept"] * 4
+    learned = _learn_all(initializers, tmp_path)
     for key, initializer in initializers.items():
         whole = clone(initializer).fit(X[:64])
         assert_same_arrays(learned[key].initializer.theta0_, whole.theta0_)
-    again, said = _learn_all(initializers, tmp_path)
-    assert all(" reused " in line for line in said)
+    monkeypatch.setattr(theta0s, "_fitted", None)
+    again = _learn_all(initializers, tmp_path)
     assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list((tmp_path / "theta0").iterdir())) == 4
 
 
 # Dask: real clusters, whose workers and scheduler may die
