@@ -42,7 +42,9 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "both": {"coherence": "auto"},
 }
 
-PASSES_OF_ABLATION = 6
+# Passes of a section, and of the paper's objective, which takes longer.
+PASSES: dict[str, tuple[int, ...]] = {"time": (1, 4, 13), "ablation": (6,)}
+PAPER_PASSES = (1, 2)
 
 # Values of each parameter, one at a time; the default itself is left out where it is among them.
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -96,14 +98,14 @@ def _settings(options: argparse.Namespace) -> list[Setting]:
     # A pattern may belong to one section alone.
     every = [name for section in options.sections for name in SECTIONS[section]]
     chosen = methods.select_names(options.settings, every, what="setting")
-    settings = []
-    for section in [own for own in SECTIONS if own in options.sections]:
-        for name, changes in SECTIONS[section].items():
-            passes = options.paper_passes if name == "paper" else options.passes
-            passes = sorted(set(passes)) if section == "time" else [PASSES_OF_ABLATION]
-            if name in chosen:
-                settings += [Setting(section, name, number, changes) for number in passes]
-    return settings
+    return [
+        Setting(section, name, number, changes)
+        for section, every in SECTIONS.items()
+        if section in options.sections
+        for name, changes in every.items()
+        if name in chosen
+        for number in (PAPER_PASSES if name == "paper" else PASSES[section])
+    ]
 
 
 def initializer_for(
@@ -146,14 +148,10 @@ def _measure(job: Job) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
-    every, number = [*SECTIONS], command.positive
+    every = [*SECTIONS]
     add("--sections", nargs="+", choices=every, default=every, help="default: time ablation")
     names = "names or patterns such as 'gain=*'; a wrong one is answered with those that there are"
     add("--settings", nargs="+", default=["*"], help=names)
-    coherent = "against time, of the objectives with coherence; default: 1 2 4 8 16"
-    add("--passes", nargs="+", type=number, default=(1, 2, 4, 8, 16), help=coherent)
-    paper = "against time, of the paper's objective; default: 1 2 4"
-    add("--paper-passes", nargs="+", type=number, default=(1, 2, 4), help=paper)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
     text = text_of("coherence_time", "coherence_ablation")
     return command.run_command(parser, argv, _prepare, _measure, text, draw_coherence)

@@ -130,9 +130,7 @@ Job = tuple[Bench, Engine]
 def _prepare(options: argparse.Namespace) -> Job:
     plan = plan_of(options)
     engine = engine_of(plan.backend, plan.address, plan.jobs)
-    bench = prepare_bench(plan)
-    methods.rows_for(plan.network, bench.X[:1])
-    return bench, engine
+    return prepare_bench(plan), engine
 
 
 def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -173,10 +171,9 @@ def _measure(job: Job) -> dict[str, Any]:
     plan = bench.options
     with engine:
         learned, scores = _scores(bench, engine)
-    network = methods.describe_network(plan.network, bench.network, bench.X.shape[1])
     return {
         "dataset": bench.dataset.about,
-        "settings": vars(plan) | network,
+        "settings": vars(plan),
         "backend": {"name": plan.backend, "jobs": engine.n_jobs},
         "theta0": learned,
         "scores": pack_scores(scores),

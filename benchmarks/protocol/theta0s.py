@@ -74,26 +74,22 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
 class Pretrained:
     """A fitted initializer, what stands for its theta0, and what it took.
 
-    ``seconds`` are those of ``fit``, ``cpu_seconds`` of all threads together, which other programs
-    lengthen less; None where it was cut off and went on, which no time can be compared with.
-    ``commit`` is the one that ended it.
+    ``seconds`` are those of ``fit``; None where it was cut off and went on, which no time can be
+    compared with. ``commit`` is the one that ended it.
     """
 
     initializer: Any
     digest: str
     seconds: float | None
-    cpu_seconds: float | None
     commit: str | None
 
     def record(self) -> dict[str, Any]:
         """What a table of results says of it, as JSON can hold it."""
         loss = float(self.initializer.best_loss_)
         return {
-            "class": type(self.initializer).__name__,
             "passes": int(self.initializer.n_iter_),
             "best_loss": loss if math.isfinite(loss) else None,  # while no window has ended
             "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
             "random_state": self.initializer.get_params()["random_state"],
             "digest": self.digest,
             "commit": self.commit,
@@ -129,7 +125,7 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
     own = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
-    wall, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             # An interrupted fit is of use to a user, and not here.
@@ -139,11 +135,10 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
             fitted.fit(X)
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
-    taken = (time.perf_counter() - wall, time.process_time() - cpu)
-    seconds, cpu_seconds = (None if goes_on else round(spent, 2) for spent in taken)
+    seconds = None if goes_on else round(time.perf_counter() - start, 2)
     if own:
         fitted.set_params(checkpoint=None)
-    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, cpu_seconds, commit())
+    return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
 
 
 # The theta0 of several runs, on any engine

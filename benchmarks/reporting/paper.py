@@ -41,10 +41,11 @@ def paper_table(name: str) -> Estimates:
 def compares_with_paper(results: Results) -> bool:
     """Whether figures are of the paper's data, network and tasks, and may stand beside it."""
     settings = results["settings"]
-    # A convolutional network has no widths; before they are JSON they are a tuple.
-    widths = settings.get("hidden_layer_sizes") or ()
-    same = results["dataset"]["name"] == "mnist" and [*widths] == HIDDEN_LAYER_SIZES
-    return same and settings.get("classes", 2) == 2
+    if settings.get("network", "mlp") != "mlp" or settings.get("classes", 2) != 2:
+        return False
+    # Before they are JSON widths are a tuple.
+    widths = [*settings["hidden_layer_sizes"]]
+    return results["dataset"]["name"] == "mnist" and widths == HIDDEN_LAYER_SIZES
 
 
 # Ours beside them

@@ -209,7 +209,20 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     verbose: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        fresh, network, optimizer = self._begin(X.shape[1])
+        classifier = MLPClassifier(
+            tuple(self.hidden_layer_sizes),
+            warm_start_from=None,
+            device="cpu",
+            random_state=self.random_state,
+        )
+        fresh = fresh_theta0(classifier, X.shape[1], range(self.n_classes))
+        # Xavier's law is symmetric in the two widths, so the decoder is fresh too where it
+        # begins as the encoder's transpose: the usual tied start, no longer tied later.
+        layers = range(len(self.hidden_layer_sizes))
+        weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in layers]
+        decoder = _chain([weight.T for weight in reversed(weights)], linear_output=True)
+        network = nn.Sequential(_chain(weights, linear_output=False), decoder)
+        optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
         self.loss_curve_: list[float] = []
         all_passes = passes(X, self.batch_size, self.max_iter, self.random_state)
         for number, mini_batches in enumerate(all_passes):
@@ -228,23 +241,6 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         self.encoder_ = network[0]
         self.theta0_ = with_encoder(fresh, self.encoder_)
         return self
-
-    def _begin(self, n_features: int) -> tuple[Theta0, nn.Sequential, torch.optim.Adam]:
-        """Fresh Xavier weights, encoder and decoder that begin with them, and their optimiser."""
-        classifier = MLPClassifier(
-            tuple(self.hidden_layer_sizes),
-            warm_start_from=None,
-            device="cpu",
-            random_state=self.random_state,
-        )
-        fresh = fresh_theta0(classifier, n_features, range(self.n_classes))
-        # Xavier's law is symmetric in the two widths, so the decoder is fresh too where it
-        # begins as the encoder's transpose: the usual tied start, no longer tied later.
-        layers = range(len(self.hidden_layer_sizes))
-        weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in layers]
-        decoder = _chain([weight.T for weight in reversed(weights)], linear_output=True)
-        network = nn.Sequential(_chain(weights, linear_output=False), decoder)
-        return fresh, network, torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
 
 
 def hidden(theta0: Theta0, X: np.ndarray) -> np.ndarray:

@@ -50,10 +50,7 @@ K4 = "--n-perturbations=4"
 
 # What each command is called with; all in a few seconds.
 TINY = {
-    coherence: (
-        *(*TASKS, "--settings", "both", "paper", "default", "gain=1", "--passes", "1", "2"),
-        "--paper-passes=1",
-    ),
+    coherence: (*TASKS, "--settings", "both", "paper", "default", "gain=1"),
     choose: (*TASKS, "--questions", "gain", "features, C"),
     degeneracies: (*APPENDIX, K4),
     detachment_nearby: APPENDIX,
@@ -81,7 +78,8 @@ def quick():
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
         patch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 20)
-        patch.setattr(coherence, "PASSES_OF_ABLATION", 1)
+        patch.setattr(coherence, "PASSES", {"time": (1, 2), "ablation": (1,)})
+        patch.setattr(coherence, "PAPER_PASSES", (1,))
         patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
         patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
@@ -108,7 +106,7 @@ def finished(tmp_path_factory):
 
 def found_in(results):
     """The figures of results, without seconds."""
-    timed = {"seconds", "cpu_seconds", "theta0", "machines"}
+    timed = {"seconds", "theta0"}
     rows = results.get("records", [])
     return results.get("scores"), [
         {name: value for name, value in row.items() if name not in timed} for row in rows
