@@ -32,7 +32,6 @@ from sklearn.base import BaseEstimator
 
 from protocol import command, methods
 from protocol.evaluation import Bench, prepare_bench
-from protocol.theta0s import Pretrained
 from reporting.results import pack_scores
 from reporting.tables import text_of
 from reporting.task_tables import chosen_answers
@@ -140,13 +139,6 @@ def _prepare(options: argparse.Namespace) -> Job:
     return [answer for answer in ANSWERS if answer.name in wanted], prepare_bench(options)
 
 
-def _contender(answer: Answer, bench: Bench, learned: Pretrained) -> methods.Contender:
-    """The fine-tuned network, or the features with their regression."""
-    if FEATURES in (answer.question, answer.base):
-        return methods.features_contender(answer.name, bench.X, learned, answer.C)
-    return bench.fine_tuned(answer.name, learned)
-
-
 def _measure(job: Job) -> dict[str, Any]:
     """Records of every theta0, and all scores; each answer is finished before the next."""
     answers, bench = job
@@ -162,7 +154,11 @@ def _measure(job: Job) -> dict[str, Any]:
         learned = bench.learn(initializer, "choose")
         what = {"question": answer.question, "answer": answer.name, "base": answer.base}
         records.append(what | {"run": run} | learned.record())
-        scores += bench.evaluate({run: [_contender(answer, bench, learned)]}, title=answer.name)
+        if FEATURES in (answer.question, answer.base):
+            own = methods.features_contender(answer.name, bench.X, learned, answer.C)
+        else:
+            own = bench.fine_tuned(answer.name, learned)
+        scores += bench.evaluate({run: [own]}, title=answer.name)
     found: dict[str, Any] = {"theta0": records, "scores": pack_scores(scores)}
     return {"dataset": bench.dataset.about, **found, "chosen": chosen_answers(found)}
 

@@ -60,10 +60,6 @@ class Job:
     def log(self) -> Log:
         return Log(self.options.output / "real_data.jsonl")
 
-    @property
-    def folder(self) -> Path:
-        return Path(self.options.output) / "real_data"
-
     def once(self, data: sets.Prepared) -> dict[str, str]:
         """Things of ONCE that the methods need, and their keys."""
         needed = dict.fromkeys(sets.METHODS[name].once for name in self.methods)
@@ -106,7 +102,8 @@ def _prepare(options: argparse.Namespace) -> Job:
 
 def _score(job: Job) -> None:
     """Make what is not there yet of each set, then score what is not there yet."""
-    options, folder = job.options, job.folder
+    options = job.options
+    folder = options.output / "real_data"
     done = job.log.read()
     cells = []
     for data, n_labels, draw, keys in job.cells():

@@ -44,6 +44,10 @@ def _deciding(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _tell(parser: argparse.ArgumentParser, line: object) -> None:
+    print(f"{parser.prog}: {line}", file=sys.stderr)
+
+
 def run_command(
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None,
@@ -58,23 +62,19 @@ def run_command(
     are wrong; ``measure`` keeps each part as it ends. What was found is printed, written and drawn,
     below the claim, the settings (the options, and what ``measure`` says of them) and the machine.
     """
-
-    def say(line: object) -> None:
-        print(f"{parser.prog}: {line}", file=sys.stderr)
-
     options = parser.parse_args(argv)
     try:
         job = prepare(options)
     except (ValueError, RuntimeError) as error:
-        say(error)
+        _tell(parser, error)
         return 2
     try:
         found = measure(job)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on from here")
+        _tell(parser, "stopped; the same command goes on from here")
         return 130
     except EngineError as error:
-        say(f"{error}; the same command goes on from here")
+        _tell(parser, f"{error}; the same command goes on from here")
         return CLUSTER_LOST
     settings = _deciding(vars(options) | found.pop("settings", {}))
     claim = (parser.description or "").splitlines()[0]

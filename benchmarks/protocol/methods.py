@@ -44,20 +44,16 @@ from sklearn_mmdinit import (
 
 
 PRETRAININGS = {
-    False: ("ours", "ours+coherence", "scratch", "rlabel"),
-    True: ("ours", "scratch", "rlabel"),
+    "fcn": ("ours", "ours+coherence", "scratch", "rlabel"),
+    "fcn+bn": ("ours", "scratch", "rlabel"),
 }
-METHODS: dict[str, dict[str, Any]] = {
-    f"{init}/fcn{'+bn' if batch_norm else ''}/{name}": {
-        "init": init,
-        "batch_norm": batch_norm,
-        "pretraining": name,
-    }
+METHODS = tuple(
+    f"{init}/{network}/{name}"
     for init in ("xavier", "he")
-    for batch_norm, names in PRETRAININGS.items()
+    for network, names in PRETRAININGS.items()
     for name in names
-}
-"""Every perceptron by its name: the paper's rows, and more of ours."""
+)
+"""Every perceptron: the paper's rows, and more of ours."""
 
 SCRATCH = "xavier/fcn/scratch"
 FEATURES = "features+logistic"
@@ -70,12 +66,12 @@ PAPER_METHODS = tuple(name for name in METHODS if not name.endswith(("+coherence
 CONVNET_FEATURES = "convnet/features+logistic"
 CONVNET_FEATURES_THETA0 = "convnet/ours+coherence"
 CONVNET_SCRATCH = "convnet/scratch"
-CONVNET_METHODS = {f"convnet/{own}": own for own in ("ours", "ours+coherence", "scratch")}
-"""Every ConvNet by its name, and how its theta0 is learned."""
+CONVNET_METHODS = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_SCRATCH)
+"""Every ConvNet."""
 
 # The features stand behind the network whose they are.
-_place = list(METHODS).index(FEATURES_THETA0) + 1
-NAMES = (*list(METHODS)[:_place], FEATURES, FEATURES_CV, *list(METHODS)[_place:])
+_place = METHODS.index(FEATURES_THETA0) + 1
+NAMES = (*METHODS[:_place], FEATURES, FEATURES_CV, *METHODS[_place:])
 CONVNET_NAMES = ("convnet/ours", CONVNET_FEATURES_THETA0, CONVNET_FEATURES, CONVNET_SCRATCH)
 NAMES_OF = {"mlp": NAMES, "convnet": CONVNET_NAMES}
 """By the name that ``--network`` takes, the rows in the order of the tables."""
@@ -200,9 +196,11 @@ def _network(
         parameters = {"n_classes": settings.classes, "side": math.isqrt(n_pixels)}
         parameters |= {"width": CONVNET_WIDTH}
         own = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
-        return own, {"name": "convnet", "pretraining": CONVNET_METHODS[name], **parameters}
-    own = METHODS[name] | {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    return {key: v for key, v in own.items() if key != "pretraining"}, own
+        return own, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
+    init, network, pretraining = name.split("/")
+    own = {"init": init, "batch_norm": network == "fcn+bn"}
+    own |= {"hidden_layer_sizes": settings.hidden_layer_sizes}
+    return own, own | {"pretraining": pretraining}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:
@@ -357,8 +355,6 @@ class FineTuning:
 
         return variant(scratch, name, change, asdict(self))
 
-
-PAPER_FINE_TUNING = FineTuning(FINE_TUNING["learning_rate_init"], FINE_TUNING["max_iter"], 0.0)
 
 GRID = tuple(
     FineTuning(*values) for values in product((3e-4, 1e-3, 3e-3), (10, 30, 100), (0.0, 1e-2, 3e-2))

@@ -79,7 +79,7 @@ def select_rivals(
 
 def scratch_of(method: str) -> str | None:
     """The network from scratch that a row is paired with (scratch with itself), if it is one."""
-    if method in {**methods.METHODS, **methods.CONVNET_METHODS}:
+    if method in (*methods.METHODS, *methods.CONVNET_METHODS):
         return f"{method.rpartition('/')[0]}/scratch"
     return methods.SCRATCH if method in {*NETWORKS, "rival/augmented-scratch"} else None
 

@@ -1,9 +1,7 @@
-"""Tables of seconds and memory: what a second of pre-training buys, speed, and a search.
+"""Tables of seconds and memory: what a second of pre-training buys, and speed.
 
-A point is a setting after so many passes. Differences are paired on (run, task): of
-``tune_scratch.py`` averaged over N first, so that a task counts once in the 95% t interval; of
-``coherence.py`` at each N. Seconds of ``coherence.py`` are the fastest run's: all do the same work,
-and whatever else the machine does only adds to it.
+A point of ``coherence.py`` is a setting after so many passes. Its seconds are the fastest run's:
+all do the same work, and whatever else the machine does only adds to it.
 """
 
 from collections.abc import Callable

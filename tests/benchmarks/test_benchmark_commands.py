@@ -24,7 +24,6 @@ from protocol import evaluation, studies, theta0s
 from protocol.command import command_parser, run_command
 from protocol.methods import (
     NO_PAPER_TERMS,
-    PAPER_FINE_TUNING,
     TUNED,
     FineTuning,
     NetworkSettings,
@@ -460,7 +459,7 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
 
 
 def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
-    grid = (PAPER_FINE_TUNING, FineTuning(1e-2, 30, 0.0))
+    grid = (FineTuning(1e-3, 10, 0.0), FineTuning(1e-2, 30, 0.0))
     monkeypatch.setattr(tune_scratch.methods, "GRID", grid)
     assert tune_scratch.main([*TASKS, "--runs=1", "--output", str(tmp_path)]) == 0
     results = written(tmp_path)

@@ -19,7 +19,6 @@ from protocol import theta0s
 from protocol.evaluation import Bench
 from protocol.methods import (
     GRID,
-    PAPER_FINE_TUNING,
     SCRATCH,
     FineTuning,
     LastRowsSplit,
@@ -399,8 +398,9 @@ def test_a_fine_tuning_sets_its_three_values_and_the_paper_s_is_scratch_itself(b
     assert tuned.n_iter_ == 4
     (group,) = tuned.net_.optimizer_.param_groups
     assert (group["lr"], group["weight_decay"]) == (3e-3, 0.5)
-    same = PAPER_FINE_TUNING.contender(scratch_of(bench), "x")
+    paper = FineTuning(1e-3, 10, 0.0)
+    same = paper.contender(scratch_of(bench), "x")
     one, other = (c.make(0).fit(X, y).predict_proba(X) for c in (scratch_of(bench), same))
     np.testing.assert_allclose(one, other, rtol=1e-5)
-    assert PAPER_FINE_TUNING in GRID
+    assert paper in GRID
     assert len({setting.name for setting in GRID}) == len(GRID)
