@@ -95,16 +95,6 @@ SHARED_POWER = Coherence().shared_neighbor_power
 # A mini-batch large enough that the variance of a layer's outputs is that of all rows.
 LSUV_ROWS = 256
 
-# Twenty passes take minutes, as the pre-training with coherence does. The noise is chosen on eight
-# tasks of run 4 at N = 5 and 20. Mean gain over scratch after five passes: masking 0.25, 0.5, 0.75
-# and 0.9: +0.2, +1.8, +3.6, +3.8; Gaussian of std 0.5: -2.6. After twenty: 0.5: +2.5, 0.75: +4.1.
-AUTOENCODER: dict[str, Any] = {
-    "corruption_level": 0.75,
-    "learning_rate_init": 1e-3,
-    "batch_size": 128,
-    "max_iter": 20,
-}
-
 # A round fits the network anew on all rows that have a label by then: with 5,000 rows and three
 # rounds that is four trainings of a thousand steps at most, some 20 seconds of one core; 60,000
 # rows and scikit-learn's ten rounds would be half an hour for every score. The threshold is chosen
@@ -245,10 +235,7 @@ class Rivals:
         bench = self.bench
         network = bench.network
         initializer = starts.DenoisingAutoencoder(
-            network.hidden_layer_sizes,
-            network.classes,
-            **AUTOENCODER,
-            random_state=bench.seed_of(run),
+            network.hidden_layer_sizes, network.classes, random_state=bench.seed_of(run)
         )
         bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, passes: {initializer.max_iter}")
         return bench.learn(initializer, AUTOENCODER_NETWORK)

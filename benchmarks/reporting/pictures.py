@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, MultipleLocator, NullFormatter
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
-from reporting.results import Results, settings_of
+from reporting.results import Results
 from reporting.statistics import alike, critical_difference, gains, ranks_of
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
@@ -111,7 +111,7 @@ def draw_coherence(results: Results, path: Path) -> str:
         # One for all panels, where it hides no curve.
         own = panels[0].get_legend_handles_labels()
         figure.legend(*own, loc="outside lower center", ncols=len(own[1]))
-        tasks = f"means over {settings_of(results)['tasks']} binary tasks a run"
+        tasks = f"means over {results['settings']['tasks']} binary tasks a run"
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
     return draw(path, (4.8 * len(sizes), 4.8), paint)

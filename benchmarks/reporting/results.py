@@ -142,14 +142,8 @@ def added(earlier: Results, later: Results) -> Results:
 # Provenance
 
 
-def settings_of(results: Results) -> dict[str, Any]:
-    """What was asked for."""
-    settings: dict[str, Any] = results.get("settings", {})
-    return settings
-
-
 def _runs(results: Results) -> str:
-    settings = settings_of(results)
+    settings = results.get("settings", {})
     if "runs" not in settings:
         return "-"
     first, runs = settings.get("first_run", 0), settings["runs"]
@@ -180,7 +174,7 @@ def made_with_table(library: Library, files: Iterable[str]) -> Table:
             rows.append(
                 {
                     "file": f"{file}, part {number}" if "parts" in results else file,
-                    "seed": str(settings_of(part).get("seed", "-")),
+                    "seed": str(part.get("settings", {}).get("seed", "-")),
                     "runs": _runs(part),
                     "commit": _commit(part),
                     "machine": _hardware(part["hardware"]),

@@ -201,6 +201,10 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     n_classes: int = 2
+    # Twenty passes take minutes, as the pre-training with coherence does. The noise is chosen on
+    # eight tasks of run 4 at N = 5 and 20. Mean gain over scratch after five passes: masking 0.25,
+    # 0.5, 0.75 and 0.9: +0.2, +1.8, +3.6, +3.8; Gaussian of std 0.5: -2.6. After twenty: 0.5: +2.5,
+    # 0.75: +4.1.
     corruption_level: float = 0.75
     learning_rate_init: float = 1e-3
     batch_size: int = 128

@@ -264,7 +264,6 @@ def test_poisson_learning_solves_its_equation_and_shared_neighbours_weigh_edges(
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """The digits with a small network, one task and short trainings."""
-    monkeypatch.setitem(protocol_rivals.AUTOENCODER, "max_iter", 2)
     monkeypatch.setitem(protocol_rivals.SELF_TRAINING, "max_iter", 1)
     monkeypatch.setattr(protocol_rivals, "SELF_TRAINING_ROWS", 60)
     whole = load_digits_dataset()
