@@ -79,6 +79,7 @@ def quick():
         patch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 20)
         patch.setattr(coherence, "PASSES", {"time": (1, 2), "ablation": (1,)})
         patch.setattr(coherence, "PAPER_PASSES", (1,))
+        patch.setattr(detachment_nearby, "N_ROWS", 64)
         patch.setattr(scale_and_weight, "SQUARED_SCALES", (0.5, 2.0))
         patch.setattr(scale_and_weight, "WEIGHTS", (0.4,))
         patch.setattr(theorems, "PLAN", theorems.PLAN | FEW)
