@@ -42,7 +42,7 @@ def estimators():
     yield MMDInitializer((4, 3), coherence="auto", batch_norm=True, **own)
     yield MMDInitializer((4, 3), output="hidden", n_classes=3, **own)
     yield OrientedGradients()
-    long, sgd = {"max_iter": 20, "learning_rate_init": 0.05}, {"optimizer": "sgd", "max_iter": 20}
+    long, sgd = {"max_iter": 10, "learning_rate_init": 0.05}, {"optimizer": "sgd", "max_iter": 20}
     yield MLPClassifier((8,), **long)
     yield MLPClassifier((8,), batch_norm=True, learning_rate_init=0.1, validation_split=None, **sgd)
     yield NetClassifier(Pooled, module__width=8, **long)

@@ -171,6 +171,7 @@ def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, m
 def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, capsys):
     """Of tiny steps, whose agreement is not asked."""
     monkeypatch.setattr(speed, "PAPER", TINY)
+    monkeypatch.setattr(speed, "ROUNDS", 1)
     convnets = {f"convnet {w}": Step("convnet", 64, width=w, n_perturbations=3) for w in (8, 16)}
     modules = {"perceptron": TINY, "sequential": sequential(TINY)}
     monkeypatch.setattr(speed, "MODULES", modules | convnets)
@@ -204,7 +205,10 @@ def test_fits_are_timed_beside_the_others(monkeypatch):
     assert set(record["seconds"]) == {"ours", "scikit-learn"}
 
 
-def test_a_whole_fit_is_measured_in_a_process_of_its_own():
+def test_a_whole_fit_is_measured(monkeypatch):
+    """In this process: that of a step has shown how one of its own is asked."""
+    monkeypatch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 5)
+    monkeypatch.setattr(probe, "_said", lambda size, form: [*map(str, probe._fit(*size))])
     [record] = probe.measure_coherent_fits(((20, 4),))
     results = {"coherent_fits": [record], "device": "cpu", "threads": 1}
     assert (record["rows"], record["columns"]) == (20, 4)
