@@ -31,8 +31,8 @@ for ax, image in zip(axes.flat, np.concatenate(rows), strict=True):
 plt.show()
 
 # %%
-# Thirty labels, five draws of them: each line is one draw.
-few = StratifiedShuffleSplit(5, train_size=30, random_state=0)
+# Thirty labels, three draws of them: each line is one draw.
+few = StratifiedShuffleSplit(3, train_size=30, random_state=0)
 found = {}
 for name, coherence in {
     "fresh weights": None,

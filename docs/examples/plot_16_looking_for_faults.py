@@ -21,7 +21,7 @@ starts = {
         degeneracy_weight=0, detachment_weight=0, max_iter=15, **network
     ),
     "all three terms": MMDInitializer(max_iter=15, **network),
-    "and coherence": MMDInitializer(coherence="auto", max_iter=100, **network),
+    "and coherence": MMDInitializer(coherence="auto", max_iter=60, **network),
 }
 
 # %%
