@@ -42,11 +42,17 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
     return wide[methods]
 
 
-def mean_by(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
+def mean_by(frame: pd.DataFrame, *levels: str) -> pd.DataFrame:
     """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
-    return frame.groupby(list(keys)).agg(
-        lambda own: own.dropna().to_numpy().mean() if own.notna().any() else np.nan
-    )
+
+    def mean(own: np.ndarray) -> float:
+        there = own[~np.isnan(own)]
+        return float(there.mean()) if there.size else np.nan
+
+    grouped = frame.groupby(level=[*levels])
+    group, values = grouped.ngroup().to_numpy(), frame.to_numpy(float)
+    means = [[mean(own) for own in values[group == g].T] for g in range(grouped.ngroups)]
+    return pd.DataFrame(means, grouped.size().index, frame.columns)
 
 
 def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:
