@@ -239,6 +239,7 @@ def _in_this_process(**settings):
     )
 
 
+@pytest.mark.long
 def test_what_is_shared_does_not_reach_a_worker_with_every_call(cluster, tmp_path):
     parcel = Parcel(tmp_path)
     calls = [Call((number, 0.02), shared=(parcel,)) for number in range(60)]

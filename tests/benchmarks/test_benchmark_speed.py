@@ -151,6 +151,7 @@ def test_memory_of_a_step_is_measured_in_a_process_of_its_own():
     assert 0 <= probe.measure_peak(step)["peak"] < 200 << 20
 
 
+@pytest.mark.long
 def test_another_checkout_is_measured_in_turns_with_this_one(tmp_path, capsys, monkeypatch):
     (tmp_path / "sklearn_mmdinit").symlink_to(Path(probe.sklearn_mmdinit.__file__).parent)
     probe.compare(tmp_path, {"tiny": TINY}, rounds=1)
