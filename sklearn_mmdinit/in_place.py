@@ -74,10 +74,11 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     """
     check_kind("module", module, nn.Module)
     initializer = MMDInitializer(module=module, **params)
-    if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
-        hint = "and a DataLoader may have another: pass its Dataset"
-        raise ValueError(f"a graph has its order of rows, {hint}")
     if isinstance(data, Dataset | DataLoader):
+        initializer._check_params()  # what is wrong is told before a long reading
+        if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
+            hint = "and a DataLoader may have another: pass its Dataset"
+            raise ValueError(f"a graph has its order of rows, {hint}")
         data = _read(data, initializer.random_state)
     initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)

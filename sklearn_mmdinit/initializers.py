@@ -7,6 +7,7 @@ import math
 import warnings
 from dataclasses import replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 import joblib
@@ -608,8 +609,7 @@ class MMDInitializer(sources.Keywords, _CarriesTheta0):
         config = self._config(len(X), architecture.n_classes)
         fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
         settings = {} if kept is None else self._settings(X, config, fresh)
-        path = None if kept is None else checked_path(kept)
-        keeper = Keeper(path, settings, config.max_iter)
+        keeper = Keeper(kept and Path(kept), settings, config.max_iter)
         self._state = keeper.begun(fresh)
         self._begun_with = self._what_stays(config)
         self._walks = Walks()

@@ -548,6 +548,8 @@ def test_data_that_make_no_sense_are_named(X, monkeypatch):
     for nothing in (TensorDataset(torch.zeros(0, 1, 8, 8)), Stream(X[:0])):
         with pytest.raises(ValueError, match=f"{type(nothing).__name__} cannot be read"):
             mmd_init_(net(), nothing, **SMALL)
+    with pytest.raises(ValueError, match="max_iter"):  # and not after a long reading
+        mmd_init_(net(), Stream(None), **(SMALL | {"max_iter": -1}))
     other = [*torch.from_numpy(X[:32]), *torch.zeros(16, 1, 6, 6)]
     with pytest.raises(ValueError, match=r"DataLoader cannot be read.*must match exactly"):
         mmd_init_(net(), DataLoader(other, 16), **SMALL)
