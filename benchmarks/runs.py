@@ -274,6 +274,8 @@ RUNS = (
         "xavier/fcn/ours+coherence xavier/fcn/scratch --device cuda",
         "a minute and a half on one H100 and 16 cores"),
     Run("speed.json", "Speed and memory", "speed.py", "20 minutes on 2 cores"),
+    Run("speed-cuda-steps.json", "Steps on a GPU", "speed.py --device cuda --sections step",
+        "a minute on one H100 and 16 cores"),
     Run("speed-cuda.json", "Whole fits on a GPU", "speed.py --device cuda --sections fits",
         "two minutes on one H100 and 16 cores", how="two sizes of four"),
 )  # fmt: skip
