@@ -42,7 +42,7 @@ for name, coherence in {
     start = None
     if coherence is not None:
         start = MMDInitializer(
-            (64, 64), n_classes=10, coherence=coherence, max_iter=40, random_state=0
+            (64, 64), n_classes=10, coherence=coherence, max_iter=30, random_state=0
         ).fit(X)
     clf = MLPClassifier((64, 64), warm_start_from=start, max_iter=30, random_state=0)
     found[name] = cross_val_score(clf, X, y, cv=few)

@@ -20,7 +20,7 @@ from sklearn_mmdinit import MMDInitializer
 X, y = load_digits(return_X_y=True)
 X /= 16
 init = MMDInitializer(
-    (128, 128), n_classes=10, coherence="auto", max_iter=40, output="hidden", random_state=0
+    (128, 128), n_classes=10, coherence="auto", max_iter=30, output="hidden", random_state=0
 ).fit(X)
 
 # %%

@@ -221,7 +221,7 @@ def _processes(folder, n_workers):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with _processes(tmp_path_factory.mktemp("dask"), 3) as processes:
+    with _processes(tmp_path_factory.mktemp("dask"), 2) as processes:
         yield processes
 
 
