@@ -71,8 +71,6 @@ def _prepare(options: argparse.Namespace) -> Job:
 
 def _figures(section: str, device: str) -> dict[str, Any]:
     """Figures of a section, by the name of their table."""
-    # On a GPU what a fit does beside its steps outweighs so few of them.
-    n_steps = 20 if device == "cpu" else 400
     if section == "fine-tuning":
         return {"fine_tuning": measure_fits((60, 120, 240, 480), (1, 2), rounds=7)}
     if section == "fits":
@@ -80,7 +78,7 @@ def _figures(section: str, device: str) -> dict[str, Any]:
     if section == "step":
         step = replace(PAPER, device=device)
         memory = [{"form": f} | measure_peak(step, f) for f in ("library", "direct", "vmap")]
-        return {"step": measure_steps(step, n_steps, ROUNDS), "memory": memory}
+        return {"step": measure_steps(step, ROUNDS), "memory": memory}
     memory = [
         {"form": name.split()[0], "K": K}
         | measure_peak(replace(MODULES[name], n_perturbations=K, device=device))
@@ -88,7 +86,7 @@ def _figures(section: str, device: str) -> dict[str, Any]:
         for K in (64, 128, 256, 512)
     ]
     steps = {name: replace(step, device=device) for name, step in MODULES.items()}
-    return {"modules": measure_modules(steps, n_steps, ROUNDS), "module_memory": memory}
+    return {"modules": measure_modules(steps, ROUNDS), "module_memory": memory}
 
 
 def _measure(job: Job) -> dict[str, Any]:

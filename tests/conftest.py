@@ -1,8 +1,9 @@
-"""One thread a process: tensors here are small, and threads that wait for each other spin."""
+"""What makes all tests quicker."""
 
 import gc
 import os
 
+# Tensors here are small, and threads that wait for each other spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

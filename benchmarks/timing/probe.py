@@ -163,8 +163,7 @@ if __name__ == "__main__":
     if form != "seconds":
         print(_peak(step, form))
     else:
-        # On a GPU what a fit does beside its steps outweighs so few of them.
-        measure = step.library(24 if step.device == "cpu" else 400)
+        measure = step.library()
         print(sklearn_mmdinit.__file__, flush=True)
         for _ in sys.stdin:
             print(measure(), flush=True)

@@ -80,11 +80,13 @@ class Step:
         """Fitted without a pass: what it begins with."""
         return self.initializer(**parameters, max_iter=0).fit(X)
 
-    def library(self, n_steps: int) -> Callable[[], float]:
+    def library(self) -> Callable[[], float]:
         """A measure of the seconds of the library's step: what more passes add to ``fit``."""
         steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
-        X, more = self.rows(steps_a_pass * rows), -(-n_steps // steps_a_pass)
-        begun = 1 if self.device == "cpu" else 8  # enough that both fits are recorded
+        X = self.rows(steps_a_pass * rows)
+        # On a GPU what a fit does beside its steps outweighs twenty, and both fits are recorded.
+        begun, n_steps = (1, 20) if self.device == "cpu" else (8, 400)
+        more = -(-n_steps // steps_a_pass)
 
         def seconds(max_iter: int) -> float:
             initializer = self.initializer(max_iter=max_iter)
@@ -192,14 +194,14 @@ def _sgemm(step: Step) -> tuple[Product, Callable[[], float]]:
     return product, lambda: measure() / (10 * product.flops)
 
 
-def measure_steps(step: Step, n_steps: int, rounds: int) -> dict[str, Any]:
+def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
     """Seconds of all forms of a step in turns, of the floor in the same rounds, and ratios."""
     products, (shape, seconds_a_flop) = products_of_step(step), _sgemm(step)
     flops = sum(product.flops for product in products)
     measures = {
         "floor": lambda: seconds_a_flop() * flops,
         "products": _back_to_back(products, step.device),
-        "library": step.library(n_steps),
+        "library": step.library(),
     }
     for form in FORMS:
         measures[form] = step.textbook(form)
@@ -216,7 +218,7 @@ def measure_steps(step: Step, n_steps: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def measure_modules(steps: dict[str, Step], n_steps: int, rounds: int) -> dict[str, Any]:
+def measure_modules(steps: dict[str, Step], rounds: int) -> dict[str, Any]:
     """Steps by name in turns, the perceptron's and the same as a module first, ConvNets' floors.
 
     A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
@@ -226,7 +228,7 @@ def measure_modules(steps: dict[str, Step], n_steps: int, rounds: int) -> dict[s
     def floor(flops: int) -> Callable[[], float]:
         return lambda: seconds_a_flop() * flops
 
-    measures = {name: step.library(n_steps) for name, step in steps.items()}
+    measures = {name: step.library() for name, step in steps.items()}
     pairs, convnets = [("sequential", "perceptron")], []
     for name, step in steps.items():
         if step.network == "convnet":
