@@ -1,11 +1,11 @@
 """Initial weights for neural networks, learned from unlabelled data."""
 
 from . import diagnostics, losses, theory
-from ._core.mlp import MLP
+from ._base.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
-from .in_place import mmd_init_
-from .initializers import MMDInitializer
+from .initializer import MMDInitializer
+from .mmd_init import mmd_init_
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine, RandomCorruption

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -17,23 +16,24 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
 
-from ._core import estimators as checks
-from ._core.mlp import MLP, perceptron
-from ._core.numbers import as_float32, torch_device
-from ._core.source import (
+from ._base import validation as checks
+from ._base.environment import as_float32, torch_device
+from ._base.mlp import MLP, perceptron
+from ._base.module_factory import (
     PREFIX,
-    Keywords,
-    Source,
+    ExtraParamsMixin,
+    ModuleFactory,
     check_source,
     keywords_of,
     uncompiled,
     with_n_classes,
 )
-from ._core.tagged import theta0_of
-from ._core.trace import describe_with_logits, takes_integers
-from ._fine_tuning import labels, net
-from ._fine_tuning.batches import Rows
+from ._base.theta0_array import theta0_of
+from ._base.validation import warn_user
 from .export import sklearn_mlp
+from .fine_tuning import labels, net
+from .fine_tuning.rows import Rows
+from .networks.trace import describe_with_logits, takes_integers
 from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
 
@@ -53,19 +53,19 @@ class _Begun(NamedTuple):
     """What is known before an initializer learns, and before anything is trained."""
 
     start: Start
-    source: Source
+    source: ModuleFactory
     module: nn.Module  # one from there, to be looked at
     fresh: Theta0
 
 
-def _module_at(source: Source, theta0: Theta0) -> nn.Module:
+def _module_at(source: ModuleFactory, theta0: Theta0) -> nn.Module:
     """A module of its own that starts at theta0, in single precision."""
     module = source.build().float()
     start_(module, theta0)
     return module
 
 
-def _described(source: Source, module: nn.Module, X: Any) -> Architecture:
+def _described(source: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
     """The description of a module from a source that takes rows X (n, ...)."""
     own = {name: value for name, value in source.keywords.items() if name != "init"}
     if source.module is MLP and X.shape[1:] == (own.get("n_features"),):
@@ -121,7 +121,7 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
 
-class NetClassifier(Keywords, PartlyLabelled):
+class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
     Trains all parameters that require a gradient by cross entropy, from the weights that the
@@ -383,20 +383,20 @@ class NetClassifier(Keywords, PartlyLabelled):
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
         X, y = split
-        with checks.told("validation_split"):
+        with checks.add_error_context("validation_split"):
             y, missing = labels.without_missing(y, self.unlabelled_label)
             X, y = self._validated(X, y)
         labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
         y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
         return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
 
-    def _source(self, start: Start, seed: int) -> Source:
+    def _source(self, start: Start, seed: int) -> ModuleFactory:
         """Where the module for these rows, classes and start comes from; `seed` of its weights."""
         keywords = keywords_of(vars(self))
         check_source(self.module, keywords)
         if self.module is not None:
             keywords = with_n_classes(self.module, keywords, len(self.classes_))
-            return Source(self.module, keywords, seed)
+            return ModuleFactory(self.module, keywords, seed)
         source, given = start.source(self.n_features_in_, seed), self.warm_start_from
         if source is None:
             raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
@@ -517,7 +517,7 @@ class NetClassifier(Keywords, PartlyLabelled):
         X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
         if further and not begun.start.is_to_be_learned:
             unused = "X_unlabelled is not used: no initializer is fitted here"
-            warnings.warn(unused, UserWarning, stacklevel=3)
+            warn_user(unused)
         checks.warn_if_scaled_otherwise(X, further)
         if begun.start.is_to_be_learned and labelled.all() and not further:
             labels.warn_if_few(X, y)
@@ -737,7 +737,7 @@ class MLPClassifier(NetClassifier):
     def _is_keyword(self, name: str) -> bool:
         return net.is_skorch_param(name)
 
-    def _source(self, start: Start, seed: int) -> Source:
+    def _source(self, start: Start, seed: int) -> ModuleFactory:
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
@@ -755,7 +755,7 @@ class MLPClassifier(NetClassifier):
                 who = of_rows.get(name, "this classifier")
                 named = f"{start.name} has {name}={theirs[name]!r}"
                 raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
-        return Source(MLP, keywords | {"init": str(self.init)}, seed)
+        return ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
         """The present weights."""

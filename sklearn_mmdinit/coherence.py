@@ -18,14 +18,14 @@ from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_memory
 from torch import nn
 
-from ._core.batches import augmented
-from ._core.estimators import check_finite, check_positive, inside_another, is_auto
-from ._core.graph.edges import check_graph, neighbor_graph, on_read_only, seed_
-from ._core.graph.search import count_distinct
-from ._core.graph.walk import Walk
-from ._core.numbers import check_float32
-from ._core.random import rows_generator
+from ._base.environment import check_float32
+from ._base.random_streams import rows_generator
+from ._base.validation import check_finite, check_positive, inside_another, is_auto
+from .graph.edges import check_graph, neighbor_graph, on_read_only, seed_
+from .graph.neighbors import count_distinct
+from .graph.walks import Walk
 from .theta0 import arrays_of
+from .training.minibatches import augmented
 
 __all__ = ["Coherence"]
 

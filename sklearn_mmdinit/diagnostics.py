@@ -20,18 +20,18 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
-from ._core.estimators import check_integer, check_number, check_room
-from ._core.graph.edges import neighbor_graph
-from ._core.hooks import batch_norms, own_output, replaced
-from ._core.network import Network
-from ._core.numbers import array_of, check_float32
-from ._core.perturbation.sampling import perturbed_logits
-from ._core.profile import Profile, look_at
-from ._core.random import StepRandom
-from ._core.source import Source, uncompiled
-from ._fine_tuning import labels
+from ._base.environment import array_of, check_float32
+from ._base.module_factory import ModuleFactory, uncompiled
+from ._base.random_streams import StepRandom
+from ._base.validation import check_fits_in_memory, check_integer, check_number
 from .coherence import coherence_of
+from .fine_tuning import labels
+from .graph.edges import neighbor_graph
 from .losses import coherence_kernel as kernel_of
+from .networks.functional import perturbed_logits
+from .networks.hooks import batch_norms, own_output, replaced
+from .networks.info import Profile, look_at
+from .networks.passes import Network
 from .theta0 import Theta0, theta0_in
 
 __all__ = [
@@ -55,7 +55,7 @@ def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
     if profile is None or profile.architecture.digest != theta0.architecture.digest:
         # to_module: what theta0 is of has to come with it, or be the built-in perceptron.
         module = getattr(source, "module_", None) or theta0.to_module()
-        profile = look_at(Source(uncompiled(module)), X)
+        profile = look_at(ModuleFactory(uncompiled(module)), X)
     return profile, profile.network(theta0.without_gain(), "cpu"), X
 
 
@@ -98,7 +98,7 @@ def _check_counts(**counts: int) -> None:
 
 def _logits(network: Network, X: torch.Tensor, n: int, scale: float, random: Any) -> torch.Tensor:
     """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
-    check_room(3 * n * len(X) * network.architecture.n_classes, f"n_perturbations={n}")
+    check_fits_in_memory(3 * n * len(X) * network.architecture.n_classes, f"n_perturbations={n}")
     logits = perturbed_logits(network, X, n, scale, random)
     if not logits.isfinite().all():
         raise ValueError(f"perturbation_scale={scale} gives logits that are not finite")

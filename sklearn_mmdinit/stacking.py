@@ -16,22 +16,22 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ._core.estimators import (
+from ._base.module_factory import PREFIX
+from ._base.theta0_array import theta0_of
+from ._base.validation import (
     all_or_nothing,
     check_finite,
     check_positive,
     examples_checked,
     is_auto,
 )
-from ._core.graph.edges import seed_
-from ._core.graph.search import count_distinct
-from ._core.graph.spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
-from ._core.source import PREFIX
-from ._core.tagged import theta0_of
-from ._fine_tuning import labels
 from .classifiers import MLPClassifier, PartlyLabelled
 from .coherence import coherence_of
-from .initializers import MMDInitializer
+from .fine_tuning import labels
+from .graph.edges import seed_
+from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
+from .graph.neighbors import count_distinct
+from .initializer import MMDInitializer
 from .transforms import RandomCorruption
 from .warm_start import Start, is_fitted_initializer, seeded
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
 
-from ._core import estimators as checks
+from ._base import validation as checks
 from .theta0 import Architecture
 
 __all__ = [
@@ -65,7 +65,7 @@ def perturbation_std(
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
     checks.check_number("perturbation_scale", perturbation_scale, zero=False)
-    with checks.told(f"{architecture=}"):
+    with checks.add_error_context(f"{architecture=}"):
         known = architecture.keywords
     widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
     pieces = []
@@ -320,7 +320,7 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     1.000 0.9984 0.0565
     """
     checks.check_integer("n_in", n_in)
-    checks.check_room(10 * n_in, f"{n_in=}")
+    checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     checks.check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0

@@ -25,9 +25,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._core.estimators import check_integer, check_kind, told
-from ._core.mlp import MLP, perceptron
-from ._core.source import Source, uncompiled
+from ._base.mlp import MLP, perceptron
+from ._base.module_factory import ModuleFactory, uncompiled
+from ._base.validation import add_error_context, check_integer, check_kind
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -168,7 +168,7 @@ class Architecture:
     @classmethod
     def from_json(cls, text: str) -> Architecture:
         """The architecture that a JSON object describes; a ValueError where it does not."""
-        with told(f"not the description of a module: {text!r}"):
+        with add_error_context(f"not the description of a module: {text!r}"):
             fields: dict[str, Any] = json.loads(text)
             if "module" not in fields:  # from before perceptrons were modules like any other
                 return cls.of_perceptron(**fields)
@@ -282,7 +282,7 @@ class Theta0:
         if not self.architecture.is_perceptron:
             name = self.architecture.module
             raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
-        module = Source(MLP, self.architecture.keywords).build()
+        module = ModuleFactory(MLP, self.architecture.keywords).build()
         start_(module, self)
         return module
 
@@ -546,7 +546,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     if TRAINING_KEY in metadata:
         hint = "fit with the same checkpoint= reads it, and save_theta0 writes what it has learned"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
-    with told(f"{str(path)!r} is damaged or no file of theta0"):
+    with add_error_context(f"{str(path)!r} is damaged or no file of theta0"):
         text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")

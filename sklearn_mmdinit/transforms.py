@@ -18,7 +18,7 @@ from sklearn.utils import check_scalar, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._core.estimators import check_bool, check_finite, check_kind, check_positive, is_auto
+from ._base.validation import check_bool, check_finite, check_kind, check_positive, is_auto
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
@@ -108,7 +108,7 @@ class RandomAffine(BaseEstimator):
         X : ndarray of shape (n, n_pixels) or (n, channels, height, width)
             Images of float32 or float64, on any scale.
         rng : numpy.random.Generator
-            Source of the amounts.
+            ModuleFactory of the amounts.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class RandomCorruption(BaseEstimator):
         X : ndarray of shape (n, ...)
             Rows of any type. A row alone stays as it is.
         rng : numpy.random.Generator
-            Source of which entries, and of the rows that they are taken from.
+            ModuleFactory of which entries, and of the rows that they are taken from.
 
         Returns
         -------

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import traceback
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -21,11 +20,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from torch import nn
 
-from ._core.estimators import inside_another
-from ._core.mlp import MLP
-from ._core.source import Source, source_of_initializer
-from ._core.tagged import tag_is_lost, theta0_of
-from ._core.trace import describe
+from ._base.mlp import MLP
+from ._base.module_factory import ModuleFactory, factory_of_initializer
+from ._base.theta0_array import theta0_is_lost, theta0_of
+from ._base.validation import inside_another, warn_user
+from .networks.trace import describe
 from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in
 
 _VALID = "None, 'auto', 'pipeline', an initializer, a Theta0 or the path of a .safetensors file"
@@ -75,18 +74,18 @@ class Start:
         kind = type(self.initializer).__name__
         return f"the initializer {kind}" if self.is_to_be_learned else "the theta0 to start from"
 
-    def source(self, n_features: int, seed: int = 0) -> Source | None:
+    def source(self, n_features: int, seed: int = 0) -> ModuleFactory | None:
         """Where modules that can start here come from; None where arrays alone do not say it."""
         if self.theta0 is not None and self.theta0.architecture.is_perceptron:
             # A last layer can be made for any number, here and below.
             own = {"n_classes": self.n_classes} if self.n_classes else {}
-            return Source(MLP, self.theta0.architecture.keywords | own, seed)
+            return ModuleFactory(MLP, self.theta0.architecture.keywords | own, seed)
         if self.initializer is None:
             return None
         parameters = _unfrozen(self.initializer).get_params(deep=False)
         if self.theta0 is not None:
             parameters |= {"n_classes": "auto"}
-        return source_of_initializer(parameters, n_features, seed, self.n_classes)
+        return factory_of_initializer(parameters, n_features, seed, self.n_classes)
 
     def fitted_to(self, fresh: Theta0) -> Start:
         """One for as many classes as fresh weights of the module have: with their last layer."""
@@ -109,13 +108,13 @@ class Start:
             f"with a fresh last layer, {last!r}, which needs more labels; learn theta0 with "
             f"n_classes={own.n_classes}, or say with fit(classes=) which classes there are"
         )
-        warnings.warn(said, UserWarning, stacklevel=5)
+        warn_user(said)
         return replace(self, theta0=fitted)
 
     def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
         """Raise a ValueError where a module, in place started here, cannot be trained on X."""
         if self.is_to_be_learned:
-            source = cast("Source", self.source(math.prod(X.shape[1:])))
+            source = cast("ModuleFactory", self.source(math.prod(X.shape[1:])))
             theirs = source.build()
             architecture = describe(source, theirs, X.shape[1:])
             try:
@@ -191,7 +190,7 @@ def resolve(source: Any, X: Any, n_classes: int) -> Start:
 
 def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
     """The theta0 that X carries; an error where it was lost, or is missing and demanded."""
-    if tag_is_lost(X):
+    if theta0_is_lost(X):
         raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOSING}")
     theta0 = theta0_of(X)
     if theta0 is None and (demanded or _is_below_initializer()):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sklearn_mmdinit import MLP
-from sklearn_mmdinit._core.random import StepRandom
-from sklearn_mmdinit._core.threads import team
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit._base.threads import team
 
 # Multiplications of a product that is, and of one that is not, worth a second thread.
 LARGE, SMALL = 1 << 30, 1 << 10

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from helpers import DoubleRandom
-from sklearn_mmdinit._core.perturbation.sampling import perturbed_logits
-from sklearn_mmdinit._core.profile import look_at
-from sklearn_mmdinit._core.source import Source
+from sklearn_mmdinit._base.module_factory import ModuleFactory
+from sklearn_mmdinit.networks.functional import perturbed_logits
+from sklearn_mmdinit.networks.info import look_at
 
 SCALE = math.sqrt(0.5)
 
@@ -142,7 +142,7 @@ class Router(nn.Module):
 
 
 def profile_of(module, X, sampler="auto", hidden_layer=None):
-    return look_at(Source(module), np.asarray(X), sampler, hidden_layer)
+    return look_at(ModuleFactory(module), np.asarray(X), sampler, hidden_layer)
 
 
 def network_of(module, X, sampler="auto"):

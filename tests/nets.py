@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sklearn_mmdinit._core.tagged import tag
+from sklearn_mmdinit._base.theta0_array import tag
 from sklearn_mmdinit.theta0 import Architecture, Theta0
 
 

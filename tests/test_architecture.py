@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sklearn_mmdinit"
 # The two doors only name what lies behind them.
-DOORS = {ROOT / NAME / "__init__.py", ROOT / NAME / "_core/__init__.py"}
+DOORS = {ROOT / NAME / "__init__.py", ROOT / NAME / "_base/__init__.py"}
 FILES = sorted({*(ROOT / NAME).rglob("*.py")} - DOORS)
 
 

@@ -26,8 +26,8 @@ from sklearn_mmdinit import (
     load_theta0,
     save_theta0,
 )
-from sklearn_mmdinit._core import checkpoint
-from sklearn_mmdinit._core import train as training
+from sklearn_mmdinit.training import checkpoint
+from sklearn_mmdinit.training import loop as training
 
 BATCH, STEPS, PASSES = 16, 5, 3
 X, _ = digits(BATCH * STEPS)

@@ -17,9 +17,9 @@ from torch import nn
 
 from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
-from sklearn_mmdinit._core.graph import search
-from sklearn_mmdinit._core.graph.edges import neighbor_graph
 from sklearn_mmdinit.coherence import Walks, fit_embedding
+from sklearn_mmdinit.graph import neighbors as search
+from sklearn_mmdinit.graph.edges import neighbor_graph
 
 
 @pytest.fixture(scope="module")

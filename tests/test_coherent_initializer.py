@@ -9,10 +9,10 @@ from sklearn.preprocessing import StandardScaler
 
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
-from sklearn_mmdinit._core.batches import RowBatches, WalkEnds
-from sklearn_mmdinit._core.config import resolve
-from sklearn_mmdinit._core.graph.walk import Walk
 from sklearn_mmdinit.diagnostics import coherence_kernel
+from sklearn_mmdinit.graph.walks import Walk
+from sklearn_mmdinit.training.config import resolve
+from sklearn_mmdinit.training.minibatches import RowBatches, WalkEnds
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 
@@ -99,7 +99,9 @@ def test_walks_follow_from_seed_and_step_alone(ring_batches):
 def test_portions_cover_a_pass_and_end_where_windows_do(window, step, monkeypatch):
     for most in (1, 4, 50):
         # So many mini-batches of two rows of three numbers are gathered at a time.
-        monkeypatch.setattr("sklearn_mmdinit._core.batches._NUMBERS_AT_A_TIME", most * 2 * 2 * 3)
+        monkeypatch.setattr(
+            "sklearn_mmdinit.training.minibatches._NUMBERS_AT_A_TIME", most * 2 * 2 * 3
+        )
         batches = RowBatches(np.zeros((47, 3)), 2, 0, np.asarray)
         portions = [(first, len(own)) for first, own in batches.portions(1, step, window)]
         covered = [first + i for first, n_steps in portions for i in range(n_steps)]

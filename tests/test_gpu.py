@@ -13,10 +13,10 @@ from torch import nn
 
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
-from sklearn_mmdinit._core import replay
-from sklearn_mmdinit._core.numbers import torch_device
-from sklearn_mmdinit._core.perturbation import sampling
-from sklearn_mmdinit._core.random import StepRandom
+from sklearn_mmdinit._base.environment import torch_device
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit.networks import functional as sampling
+from sklearn_mmdinit.training import cuda_graph as replay
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -156,7 +156,7 @@ def test_the_first_training_of_a_process_is_recorded():
     code = """
 import numpy as np
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit._core import replay
+from sklearn_mmdinit.training import cuda_graph as replay
 record = replay.Recorded._record
 replay.Recorded._record = lambda own, batch: (record(own, batch), print(own._graph is not None))
 X = np.random.default_rng(0).normal(size=(256, 8))

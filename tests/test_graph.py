@@ -17,16 +17,17 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
 from helpers import threads
-from sklearn_mmdinit._core.graph import edges, search
-from sklearn_mmdinit._core.graph.edges import neighbor_graph, weighed_by_shared_neighbors
-from sklearn_mmdinit._core.graph.search import (
+from sklearn_mmdinit.graph import edges
+from sklearn_mmdinit.graph import neighbors as search
+from sklearn_mmdinit.graph.edges import neighbor_graph, weighed_by_shared_neighbors
+from sklearn_mmdinit.graph.label_spreading import Neighborhood, NeighborSpreading
+from sklearn_mmdinit.graph.neighbors import (
     count_distinct,
     distinct_rows,
     nearest_neighbors,
     principal_components,
 )
-from sklearn_mmdinit._core.graph.spreading import Neighborhood, NeighborSpreading
-from sklearn_mmdinit._core.graph.walk import Walk
+from sklearn_mmdinit.graph.walks import Walk
 
 SEEDS = range(3)
 

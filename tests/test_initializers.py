@@ -24,10 +24,10 @@ from torch import nn
 from helpers import SAME_DRAWS, seeded
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
-from sklearn_mmdinit._core import progress
-from sklearn_mmdinit._core import train as training
-from sklearn_mmdinit._core.random import permutation
-from sklearn_mmdinit._core.tagged import Theta0Array, theta0_of
+from sklearn_mmdinit._base import progress
+from sklearn_mmdinit._base.random_streams import permutation
+from sklearn_mmdinit._base.theta0_array import Theta0Array, theta0_of
+from sklearn_mmdinit.training import loop as training
 
 # 80 rows by 16: five steps a pass.
 BATCH, STEPS = 16, 5

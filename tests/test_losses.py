@@ -22,12 +22,10 @@ from module_zoo import (
     tokens,
     twice,
 )
-from sklearn_mmdinit._core.config import CoherenceConfig, Config
-from sklearn_mmdinit._core.mlp import ACTIVATIONS
-from sklearn_mmdinit._core.objective import loss_terms
-from sklearn_mmdinit._core.random import StepRandom
+from sklearn_mmdinit._base.mlp import ACTIVATIONS
+from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import coherence, coherence_kernel, degeneracy, detachment, uniformity
-from sklearn_mmdinit.losses.uniformity import (
+from sklearn_mmdinit.losses._uniformity import (
     _SMALLEST_BANDWIDTH,
     closed_form_mmd,
     interval_median,
@@ -35,6 +33,8 @@ from sklearn_mmdinit.losses.uniformity import (
     median_bandwidth,
     mmd,
 )
+from sklearn_mmdinit.objective import loss_terms
+from sklearn_mmdinit.training.config import CoherenceConfig, Config
 
 # The maximum mean discrepancy
 

@@ -26,8 +26,8 @@ from sklearn_mmdinit import (
     mmd_init_,
     save_theta0,
 )
-from sklearn_mmdinit._core.hooks import pretraining_mode, step_by_step, unfused
-from sklearn_mmdinit._core.trace import chain_of, trace
+from sklearn_mmdinit.networks.hooks import pretraining_mode, step_by_step, unfused
+from sklearn_mmdinit.networks.trace import chain_of, trace
 
 WALKS = Coherence(n_neighbors=3, batch_size=16)
 

@@ -12,9 +12,9 @@ from scipy import stats
 
 from helpers import LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
-from sklearn_mmdinit._core.numbers import as_float32, check_float32, in_portions
-from sklearn_mmdinit._core.random import StepRandom
-from sklearn_mmdinit._core.threads import in_parts, share, team, worthwhile_threads
+from sklearn_mmdinit._base.environment import as_float32, check_float32, in_portions
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit._base.threads import in_parts, run_on_threads, team, worthwhile_threads
 
 # Draws of pre-training are functions of seed and step
 
@@ -100,7 +100,9 @@ def test_simplex_draws_are_uniform(d):
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_each_item_once_by_as_many_threads(n_threads, n):
     with as_a_team_of(n_threads):
-        stretches = share(n, lambda start, stop: (list(range(start, stop)), threading.get_ident()))
+        stretches = run_on_threads(
+            n, lambda start, stop: (list(range(start, stop)), threading.get_ident())
+        )
     assert [item for items, _ in stretches for item in items] == list(range(n))
     assert len(stretches) == min(n, n_threads)
     sizes = [len(items) for items, _ in stretches]
@@ -119,9 +121,9 @@ def test_an_error_is_heard_after_all_have_ended(place):
 
     with as_a_team_of(3):
         with pytest.raises(ValueError, match="of this stretch"):
-            share(3, work)
+            run_on_threads(3, work)
         assert sorted([*ended, place]) == [0, 1, 2]
-        assert len(share(3, lambda start, stop: None)) == 3, "and the team goes on"
+        assert len(run_on_threads(3, lambda start, stop: None)) == 3, "and the team goes on"
 
 
 def test_settings_of_the_caller_are_left_alone():
@@ -129,17 +131,17 @@ def test_settings_of_the_caller_are_left_alone():
         return torch.get_num_threads(), torch.is_grad_enabled()
 
     with threads(3):
-        assert len(share(3, settings)) == 1, "outside a team the caller does it all"
+        assert len(run_on_threads(3, settings)) == 1, "outside a team the caller does it all"
         with team(LARGE, "cpu"):
-            assert set(share(3, settings)) == {(1, False)}
+            assert set(run_on_threads(3, settings)) == {(1, False)}
             assert (torch.get_num_threads(), torch.is_grad_enabled()) == (1, True)
         with pytest.raises(KeyError), team(LARGE, "cpu"):
             raise KeyError
         assert torch.get_num_threads() == 3
-        assert len(share(3, settings)) == 1, "the team has ended"
+        assert len(run_on_threads(3, settings)) == 1, "the team has ended"
         # Each thread would put its work into a queue of its own there.
         with team(LARGE, "cuda"):
-            assert len(share(5, settings)) == 1
+            assert len(run_on_threads(5, settings)) == 1
             assert torch.get_num_threads() == 3
 
 
@@ -149,12 +151,12 @@ def test_small_products_are_not_worth_a_second_thread():
             with worthwhile_threads(n_multiplications):
                 assert torch.get_num_threads() == expected
             with team(n_multiplications, "cpu"):
-                assert len(share(5, lambda start, stop: None)) == expected
+                assert len(run_on_threads(5, lambda start, stop: None)) == expected
 
 
 def test_a_thread_of_the_users_own_is_no_part_of_the_team():
     with as_a_team_of(2), ThreadPoolExecutor(1) as other:
-        assert other.submit(lambda: len(share(2, lambda a, b: None))).result() == 1
+        assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
 
 
 # A function in parts is the function of the whole, gradients too

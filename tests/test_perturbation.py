@@ -34,21 +34,22 @@ from module_zoo import (
     twice,
 )
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit._core.hooks import own_output, replaced
-from sklearn_mmdinit._core.layers import layer_type_of, parameter_stds
-from sklearn_mmdinit._core.perturbation import copies, sampling
-from sklearn_mmdinit._core.perturbation.gram import (
-    _regularised_cholesky,
-    gram_noise,
-    semidefinite_cholesky,
-)
-from sklearn_mmdinit._core.perturbation.sampling import (
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit._base.threads import Buffers
+from sklearn_mmdinit.networks import copies
+from sklearn_mmdinit.networks import functional as sampling
+from sklearn_mmdinit.networks.functional import (
     SAMPLERS,
     chosen_samplers,
     perturbed_logits,
 )
-from sklearn_mmdinit._core.random import StepRandom
-from sklearn_mmdinit._core.threads import Buffers
+from sklearn_mmdinit.networks.gram import (
+    _regularised_cholesky,
+    gram_noise,
+    semidefinite_cholesky,
+)
+from sklearn_mmdinit.networks.hooks import own_output, replaced
+from sklearn_mmdinit.networks.layers import layer_type_of, parameter_stds
 
 
 def sample(network, X, n_copies, sampler, seed=0, scale=SCALE):

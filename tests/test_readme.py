@@ -14,7 +14,8 @@ from sklearn.semi_supervised import LabelSpreading
 
 import sklearn_mmdinit
 from docs import links
-from sklearn_mmdinit import MLPClassifier, MMDInitializer, initializers, load_theta0, mmd_init_
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, mmd_init_
+from sklearn_mmdinit import initializer as initializers
 from test_public_api import OBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -184,7 +185,7 @@ def test_the_address_is_read_from_setup_cfg(tmp_path, monkeypatch):
     monkeypatch.setattr(links, "ROOT", tmp_path)
     for lines, address in (
         ("name = x", None),
-        ("project_urls =\n    Home = https://h\n    Source = https://s/x/", "https://s/x"),
+        ("project_urls =\n    Home = https://h\n    ModuleFactory = https://s/x/", "https://s/x"),
     ):
         (tmp_path / "setup.cfg").write_text(f"[metadata]\n{lines}\n")
         assert links.repository() == address

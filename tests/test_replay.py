@@ -7,9 +7,9 @@ import torch
 
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer
-from sklearn_mmdinit._core.objective import loss_terms
-from sklearn_mmdinit._core.random import StepRandom
-from sklearn_mmdinit._core.replay import _OnHost
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit.objective import loss_terms
+from sklearn_mmdinit.training.cuda_graph import _OnHost
 
 
 class NoValues(StepRandom):  # draws that have a shape alone

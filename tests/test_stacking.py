@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from nets import Conv, Counting, fits
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, StackedStartsClassifier
-from sklearn_mmdinit._fine_tuning.labels import stratified_folds
+from sklearn_mmdinit.fine_tuning.labels import stratified_folds
 from sklearn_mmdinit.stacking import (
     advantage,
     fitted_temperature,

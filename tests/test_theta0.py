@@ -15,7 +15,7 @@ from torch import nn
 from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
-from sklearn_mmdinit._core.tagged import Theta0Array, tag, tag_is_lost, theta0_of
+from sklearn_mmdinit._base.theta0_array import Theta0Array, tag, theta0_is_lost, theta0_of
 from sklearn_mmdinit.theta0 import arrays_of
 
 DATA = Path(__file__).parent / "data"
@@ -127,13 +127,13 @@ def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):
         stacked,
     ):
         assert theta0_of(derived) is None
-        assert tag_is_lost(derived)
+        assert theta0_is_lost(derived)
     assert theta0_of(tagged) is theta0, "the array it came from keeps its own"
     assert np.shares_memory(tagged, X)
     assert isinstance(tagged.sum(), np.float64)
     for other in (X, [[1.0]], "text", None):
         assert theta0_of(other) is None
-        assert not tag_is_lost(other)
+        assert not theta0_is_lost(other)
 
 
 # files

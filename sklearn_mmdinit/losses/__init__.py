@@ -5,9 +5,9 @@ Predictions (K, B, d) of perturbed networks, which two of them take, come from
 around a start.
 """
 
-from .coherence import coherence, coherence_kernel
-from .degeneracy import degeneracy
-from .detachment import detachment
-from .uniformity import uniformity
+from ._coherence import coherence, coherence_kernel
+from ._degeneracy import degeneracy
+from ._detachment import detachment
+from ._uniformity import uniformity
 
 __all__ = ["coherence", "coherence_kernel", "degeneracy", "detachment", "uniformity"]

@@ -37,7 +37,7 @@ from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
 from results_stand_in import records, written
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit._core import train
+from sklearn_mmdinit.training import loop as train
 from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
 from sklearn_mmdinit.theory import perturbation_std
 
@@ -76,7 +76,7 @@ def quick():
         for command, draw in ((coherence, "draw_coherence"), (mnist_tasks, "draw_accuracy")):
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
-        patch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 20)
+        patch.setattr("sklearn_mmdinit.training.config._FEWEST_STEPS", 20)
         patch.setattr(coherence, "PASSES", {"time": (1, 2), "ablation": (1,)})
         patch.setattr(coherence, "PAPER_PASSES", (1,))
         patch.setattr(detachment_nearby, "N_ROWS", 64)

@@ -208,7 +208,7 @@ def test_fits_are_timed_beside_the_others(monkeypatch):
 
 def test_a_whole_fit_is_measured(monkeypatch):
     """In this process: that of a step has shown how one of its own is asked."""
-    monkeypatch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 5)
+    monkeypatch.setattr("sklearn_mmdinit.training.config._FEWEST_STEPS", 5)
     monkeypatch.setattr(probe, "_said", lambda size, form: [*map(str, probe._fit(*size))])
     [record] = probe.measure_coherent_fits(((20, 4),))
     results = {"coherent_fits": [record], "device": "cpu", "threads": 1}

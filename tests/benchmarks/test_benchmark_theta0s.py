@@ -15,7 +15,7 @@ from protocol.methods import FEATURES_THETA0, NetworkSettings, initializer_of
 from protocol.store import Log, data_digest, write_atomically, write_json
 from protocol.theta0s import fit_key, learn, path_of
 from sklearn_mmdinit import Coherence, RandomAffine
-from sklearn_mmdinit._core import train
+from sklearn_mmdinit.training import loop as train
 
 # Files
 
@@ -96,7 +96,7 @@ def _coherent(passes, **params):
 
 
 def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("sklearn_mmdinit._core.config._FEWEST_STEPS", 8)
+    monkeypatch.setattr("sklearn_mmdinit.training.config._FEWEST_STEPS", 8)
     learned = _learn(_coherent(None), tmp_path)
     record = json.loads(json.dumps(learned.record()))
     assert record["passes"] > 1

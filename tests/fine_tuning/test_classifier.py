@@ -23,8 +23,8 @@ from sklearn_mmdinit import (
     load_theta0,
     save_theta0,
 )
-from sklearn_mmdinit._fine_tuning.batches import Orders, Rows, batches
-from sklearn_mmdinit._fine_tuning.labels import split_rows
+from sklearn_mmdinit.fine_tuning.labels import split_rows
+from sklearn_mmdinit.fine_tuning.rows import Orders, Rows, batches
 
 
 @pytest.fixture(scope="module")

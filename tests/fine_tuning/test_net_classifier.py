@@ -13,7 +13,7 @@ from helpers import seeded, threads
 from module_zoo import Words, tokens
 from nets import Conv, Pooled, assert_same_weights, digit_images, digits
 from sklearn_mmdinit import MMDInitializer, NetClassifier
-from sklearn_mmdinit._fine_tuning import net
+from sklearn_mmdinit.fine_tuning import net
 
 
 @pytest.fixture(scope="module")

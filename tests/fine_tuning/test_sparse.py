@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 from nets import Counting, assert_same_weights, digits, fits
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._fine_tuning import net
+from sklearn_mmdinit.fine_tuning import net
 
 
 @pytest.fixture(scope="module")

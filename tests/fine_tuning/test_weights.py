@@ -7,7 +7,7 @@ from sklearn.model_selection import PredefinedSplit
 
 from nets import assert_same_weights, digits
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit._fine_tuning.labels import class_weights
+from sklearn_mmdinit.fine_tuning.labels import class_weights
 
 
 @pytest.fixture(scope="module")

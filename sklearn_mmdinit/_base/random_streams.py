@@ -1,0 +1,80 @@
+"""Randomness of pre-training: every draw is a function of (seed, step) alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+# Names of the independent streams of one seed.
+_STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION = 0, 1, 2, 3, 4
+
+
+def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
+    """The order in which pass `epoch` visits `n` rows, an int64 array of shape (n,)."""
+    return np.random.default_rng(_sequence(seed, _EPOCH, epoch)).permutation(n)
+
+
+def weights_seed(seed: int) -> int:
+    """What fresh weights are drawn with: they share no numbers with the perturbations."""
+    return int(_sequence(seed, _WEIGHTS).generate_state(1)[0])
+
+
+def walk_generator(seed: int, step: int) -> np.random.Generator:
+    """What the walks of one step are drawn with, on the host."""
+    return np.random.default_rng(_sequence(seed, _WALK, step))
+
+
+def rows_generator(seed: int, step: int) -> np.random.Generator:
+    """What the augmentation changes the rows of one step with, on the host."""
+    return np.random.default_rng(_sequence(seed, _AUGMENTATION, step))
+
+
+class StepRandom:
+    """ModuleFactory of the draws of one step at a time."""
+
+    def __init__(self, seed: int, device: str | torch.device = "cpu") -> None:
+        self.seed = seed
+        self.device = torch.device(device)
+        self.generator = torch.Generator(self.device)
+        self._parts: list[StepRandom] = []
+        self.at(0)
+
+    def at(self, step: int) -> StepRandom:
+        """Move to the draws of one step; what was drawn before has no influence."""
+        self._of_step = _sequence(self.seed, _STEP, step)
+        words = self._of_step.generate_state(1 + len(self._parts)).tolist()
+        for generator, word in zip(self.generators, words, strict=True):
+            generator.manual_seed(word)
+        return self
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """All that it draws by, those of its parts among them."""
+        return [self.generator, *(part.generator for part in self._parts)]
+
+    def split(self, n_parts: int) -> list[StepRandom]:
+        """Sources of this step for `n_parts` parts of the work, each for a thread of its own."""
+        if n_parts == 1:
+            return [self]
+        first = 1 + len(self._parts)  # the first word is this source's own
+        for word in self._of_step.generate_state(1 + n_parts)[first:].tolist():
+            part = type(self)(self.seed, self.device)
+            part.generator.manual_seed(word)
+            self._parts.append(part)
+        return self._parts[:n_parts]
+
+    def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Standard normals of the given shape, in `out` where it is given."""
+        if out is None:
+            out = torch.empty(shape, device=self.device, dtype=torch.float32)
+        return out.normal_(generator=self.generator)
+
+    def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
+        """Uniform draws on the simplex, (n_samples, n_classes): normalised Exp(1)."""
+        draws = torch.empty((n_samples, n_classes), device=self.device, dtype=torch.float32)
+        draws.exponential_(generator=self.generator)
+        return draws / draws.sum(dim=1, keepdim=True)

@@ -1,0 +1,708 @@
+"""The estimator that learns theta0 from unlabelled rows: validate, resolve, train, store."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import joblib
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from ._base import module_factory as sources
+from ._base import validation as checks
+from ._base.environment import array_of, check_float32, torch_device
+from ._base.mlp import ACTIVATIONS, INITS
+from ._base.random_streams import StepRandom, permutation, weights_seed
+from ._base.theta0_array import tag
+from ._base.validation import warn_user
+from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
+from .fine_tuning import labels
+from .networks.functional import SAMPLERS, chosen_samplers
+from .networks.info import Profile, look_at
+from .objective import loss_terms
+from .theta0 import Theta0, checked_path
+from .training.checkpoint import Checkpointer
+from .training.config import Config, resolve
+from .training.loop import State, check_rows, train
+from .training.minibatches import RowBatches, WalkEnds
+
+__all__ = ["MMDInitializer"]
+
+OUTPUTS = ("passthrough", "hidden")
+
+# Parameters that networks are made by, once and for all passes.
+_OF_THE_NETWORK = (*sources.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+_PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
+
+# The draws of `score` come from step numbers that no training reaches.
+_FIRST_SCORE_STEP = 1 << 31
+
+# With coherence: how far the first step of fine-tuning, by Adam at this rate, is to move a logit,
+# in nats; and the rows over which the gain that does so is chosen.
+_FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
+_GAIN_ROWS = 2048
+
+# A loss that ends so many times higher than it began (or than 1) is not noise of mini-batches: what
+# was learned is of no use.
+_DIVERGED = 4.0
+
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """The feature map: scikit-learn puts what it returns into the container of set_output."""
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Inputs of the last layer at theta0, for rows X."""
+        rows = self._rows(X)
+        check_float32(rows)
+        return self._profile.hidden(self.theta0_, rows, torch_device(self.device))
+
+
+# auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
+# is, and only that of _HiddenFeatures looks at set_output.
+class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """The transformer: X itself, which brings theta0 to the next step, or the feature map."""
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Pass X on together with theta0, or map it to hidden activations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows on the scale that theta0 was learned on.
+
+        Returns
+        -------
+        ndarray
+            X itself, as an array that carries theta0 to the next step of a pipeline, also where
+            ``set_output`` asks for a DataFrame, which cannot; with ``output="hidden"`` inputs of
+            the last layer at theta0, (n_samples, n_units), of which rounding depends on the rows
+            beside: by at most 1e-5 of the largest.
+        """
+        check_is_fitted(self, "theta0_")
+        checks.check_choice("output", self.output, OUTPUTS)
+        if self.output == "hidden":
+            return super().transform(X)
+        return tag(self._rows(X), self.theta0_)
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
+
+        Parameters
+        ----------
+        X, y
+            As ``fit`` takes them.
+
+        Returns
+        -------
+        ndarray
+            As ``transform`` returns.
+        """
+        # In place of scikit-learn's, which puts X into the container of set_output.
+        with checks.inside_another():  # a Pipeline, which may keep what this returns on disk
+            self.fit(X, y)
+        return self.transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of X's columns, where they are handed on.
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        if self.output == "hidden":
+            check_is_fitted(self, "theta0_")
+            prefix = type(self).__name__.lower()
+            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
+            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
+        return super().get_feature_names_out(input_features)
+
+
+class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
+    r"""Learn a network's initial weights from unlabelled data.
+
+    Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
+
+    .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
+
+    so that small random perturbations of theta0 give predictions that are uniform over the
+    class simplex for every input, use all classes, and depend on the input. The values of
+    the paper are the defaults. With ``coherence="auto"``, which is not the paper's, functions near
+    theta0 are also smooth on the data, which is worth far more to tasks with few labels.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
+        Width of each hidden layer.
+    n_classes : int or "auto", default="auto"
+        Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
+        labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
+        -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
+        numbers that are no labels, as in a regression, say how many. Time and memory of the third
+        term grow with their square: 1,000 take a second or two a step on two cores, and so many
+        that memory would not suffice are refused; ``detachment_weight=0`` leaves it out.
+    coherence : None, "auto" or Coherence, default=None
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
+        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
+        None is the paper's loss.
+    max_iter : int or "auto", default="auto"
+        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
+        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
+        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
+    random_state : int, RandomState instance or None, default=None
+        Of initial weights, order of rows, perturbations and uniform samples.
+    module : None, nn.Module or subclass of it, default=None
+        The network, which returns logits: an instance, of which copies are made and which gives the
+        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
+        shape that it takes. `n_classes` is handed to a class that takes it; parameters that
+        describe a perceptron keep their defaults. Parameters that require no gradient stay, and so
+        do normalisations that alone are in evaluation mode; what ``torch.compile`` has wrapped is
+        taken out. None: a perceptron, an :class:`MLP`.
+    activation : {"relu", "tanh", "gelu"}, default="relu"
+        Non-linearity of the hidden layers.
+    batch_norm : bool, default=False
+        Batch normalisation before each activation. Each perturbed network normalises by its
+        own mini-batch; scale and shift are learned but not perturbed.
+    output : {"passthrough", "hidden"}, default="passthrough"
+        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+    device : str, default="auto"
+        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+    verbose : int or "auto", default="auto"
+        A progress bar with the time to go and the means of the last window: if positive from the
+        beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
+    checkpoint : None, str or path-like, default=None
+        A ``.safetensors`` file that ``fit`` writes its training to once a minute, whole or not at
+        all. After a kill or an interrupt the same call goes on from there, on a CPU bit for bit as
+        if it had not been cut off; after the end it only reads it. It is refused for other rows or
+        parameters, so that each ``fit`` of a search needs one of its own, and ``partial_fit`` does
+        not use it. Needs a `random_state`.
+
+    Other Parameters
+    ----------------
+    n_perturbations : int or "auto", default="auto"
+        Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
+        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
+        law are exact.
+    learning_rate_init : float or "auto", default="auto"
+        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
+        cosine over ``max_iter`` passes.
+    batch_size : int, default=32
+        Rows a step that go through the paper's terms; at most the rows there are, and with
+        coherence at most its own ``batch_size``.
+    window : int, default=100
+        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
+        window with the lowest mean; with coherence at the end of the run.
+    gain : float or "auto", default="auto"
+        What each hidden layer's weights are multiplied by at the end; the last layer's are divided
+        by the product, so that the network computes the same function. For ReLU without batch
+        normalisation only, or a module whose layers hand a scale on, one after the other; 1 for
+        other modules. "auto": 1; with coherence such that the first step of fine-tuning can move a
+        logit by 0.75.
+    init : {"xavier", "he"}, default="xavier"
+        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+    perturbation_scale : float, default=0.7071067811865476
+        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
+        with s / sqrt(n_out).
+    uniformity_weight : float, default=1.0
+        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
+        with which, beside the other two terms, few units die, as in its tables. All weights 0,
+        which needs a coherence: the paper's terms are neither computed nor in the history.
+    degeneracy_weight : float, default=0.4
+        The paper's lambda, weight of L_sd against degenerate softmax.
+    detachment_weight : float, default=1.0
+        The paper's xi, weight of L_iod against input-output detachment. 0: it is neither computed
+        nor in the history.
+    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
+        How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
+        ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
+        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
+        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
+        "auto" takes it where a module has layers of other types than PyTorch's linear ones,
+        convolutions, embeddings and normalisations.
+    hidden_layer : str, default=None
+        Name of the linear layer in the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the one that returns the logits.
+    **module__params : dict
+        ``module__<name>``: what the class in `module` is called with.
+
+    Attributes
+    ----------
+    theta0_ : Theta0
+        What was learned, with its architecture.
+    coefs_, intercepts_ : list of ndarray
+        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
+    history_ : list of dict
+        Means of "loss", "uniformity", "degeneracy", "detachment" and "coherence", those that there
+        are, of each window that ended at "step".
+    loss_curve_, best_loss_ : list of float, float
+        Mean loss of each window, and the lowest of them.
+    embedding_ : estimator or None
+        The ``coherence.embedding``, fitted.
+    gain_ : tuple of float
+        Factor of each hidden layer's weights in ``theta0_``.
+    config_ : Config
+        What the parameters stood for, those of "auto" among them.
+    samplers_ : dict of str to str
+        How each layer is drawn, by its name; under "functional" each parameter.
+    why_functional_ : str
+        Why a module has the functional sampler; empty where it has not.
+    n_iter_ : int
+        Passes over X begun.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Columns of X, or numbers of an example; names of the columns, where X has them.
+
+    See Also
+    --------
+    mmd_init_ : The same for a module, in place.
+    Coherence : The fourth term and its parameters.
+    MLPClassifier, NetClassifier : Fine-tune from theta0.
+
+    Notes
+    -----
+    The same call gives the same bits on as many of PyTorch's threads; on others the same where the
+    largest product is small, and else rounding differs: by about 1.5e-6 after two steps, but for
+    the biases before a batch normalisation, which have no effect; along thousands of steps it grows
+    to other weights of the same worth.
+
+    References
+    ----------
+    .. [1] C. Lee and K. Cho, "Unsupervised Learning of Initialization in Deep Neural Networks
+       via Maximum Mean Discrepancy", arXiv 2302.04369, 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> X = StandardScaler().fit_transform(load_digits().data)
+    >>> init = MMDInitializer((32, 32), n_perturbations=32, max_iter=4, random_state=0).fit(X)
+    >>> [weights.shape for weights in init.coefs_]
+    [(64, 32), (32, 32), (32, 2)]
+    >>> init.loss_curve_[0] > init.best_loss_
+    True
+    """
+
+    _state: State
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (392, 392, 392),
+        *,
+        n_classes: Any = "auto",
+        coherence: Any = None,
+        max_iter: Any = "auto",
+        random_state: Any = None,
+        module: Any = None,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        output: str = "passthrough",
+        device: str = "auto",
+        verbose: Any = "auto",
+        checkpoint: Any = None,
+        n_perturbations: Any = "auto",
+        learning_rate_init: Any = "auto",
+        batch_size: int = 32,
+        window: int = 100,
+        gain: Any = "auto",
+        init: str = "xavier",
+        perturbation_scale: float = math.sqrt(0.5),
+        uniformity_weight: float = 1.0,
+        degeneracy_weight: float = 0.4,
+        detachment_weight: float = 1.0,
+        sampler: str = "auto",
+        hidden_layer: str | None = None,
+        **module__params: Any,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_classes = n_classes
+        self.coherence = coherence
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.module = module
+        self.activation = activation
+        self.batch_norm = batch_norm
+        self.output = output
+        self.device = device
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.n_perturbations = n_perturbations
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.window = window
+        self.gain = gain
+        self.init = init
+        self.perturbation_scale = perturbation_scale
+        self.uniformity_weight = uniformity_weight
+        self.degeneracy_weight = degeneracy_weight
+        self.detachment_weight = detachment_weight
+        self.sampler = sampler
+        self.hidden_layer = hidden_layer
+        self._set_keywords(module__params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the coherence and of the module's class among them.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, such as ``coherence__weight``, which makes a Coherence of "auto".
+
+        Returns
+        -------
+        self : estimator
+            This one.
+        """
+        prefix = "coherence__"
+        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        coherence = params.get("coherence", self.coherence)
+        if own and checks.is_auto(coherence):
+            # Whole before it takes the place of "auto": what is refused leaves that as it is.
+            params["coherence"] = Coherence().set_params(**own)
+        elif own and not isinstance(coherence, Coherence):
+            name = prefix + next(iter(own))
+            raise ValueError(f"{name} is a parameter of a coherence, and {coherence=} is none")
+        return super().set_params(**params)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        hidden = self.output == "hidden"
+        tags.transformer_tags.preserves_dtype = ["float32"] if hidden else ["float64", "float32"]
+        return tags
+
+    def _check_params(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
+        checks.check_widths(self.hidden_layer_sizes)
+        checks.check_positive(self, "n_classes", least=2, auto=True)
+        checks.check_choice("activation", self.activation, ACTIVATIONS)
+        checks.check_choice("init", self.init, INITS)
+        checks.check_bool("batch_norm", self.batch_norm)
+        checks.check_positive(self, "batch_size", "window")
+        if self.batch_norm and self.batch_size < 2:
+            raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
+        checks.check_positive(self, "max_iter", least=0, auto=True)
+        checks.check_finite(self, "learning_rate_init", zero=False, auto=True)
+        if not checks.is_auto(self.verbose):
+            check_scalar(self.verbose, "verbose", Integral)
+        checks.check_choice("output", self.output, OUTPUTS)
+        torch_device(self.device)
+        if self.checkpoint is not None:
+            checked_path(self.checkpoint, "checkpoint")
+            if self.random_state is None:
+                hint = "with which the call is the same again"
+                raise ValueError(f"a checkpoint needs a random_state, {hint}")
+        checks.check_choice("sampler", self.sampler, SAMPLERS)
+        # The U-statistic divides by n - 1.
+        checks.check_positive(self, "n_perturbations", least=2, auto=True)
+        checks.check_finite(self, "perturbation_scale", zero=False)
+        checks.check_finite(self, *_PAPER_WEIGHTS)
+        coherence = coherence_of(self.coherence)
+        if coherence is not None:
+            check_coherence(coherence)
+            if np.size(self.hidden_layer_sizes) == 0:
+                raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
+        elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
+            names = ", ".join(_PAPER_WEIGHTS)
+            raise ValueError(f"one of {names} must be above 0 where there is no coherence")
+        sources.check_source(self.module, sources.keywords_of(vars(self)))
+        if self.module is None and (layer := self.hidden_layer) is not None:
+            raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
+        defaults = inspect.signature(type(self).__init__).parameters
+        for name in sources.OF_A_PERCEPTRON if self.module is not None else ():
+            value = getattr(self, name)
+            if not np.array_equal(value, defaults[name].default):
+                raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
+
+    def _config(self, n_rows: int, n_classes: int) -> Config:
+        return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
+
+    @checks.all_or_nothing
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn theta0 from unlabelled rows.
+
+        An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
+        learned up to the last one, and ``partial_fit`` goes on from there, first to the end of the
+        pass. As a step of a Pipeline, learned by a classifier, or as another's embedding, it ends
+        that too, and leaves nothing but its checkpoint. A search over an initializer alone goes on,
+        as with skorch; a second interrupt ends it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
+            map larger than memory is read a window at a time. A module may take rows of
+            another shape.
+        y : array-like of shape (n_samples,), default=None
+            Only tells the number of classes, where ``n_classes`` is "auto".
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If X or a parameter is not valid, the loss is not finite in the first window, or the
+            checkpoint is damaged, or of other data, parameters or a module of other weights.
+        OSError
+            If the checkpoint cannot be written: at once, or on a disk that is full later on.
+        """
+        X = self._validated(X, reset=True)
+        labels.warn_if_few(X, y)
+        config, keeper = self._begin(X, self.checkpoint, labels.n_classes_in(y))
+        state, device = self._state, torch_device(self.device)
+        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
+        if n_left == 0 < config.max_iter:  # a checkpoint has all of them
+            return self._learned(X, config)
+        batches = self._batches(X, config)
+        try:
+            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
+        except KeyboardInterrupt:
+            keeper.write()
+            if checks.is_inside_another() or keeper.last is None or keeper.last.step == 0:
+                raise
+            self._state = state = keeper.last
+            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
+            warn_user(told, ConvergenceWarning)
+        return self._learned(X, config)
+
+    @checks.all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Train for one more pass.
+
+        Passes one after the other are one training: n calls give what ``fit`` with
+        ``max_iter=n`` gives, and pickling in between changes nothing. With coherence, whose
+        learning rate falls along ``max_iter`` passes, this has to be n here too.
+
+        Parameters
+        ----------
+        X, y
+            As ``fit`` takes them.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If X or a parameter is not valid, or another network was trained before.
+        """
+        first = not hasattr(self, "_state")
+        X = self._validated(X, reset=first)
+        if first:
+            config, _ = self._begin(X, n_classes=labels.n_classes_in(y))
+        else:
+            self._check_unchanged()
+            # A copy, so that a pass that fails or is interrupted leaves no trace.
+            self._state = replace(self._state, history=list(self._state.history))
+            config = self._config(len(X), self._profile.architecture.n_classes)
+        device, batches = torch_device(self.device), self._batches(X, config)
+        train(self._profile, batches, config, self._state, 1, device, self.verbose)
+        return self._learned(X, config)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean loss at theta0, so that higher is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Unlabelled rows, taken in mini-batches in their order; an incomplete last one is
+            left out.
+        y
+            Ignored, present by convention.
+
+        Returns
+        -------
+        score : float
+            The same for every call: the perturbations are those of ``random_state``.
+        """
+        check_is_fitted(self, "theta0_")
+        X = self._validated(X, reset=False)
+        device = torch_device(self.device)
+        config = self._config(len(X), self._profile.architecture.n_classes)
+        batches = self._batches(X, config)
+        # In training mode, as the loss is while it is learned, on a copy of the parameters.
+        network = self._profile.network(self.theta0_.without_gain(), device)
+        check_rows(config)
+        random, n_steps, total = StepRandom(self._state.seed, device), batches.steps_a_pass, 0.0
+        order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
+        with torch.no_grad(), network.team(config.rows_in_flight, device):
+            for number in range(n_steps):
+                step = _FIRST_SCORE_STEP + number
+                batch = batches.gathered(order[number : number + 1], step)[0].to(device)
+                total += float(loss_terms(network, batch, random.at(step), config)[0])
+        if not math.isfinite(total):
+            raise ValueError("the loss of X is not finite: its values are too large; scale X")
+        return -total / n_steps
+
+    def to_module(self) -> nn.Module:
+        """A fresh module on the CPU, of the class in `module` or an :class:`MLP`, at theta0."""
+        check_is_fitted(self, "theta0_")
+        return self._profile.module(self.theta0_)
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weights (n_in, n_out) of each layer."""
+        check_is_fitted(self, "theta0_")
+        return self.theta0_.coefs
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Biases (n_out,) of each layer."""
+        check_is_fitted(self, "theta0_")
+        return self.theta0_.intercepts
+
+    @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
+    def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
+        """Rows of X in the shape that the network takes, checked."""
+        if self.module is None:
+            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+        shape = None if reset else self._profile.architecture.input_shape
+        return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
+
+    def _validated(self, X: Any, reset: bool) -> np.ndarray:
+        self._check_params()
+        # Two rows: with one there is no mini-batch over which classes could be spread.
+        X = self._rows(X, reset=reset, ensure_min_samples=2)
+        check_float32(X)
+        if self.module is None and X.dtype not in (np.float32, np.float64):
+            return X.astype(np.float32)
+        return X  # a module may take whole numbers as such
+
+    def _begin(
+        self, X: np.ndarray, kept: Any = None, n_classes: int | None = None
+    ) -> tuple[Config, Checkpointer]:
+        """Look at the network and the rows before the first pass, and resolve the parameters."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        own = self.n_features_in_, weights_seed(seed), n_classes
+        source = sources.factory_of_initializer(vars(self), *own)
+        self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
+        if not self._profile.integers:
+            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
+        architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
+        n_logits, asked = architecture.n_classes, self.n_classes
+        if not (checks.is_auto(asked) or asked == n_logits):
+            name = architecture.module
+            raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
+        _check_gain(self.gain, self._profile)
+        theta0 = self._profile.fresh()
+        if coherence is not None or self.output == "hidden":
+            self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
+        config = self._config(len(X), architecture.n_classes)
+        fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
+        settings = {} if kept is None else self._settings(X, config, fresh)
+        keeper = Checkpointer(kept and Path(kept), settings, config.max_iter)
+        self._state = keeper.begun(fresh)
+        self._begun_with = self._what_stays(config)
+        self._walks = Walks()
+        self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
+        return config, keeper
+
+    def _what_stays(self, config: Config) -> dict[str, Any]:
+        """What no later pass may change."""
+        parameters = self.get_params(deep=False)
+        kept = {name: parameters[name] for name in _OF_THE_NETWORK}
+        kept |= {n: v for n, v in parameters.items() if n.startswith("module__")}
+        embedding = getattr(coherence_of(self.coherence), "embedding", None)
+        return kept | {"embedding": repr(embedding), "the loss": config.term_names}
+
+    def _check_unchanged(self) -> None:
+        config = self._config(2, self._profile.architecture.n_classes)
+        own, first = self._what_stays(config), self._begun_with
+        for name in sorted(own.keys() | first.keys()):
+            now: Any = own.get(name)
+            before: Any = first.get(name)
+            if now is not before and not np.array_equal(now, before):
+                words = f"{name} is now {now!r}, but pre-training began with {before!r}"
+                raise ValueError(f"{words}; begin anew with fit")
+
+    def _batches(self, X: np.ndarray, config: Config) -> RowBatches:
+        """The mini-batches of rows X, with the ends of walks where there is a coherence."""
+        coherence, ends = coherence_of(self.coherence, X), None
+        if coherence is not None and config.coherence is not None:
+            walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
+            length, change = config.coherence.walk_length, coherence.augmentation
+            ends = WalkEnds(walk, length, self._state.seed, change)
+        return RowBatches(X, config.rows_a_step, self._state.seed, self._profile.examples, ends)
+
+    def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
+        """What decides a training, in words: a checkpoint is of one alone."""
+        return {
+            "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
+            "random_state": f"one that begins with {fresh.seed}",
+            "architecture": fresh.current.architecture.to_json(),
+            "initial weights": joblib.hash(dict(fresh.current.arrays)),
+            **{name: repr(value) for name, value in vars(config).items()},
+            **settings_of(coherence_of(self.coherence, X)),
+        }
+
+    def _learned(self, X: np.ndarray, config: Config) -> Self:
+        """Keep what was learned."""
+        profile, state = self._profile, self._state
+        theta0 = state.result(config)
+        self.config_ = config
+        self.gain_ = self._factors(theta0, X, config)
+        self.theta0_ = theta0.with_gain(self.gain_)
+        network = profile.network(theta0, "cpu")
+        self.samplers_ = chosen_samplers(network, self.sampler, config.batch_size)
+        self.why_functional_ = profile.why_functional
+        self.history_ = state.records(config.term_names)
+        self.loss_curve_ = [record["loss"] for record in self.history_]
+        self.best_loss_ = min(self.loss_curve_, default=np.inf)
+        self.n_iter_ = state.n_passes
+        loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
+        if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
+            words = f"the loss is {loss:.3g} at the end, and began at {state.first_loss:.3g}"
+            hint = f"try a smaller learning_rate_init than {config.learning_rate_init}"
+            warn_user(f"{words}; {hint}, or standardise X", ConvergenceWarning)
+        return self
+
+    def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
+        """Gain of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
+        n_hidden = max(len(theta0.architecture.chain) - 1, 0)
+        if n_hidden == 0:
+            return ()
+        if not checks.is_auto(self.gain):
+            factor = float(self.gain)
+        elif config.coherence is None:
+            factor = 1.0
+        else:
+            rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
+            H = np.abs(self._profile.hidden(theta0, X[rows], "cpu"))
+            moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
+            factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
+        return (factor,) * n_hidden
+
+
+def _check_gain(gain: Any, profile: Profile) -> None:
+    """Raise unless a gain is "auto", or a number that the weights of the network can have."""
+    checks.check_number("gain", gain, zero=False, auto=True)
+    if checks.is_auto(gain):
+        return
+    chain = profile.architecture.chain
+    if not chain and gain != 1:
+        why = "its layers do not hand a scale on, one after the other"
+        raise ValueError(f"{gain=} would change the function of the module: {why}")
+    n_hidden = max(len(chain) - 1, 1)
+    if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
+        # Or else float32 does not hold the product of all, or its inverse.
+        largest = _TINY ** (-1 / n_hidden)
+        raise ValueError(f"{gain=} must be from {1 / largest:.2g} to {largest:.2g}")

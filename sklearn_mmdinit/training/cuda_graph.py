@@ -1,0 +1,108 @@
+"""Steps of a training on a GPU, recorded once: the GPU is faster than Python can tell it what."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from .._base.random_streams import StepRandom
+
+# Steps that are launched operation by operation. In the first ones PyTorch's libraries, Adam and
+# the buffers of a network set themselves up; the last one is watched.
+_BY_OPERATIONS = 3
+
+
+class _OnHost(TorchDispatchMode):
+    """Notes whether anything is computed with a tensor that is not on the device."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = (t for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor))
+        self.seen |= any(tensor.device.type == "cpu" for tensor in tensors)
+        return result
+
+
+class Recorded:
+    """A step that a GPU takes: some hundred launches at first, then one, of all that they were.
+
+    `step` takes a mini-batch and the source of its draws, and returns a tensor. It is recorded if
+    `is_the_same` says that it does the same each time, if it never waits for the device and if all
+    is there: what Python makes of a value, or the host keeps, is not in a recording.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[torch.Tensor, StepRandom], torch.Tensor],
+        is_the_same: Callable[[], bool],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._step, self._is_the_same = step, is_the_same
+        self._random = StepRandom(seed, device)
+        # The default stream cannot be recorded.
+        self._stream = torch.cuda.Stream(device)
+        self._n_calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        """Take the step of a number; what it returns holds until the next one."""
+        current = torch.cuda.current_stream(batch.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            result = self._taken(batch, number)
+        current.wait_stream(self._stream)
+        return result
+
+    def _taken(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        self._random.at(number)
+        if self._graph is not None and self._kind == (batch.shape, batch.dtype):
+            self._batch.copy_(batch)
+            self._graph.replay()
+            return self._result
+        self._n_calls += 1
+        if self._n_calls != _BY_OPERATIONS or not self._is_the_same():
+            return self._step(batch, self._random)
+        result, on_device = self._watched(batch)
+        if on_device:
+            self._record(batch)
+        return result
+
+    def _watched(self, batch: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        """The result of a step, and whether it has needed nothing but the device."""
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            caught.clear()  # it warns of itself
+            try:
+                with _OnHost() as host:
+                    result = self._step(batch, self._random)
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        others = [own for own in caught if "synchronizing" not in str(own.message)]
+        for own in others:
+            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+        return result, len(others) == len(caught) and not host.seen
+
+    def _record(self, batch: torch.Tensor) -> None:
+        self._batch, self._kind = batch.clone(), (batch.shape, batch.dtype)
+        try:
+            graph = torch.cuda.CUDAGraph()
+            for generator in self._random.generators:
+                graph.register_generator_state(generator)
+            # Other threads may use the device meanwhile.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._result = self._step(self._batch, self._random)
+        except Exception:
+            # It cannot be recorded, as where memory does not suffice; an error of its own comes
+            # again in the next step. Generators may believe that they are still being recorded.
+            self._random = StepRandom(self._random.seed, self._random.device)
+        else:
+            self._graph = graph
