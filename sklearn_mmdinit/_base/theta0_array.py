@@ -11,13 +11,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..theta0 import Theta0
-
 
 class Theta0Array(np.ndarray):
     """An ndarray with an attribute ``theta0``, a Theta0 or None where it was lost."""
 
-    theta0: Theta0 | None
+    theta0: Any  # `_base` imports no Theta0
     # Above ndarray's 0, so that a stack of this and a plain array is known for a derived one.
     __array_priority__ = 1.0
 
@@ -49,14 +47,14 @@ class Theta0Array(np.ndarray):
         return tag(np.array(self), self.theta0)
 
 
-def tag(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
+def tag(X: np.ndarray, theta0: Any) -> Theta0Array:
     """A view of X, of the same memory, that carries theta0."""
     view = np.asarray(X).view(Theta0Array)
     view.theta0 = theta0
     return view
 
 
-def theta0_of(X: Any) -> Theta0 | None:
+def theta0_of(X: Any) -> Any:
     """The theta0 that X carries, or None."""
     return X.theta0 if isinstance(X, Theta0Array) else None
 
