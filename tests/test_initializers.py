@@ -24,7 +24,7 @@ from torch import nn
 from helpers import SAME_DRAWS, seeded
 from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
-from sklearn_mmdinit._base import progress
+from sklearn_mmdinit._base import environment
 from sklearn_mmdinit._base.random_streams import permutation
 from sklearn_mmdinit._base.theta0_array import Theta0Array, theta0_of
 from sklearn_mmdinit.training import loop as training
@@ -466,7 +466,7 @@ def test_a_bar_that_nobody_asked_for_is_of_a_long_fit_in_a_terminal(X, capsys, m
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert not seen()
-    monkeypatch.setattr(progress, "_SECONDS", 0.0)
+    monkeypatch.setattr(environment, "_BAR_DELAY", 0.0)
     assert seen()
     assert not seen(elsewhere)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)

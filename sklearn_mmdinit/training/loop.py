@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from .._base.environment import learned_is_finite, with_gradients
-from .._base.progress import bar as bar_of
+from .._base.environment import learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.validation import check_fits_in_memory, warn_user
 from ..networks.info import Profile
@@ -113,7 +112,7 @@ def train(
         if keep is not None:
             keep(replace(state, history=list(state.history)))
 
-    bar = bar_of(verbose, total=n_steps, desc="pre-training", unit="step")
+    bar = progress_bar(verbose, total=n_steps, desc="pre-training", unit="step")
     with network.team(config.rows_in_flight, device), bar:
         for _ in range(n_passes):
             begun = state.steps_in_pass
