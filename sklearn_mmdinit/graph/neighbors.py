@@ -17,17 +17,13 @@ from sklearn.utils import gen_batches
 from .._base.environment import progress_bar
 from .._base.validation import warn_user
 
-N_COMPONENTS = 50
-
 # From here on the approximate search is cheaper. On two cores 100,000 rows took it 1.4 s, after
 # 24 s in which numba compiled it, against 22 s; a million rows took 13 s against half an hour.
-EXACT_BELOW = 100_000
+_EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
 _INSTALL = "pip install 'sklearn_mmdinit[neighbors]'"
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
-_MOST_ENTRIES = 100_000_000  # of the sample that components are learned from: 400 MB
-_MOST_FEATURES = 2_000  # for a PCA by the covariance, whose eigenvectors take a second
 # Always the same, so that initializers of all seeds share a graph and its cache.
 _SEED = 0
 # The approximate search is asked for more neighbours than needed. Among 60,000 digits it finds
@@ -35,7 +31,9 @@ _SEED = 0
 _SPARE = 5
 
 
-def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> np.ndarray:
+def nearest_neighbors(
+    X: np.ndarray, n_neighbors: int, *, exact_below: int = _EXACT_BELOW, verbose: Any = 0
+) -> np.ndarray:
     """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first 50 components.
 
     1. Equal rows are found, and only one row of each kind is searched for.
@@ -47,16 +45,16 @@ def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> n
         reason = f"Only {first.size} of the {len(X)} rows differ"
         raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
     points = principal_components(X)[first]
-    if _exact_is_best(len(points)):
+    if _exact_is_best(len(points), exact_below):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)
     return share_neighbors(neighbors, kind)
 
 
-def _exact_is_best(n: int) -> bool:
+def _exact_is_best(n: int, exact_below: int) -> bool:
     """Whether to search n rows exactly: they are few, or pynndescent is not installed."""
-    if n < EXACT_BELOW:
+    if n < exact_below:
         return True
     if find_spec("pynndescent") is not None:
         return False
@@ -170,10 +168,20 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
 # Principal components
 
 
-def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.ndarray:
-    """Rows (n, p), centred in float64, in their first components (n, n_components), float32."""
+def principal_components(
+    X: np.ndarray,
+    n_components: int = 50,
+    *,
+    most_entries: int = 100_000_000,
+    most_features: int = 2_000,
+) -> np.ndarray:
+    """Rows (n, p), centred in float64, in their first components (n, n_components), float32.
+
+    Components are learned from a sample of at most so many entries (400 MB), and from up to so many
+    features by their covariance, whose eigenvectors then take a second.
+    """
     n, p = X.shape
-    rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)
+    rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
     if n > most:  # sorted: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
@@ -194,7 +202,7 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
         sample = np.empty((rows.size, p), dtype=np.float32)
         for block in gen_batches(rows.size, _BLOCK):
             sample[block] = centred(rows[block])
-        solver = "covariance_eigh" if p <= _MOST_FEATURES else "randomized"
+        solver = "covariance_eigh" if p <= most_features else "randomized"
         pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
         axes = pca.components_.T.astype(np.float64)  # (p, n_components)
     projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)
