@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
+from ._base.environment import kept_generators
 from ._base.mlp import MLP, mlp_without_weights, perceptron
 from ._base.module_factory import uncompiled
 from ._base.validation import POSITIVE, check_argument, integers
@@ -267,24 +268,16 @@ class Theta0:
         if not self.architecture.is_perceptron:
             name = self.architecture.module
             raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
-        module = mlp_without_weights(self.architecture.keywords).to_empty(device="cpu")
+        with kept_generators():
+            module = MLP(**self.architecture.keywords)
         start_(module, self)
         return module
 
     def with_gain(self, factors: Sequence[float]) -> Theta0:
-        """Multiply the weights of each hidden layer and divide those of the last one.
+        """Multiply each hidden layer's weights by a positive factor, and divide the last layer's.
 
-        The network computes the same function.
-
-        Parameters
-        ----------
-        factors : sequence of float
-            One for each hidden layer of ``architecture.chain``, positive.
-
-        Returns
-        -------
-        Theta0
-            Its ``gain`` has the factors, multiplied by those that were there.
+        Biases are scaled so that the network computes the same function. ``gain`` keeps the
+        factors, multiplied by those that were there.
         """
         if all(factor == 1.0 for factor in factors):
             return self
@@ -416,13 +409,10 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         # The last three come of an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
-        raise ValueError(f"{reason}: write it anew with save_theta0 ({error})") from error
+        raise ValueError(f"{reason}: write it anew ({error})") from error
     # Files of version 0.1 have no digest.
     if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
-        reason = (
-            f"{str(path)!r} is damaged: its contents do not have the digest it was written with"
-        )
-        raise ValueError(f"{reason}; write it anew")
+        raise ValueError(f"{str(path)!r} is damaged: its contents have changed; write it anew")
     return arrays, texts
 
 
@@ -468,20 +458,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
 
     See Also
     --------
-    load_theta0 : Read the file back.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
-    >>> X = np.random.default_rng(0).normal(size=(64, 4))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "theta0.safetensors")
-    ...     save_theta0(path, init)
-    ...     load_theta0(path).architecture.n_classes
-    2
+    load_theta0 : Read the file back, with an example.
     """
     target = checked_path(path)
     theta0 = theta0_in(source)

@@ -91,11 +91,9 @@ class MLP(nn.Module):
         check_fits_in_memory(
             4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}"
         )
-        # skip_init leaves out the weights that nn.Linear itself would draw.
-        device = torch.get_default_device()
+        # On the meta device, where nn.Linear draws no weights of its own.
         self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, n_in, n_out, device=device)
-            for n_in, n_out in pairwise(widths)
+            nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)
         )
         normalised = hidden_layer_sizes if batch_norm else ()
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalised)
@@ -105,8 +103,8 @@ class MLP(nn.Module):
             # Draws in float32 whatever the default type, in which the numbers would differ.
             weight = torch.empty(linear.weight.shape, dtype=torch.float32)
             INITS[init](weight)
-            linear.weight.data.copy_(weight)
-            nn.init.zeros_(linear.bias)
+            linear.weight = nn.Parameter(weight.to(torch.get_default_dtype()))
+            linear.bias = nn.Parameter(torch.zeros(linear.out_features))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (n, n_classes) of inputs (n, n_features)."""
