@@ -23,13 +23,7 @@ from torch import nn
 from ._base.environment import array_of, check_float32
 from ._base.module_factory import ModuleFactory, uncompiled
 from ._base.random_streams import StepRandom
-from ._base.validation import (
-    check_argument,
-    check_fits_in_memory,
-    check_integer,
-    check_number,
-    integers,
-)
+from ._base.validation import check_fits_in_memory, check_integer, check_number
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
@@ -344,13 +338,6 @@ class NeighborAgreement(NamedTuple):
         and by the most frequent class.
     n_labels : int
         Number of labels held out.
-
-    Examples
-    --------
-    >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
-    >>> print(NeighborAgreement(neighbors=0.9, linear=0.8, most_frequent=0.1, n_labels=50))
-    Of 50 labels held out neighbours tell 90 %, a linear model 80 %, the most frequent class 10 %:
-    coherence may help.
     """
 
     neighbors: float
@@ -414,7 +401,7 @@ def neighbor_agreement(
     Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
     ... %: coherence may help.
     """
-    check_argument("cv", cv, integers(2))
+    check_integer("cv", cv, 2)
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)

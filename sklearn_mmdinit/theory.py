@@ -134,14 +134,6 @@ def perturbation_norm_tail_bound(
     >>> radius = 1.1 * (std.size * std.max() ** 2) ** 0.5
     >>> print(f"{radius:.0f} {perturbation_norm_tail_bound(radius, std):.3f}")
     432 0.995
-
-    The two output biases have the largest standard deviation here. The proof's bound hardly
-    depends on them:
-
-    >>> radius = 1.01 * (std**2).sum() ** 0.5
-    >>> bound = perturbation_norm_tail_bound(radius, std, form="sub_exponential")
-    >>> print(f"{radius:.1f} {bound:.4f}")
-    24.6 0.0026
     """
     check_argument("form", form, one_of(("theorem", "sub_exponential")))
     deviations = finite_array("std", std)
@@ -281,13 +273,6 @@ class JacobianRowNormMoments(NamedTuple):
     ----------
     squared_mean, squared_variance, mean, variance : float
         Mean and variance of the squared norm, and of the norm.
-
-    Examples
-    --------
-    >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
-    >>> squared_mean, squared_variance, *_ = jacobian_row_norm_moments(500)
-    >>> print(f"{squared_mean:.2f} {squared_variance:.2f}")  # 1 and 5 / n_in
-    1.00 0.01
     """
 
     squared_mean: float

@@ -109,18 +109,9 @@ class RandomAffine(BaseEstimator):
         self.image_shape = image_shape
 
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Change each image.
+        """Change images X (n, n_pixels) or (n, channels, height, width) by draws from `rng`.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_pixels) or (n, channels, height, width)
-            Images of float32 or float64, on any scale.
-        rng : numpy.random.Generator
-            Draws the amounts.
-
-        Returns
-        -------
-        ndarray of the shape and type of X
+        They are of float32 or float64, on any scale; the result has their shape and type.
         """
         check_parameters(self)
         check_argument("rng", rng, np.random.Generator)
@@ -203,18 +194,9 @@ class RandomCorruption(BaseEstimator):
         self.p = p
 
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Replace entries.
+        """Replace entries of rows X (n, ...) of any type by draws from `rng`; copies X.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, ...)
-            Rows of any type. A single row stays unchanged.
-        rng : numpy.random.Generator
-            Draws the entries, and the rows that replace them.
-
-        Returns
-        -------
-        ndarray of the shape and type of X
+        A single row stays unchanged.
         """
         check_parameters(self)
         check_argument("rng", rng, np.random.Generator)
@@ -328,17 +310,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Compute the histograms of each image.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_pixels) or (n, channels, height, width)
-            Images of the shape that ``fit`` saw.
-
-        Returns
-        -------
-        ndarray of shape (n, n_orientations * n_cells), float32
-        """
+        """Histograms (n, n_orientations * n_cells) of images shaped as in ``fit``, float32."""
         check_is_fitted(self)
         X = self._images(X, reset=False)
         shape = _image_shape(X, self.image_shape)

@@ -16,7 +16,6 @@ from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
 from sklearn_mmdinit._base.theta0_array import Theta0Array, tag, theta0_is_lost, theta0_of
-from sklearn_mmdinit.theta0 import arrays_of
 
 DATA = Path(__file__).parent / "data"
 
@@ -26,8 +25,8 @@ def perceptron(sizes=(5, 4), activation="relu", batch_norm=False, n_features=3, 
     shape = n_features, sizes, n_classes, activation, batch_norm
     architecture, rng = Architecture.of_perceptron(*shape), np.random.default_rng(0)
     arrays = {
-        name: rng.uniform(-1, 1, array.shape) if array.ndim else array
-        for name, array in arrays_of(MLP(*shape)).items()
+        name: rng.uniform(-1, 1, array.shape) if array.ndim else array.numpy()
+        for name, array in MLP(*shape).state_dict().items()
     }
     return Theta0(architecture, arrays)
 

@@ -71,14 +71,10 @@ def check_graph(graph: Any) -> None:
 def _checked(graph: Any, n: int) -> csr_array:
     """The weights of a matrix (n, n) that are above 0 and not on its diagonal."""
     if graph.shape != (n, n):
-        raise ValueError(
-            f"graph must be of shape ({n}, {n}), one row for each of X: got {graph.shape}."
-        )
+        raise ValueError(f"graph must be of shape ({n}, {n}), for {n} rows of X: got {graph.shape}")
     dtypes: Any = [np.float64, np.float32]  # other types become the first
     with add_error_context("graph must hold finite numbers >= 0"):
-        weights = check_array(
-            graph, accept_sparse=True, dtype=dtypes, ensure_non_negative=True, input_name="graph"
-        )
+        weights = check_array(graph, accept_sparse=True, dtype=dtypes, ensure_non_negative=True)
     edges = csr_array(weights).tocoo()
     kept = (edges.row != edges.col) & (edges.data > 0)
     if not kept.any():
