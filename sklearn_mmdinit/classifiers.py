@@ -33,7 +33,7 @@ from ._base.validation import warn_user
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .fine_tuning.rows import Rows
-from .networks.trace import describe_with_logits, takes_integers
+from .networks.info import describe_with_logits, takes_integers
 from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import Start, is_fitted_initializer, resolve, with_params
 

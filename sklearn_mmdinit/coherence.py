@@ -291,9 +291,9 @@ class Walks:
             edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
             walk = Walk.on(edges)
         except ValueError as error:
-            if embedding is not None:
-                error.add_note(f"in {_made_by(embedding)}")
-            raise
+            if embedding is None:
+                raise
+            raise ValueError(f"in {_made_by(embedding)}: {error}") from error
         if key is not None:
             for oldest in [*self._walks][:-1]:
                 self._walks.pop(oldest, None)  # another thread may have removed it

@@ -31,7 +31,8 @@ from .._base.mlp import MLP
 from .._base.module_factory import FAMILIAR, uncompiled
 from .._base.threads import worthwhile_threads
 from .._base.validation import add_error_context, check_choice
-from ..networks.hooks import aside, with_dense_gradients_
+from ..networks.info import isolated_pass
+from ..networks.passes import dense_gradients_
 from .rows import Orders, Rows, batches, inputs_and_weights
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -225,7 +226,7 @@ def _multiplications(net: Net, rows: Rows) -> float:
     X, _ = inputs_and_weights(rows[: net.batch_size][0])
     counter = FlopCounterMode(display=False)
     # What fails here fails in training, and is told there.
-    with suppress(Exception), torch.no_grad(), aside(), counter:
+    with suppress(Exception), torch.no_grad(), isolated_pass(module), counter:
         copied, X = copy.deepcopy((module, X))  # a pass may change both
         copied(X)
     return counter.get_total_flops() / 2 or math.inf
@@ -332,7 +333,7 @@ class Training:
                 for name in vars(net):
                     if name.count("__") > 1 and name.startswith("callbacks__"):
                         check_choice(f"the callback in {name}", name.split("__")[1], known)
-                with_dense_gradients_(net.module_)
+                dense_gradients_(net.module_)
             if self._n_multiplications is None:
                 self._n_multiplications = _multiplications(net, rows)
             with undone, worthwhile_threads(self._n_multiplications):
