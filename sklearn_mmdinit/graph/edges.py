@@ -134,7 +134,7 @@ def on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray
     except ValueError as error:
         if "read-only" not in str(error):
             raise
-        raise ValueError(f"{name} writes into the rows, which are read-only: let it copy them") from error
+        raise ValueError(f"{name} writes into the rows (read-only): let it copy them") from error
 
 
 def seed_(estimator: Any, seed: int) -> None:
