@@ -7,14 +7,14 @@ import math
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
@@ -95,7 +95,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
             may differ by 1e-5 of the largest with the composition of X.
         """
         check_is_fitted(self, "theta0_")
-        checks.check_choice("output", self.output, OUTPUTS)
+        checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
         return tag(self._rows(X), self.theta0_)
@@ -302,6 +302,25 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     True
     """
 
+    _parameter_constraints: ClassVar = {
+        "n_classes": [checks.integers(2), checks.AUTO],
+        "max_iter": [checks.integers(0), checks.AUTO],
+        "activation": [checks.one_of(ACTIVATIONS)],
+        "init": [checks.one_of(INITS)],
+        "batch_norm": ["boolean"],
+        "output": [checks.one_of(OUTPUTS)],
+        "verbose": [Integral, checks.AUTO],
+        "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
+        "learning_rate_init": [checks.POSITIVE, checks.AUTO],
+        "batch_size": [checks.integers()],
+        "window": [checks.integers()],
+        "gain": [checks.POSITIVE, checks.AUTO],
+        "perturbation_scale": [checks.POSITIVE],
+        "uniformity_weight": [checks.numbers()],
+        "degeneracy_weight": [checks.numbers()],
+        "detachment_weight": [checks.numbers()],
+        "sampler": [checks.one_of(SAMPLERS)],
+    }
     _state: State
 
     def __init__(
@@ -391,30 +410,16 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _check_params(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
+        checks.check_parameters(self)
         checks.check_widths(self.hidden_layer_sizes)
-        checks.check_positive(self, "n_classes", least=2, auto=True)
-        checks.check_choice("activation", self.activation, ACTIVATIONS)
-        checks.check_choice("init", self.init, INITS)
-        checks.check_bool("batch_norm", self.batch_norm)
-        checks.check_positive(self, "batch_size", "window")
         if self.batch_norm and self.batch_size < 2:
             raise ValueError("batch_norm=True needs a batch_size of at least 2, got 1")
-        checks.check_positive(self, "max_iter", least=0, auto=True)
-        checks.check_finite(self, "learning_rate_init", zero=False, auto=True)
-        if not checks.is_auto(self.verbose):
-            check_scalar(self.verbose, "verbose", Integral)
-        checks.check_choice("output", self.output, OUTPUTS)
         torch_device(self.device)
         if self.checkpoint is not None:
             checked_path(self.checkpoint, "checkpoint")
             if self.random_state is None:
                 hint = "with which the call is the same again"
                 raise ValueError(f"a checkpoint needs a random_state, {hint}")
-        checks.check_choice("sampler", self.sampler, SAMPLERS)
-        # The U-statistic divides by n - 1.
-        checks.check_positive(self, "n_perturbations", least=2, auto=True)
-        checks.check_finite(self, "perturbation_scale", zero=False)
-        checks.check_finite(self, *_PAPER_WEIGHTS)
         coherence = coherence_of(self.coherence)
         if coherence is not None:
             check_coherence(coherence)
@@ -724,8 +729,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
 
 def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
-    """Raise unless a gain is "auto", or a number that the weights of a network can have."""
-    checks.check_number("gain", gain, zero=False, auto=True)
+    """Raise a ValueError where the weights of a network cannot have a gain."""
     if checks.is_auto(gain):
         return
     if not chain and gain != 1:

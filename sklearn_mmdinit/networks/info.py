@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from .._base.environment import in_portions, kept_generators, with_gradients
 from .._base.mlp import MLP
@@ -124,7 +125,7 @@ def inspect_module(
             "'auto'"
         )
     by_vmap = _passes_by_vmap(module, X)
-    if by_vmap and look.idle:  # else the layers that a pass calls may depend on its rows
+    if look.idle:
         warn_user(
             f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
         )
@@ -147,6 +148,20 @@ class _Call:
     layer: str
     axis: int  # of its output that counts examples; -1: none does
     gives_logits: bool
+
+
+class _Reads(TorchFunctionMode):
+    """Notes whether a pass hands values of tensors to Python, such as for an ``if``."""
+
+    _READERS = frozenset(
+        getattr(torch.Tensor, name)
+        for name in ("__bool__", "__float__", "__index__", "__int__", "item", "tolist")
+    )
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen |= func in self._READERS
+        return func(*args, **(kwargs or {}))
 
 
 class _Look(NamedTuple):
@@ -182,7 +197,7 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
     kept = _kept_by(module)
     with isolated_pass(module):
         states = _generator_states()
-        with hooked(list(names), note), _refused(module, X):
+        with hooked(list(names), note), _Reads() as reads, _refused(module, X):
             logits = module(X.clone())
         draws = _generator_states() != states
         check_logits(module, logits, X)
@@ -198,7 +213,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
     stateful = kept[0] != _kept_by(module)[0]
-    idle = _idle_layers(module, logits, {names[layer] for layer in called})
+    # Which layers are called may depend on the rows where the pass looks at values.
+    idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
     return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
 
