@@ -1,11 +1,11 @@
-"""Classifiers that can start from what was learned: skorch inside, scikit-learn outside."""
+"""Classifiers that can start from learned initial weights: scikit-learn outside, skorch inside."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -18,7 +18,7 @@ from torch.optim import SGD
 
 from ._base import validation as checks
 from ._base.environment import as_float32, torch_device
-from ._base.mlp import MLP, perceptron
+from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from ._base.module_factory import (
     PREFIX,
     ExtraParamsMixin,
@@ -28,57 +28,44 @@ from ._base.module_factory import (
     uncompiled,
     with_n_classes,
 )
-from ._base.theta0_array import theta0_of
-from ._base.validation import warn_user
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.rows import Rows
 from .networks.trace import describe_with_logits, takes_integers
-from .theta0 import Architecture, Theta0, arrays_of, start_
-from .warm_start import Start, is_fitted_initializer, resolve, with_params
+from .theta0 import Architecture, Theta0, arrays_of
+from .warm_start import (
+    Start,
+    attached_theta0,
+    factory_of,
+    find_source,
+    is_fitted_initializer,
+    name_of,
+    start_at,
+    with_params,
+)
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
-# Rows that a module is tried on.
-_N_TRIED = 4
-
-# What a perceptron is where neither the classifier nor a start says it: the paper's.
-_PERCEPTRON = {"hidden_layer_sizes": (392, 392, 392), "activation": "relu", "batch_norm": False}
+# Rows of the forward pass that describes a module.
+_N_DESCRIBED = 4
 
 # Parameters that scikit-learn's MLPClassifier has too.
 _ALSO_OF_SKLEARN = ("batch_size", "learning_rate_init", "random_state")
 
 
-class _Begun(NamedTuple):
-    """What is known before an initializer learns, and before anything is trained."""
-
-    start: Start
-    source: ModuleFactory
-    module: nn.Module  # one from there, to be looked at
-    fresh: Theta0
-
-
-def _module_at(source: ModuleFactory, theta0: Theta0) -> nn.Module:
-    """A module of its own that starts at theta0, in single precision."""
-    module = source.build().float()
-    start_(module, theta0)
-    return module
-
-
-def _described(source: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
-    """The description of a module from a source that takes rows X (n, ...)."""
-    own = {name: value for name, value in source.keywords.items() if name != "init"}
-    if source.module is MLP and X.shape[1:] == (own.get("n_features"),):
-        # Known without a pass, which would not be safe among threads.
-        return Architecture.of_perceptron(**own)
+def _describe(factory: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
+    """The architecture of a fresh module of the factory, which takes rows X (n, ...)."""
+    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
+    if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
+        # Known without a forward pass, which would not be safe among threads.
+        return Architecture.of_perceptron(**keywords)
     if next(module.parameters(), None) is None:
         raise ValueError(f"there is nothing to train: {type(module).__name__} has no parameters")
-    rows = X[:_N_TRIED]
-    return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
+    rows = X[:_N_DESCRIBED]
+    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
-    """What classifiers have in common whose rows may lack a label."""
+    """Base of classifiers whose rows may lack a label."""
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class.
@@ -278,7 +265,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
     def _skorch_params(self) -> dict[str, Any]:
-        """What is handed on to skorch under its own names."""
+        """Parameters that skorch gets under its own names."""
         return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
 
     def set_params(self, **params: Any) -> Self:
@@ -307,8 +294,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
-        # A plain clone drops what the initializer has learned, and every fold of a
-        # cross-validation would learn it again.
+        # A plain clone would un-fit the initializer, and each fold would fit it again.
         if is_fitted_initializer(self.warm_start_from):
             cloned.warm_start_from = self.warm_start_from
         return cloned
@@ -319,6 +305,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         return tags
 
     def _check_parameters(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
@@ -328,36 +315,35 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         torch_device(self.device)
 
     def _seeds(self) -> list[int]:
-        """Seeds of the validation split, the batches, fresh weights and an initializer."""
-        # Always the same draws in the same order: two fits that differ in warm_start_from
-        # alone have the same split and batches, and can be compared pair by pair.
+        """Seeds of the validation split, training, fresh weights and an initializer."""
+        # Always these four draws: two fits that differ only in warm_start_from have the same
+        # split and mini-batches.
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         return list(map(int, draws))
 
-    def _validated(self, *arrays: Any, reset: bool = False, **options: Any) -> Any:
-        """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
+    def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
+        """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
         shape = None if reset else self.input_shape_
-        own = {"shape": shape, "accept_sparse": "csr", **options}
-        X, *y = arrays
-        X, *y = checks.examples_checked(self, X, *y, reset=reset, **own)
+        options = {"shape": shape, "accept_sparse": "csr", **options}
+        X, *y = checks.examples_checked(self, X, *y, reset=reset, **options)
         if not reset:
             X = self._as_inputs(X)
         else:
             self.input_shape_ = tuple(X.shape[1:])
-            # Only the module tells whether it takes whole numbers as such.
+            # Whether the module takes integers is not known yet.
             X = X if X.dtype.kind in "iu" else as_float32(X)
         return (X, *y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
-        """Rows as the module takes them: whole numbers as int64, or float32."""
-        if not self._integers:
+        """Rows as the module takes them: int64 or float32."""
+        if not self._takes_integers:
             return as_float32(X)
-        whole = X.astype(np.int64, copy=False)
-        given, rounded = (X.data, whole.data) if issparse(X) else (X, whole)
-        if (wrong := given != rounded).any():
-            bad = given[wrong].flat[0]
+        integers = X.astype(np.int64, copy=False)
+        values, rounded = (X.data, integers.data) if issparse(X) else (X, integers)
+        if (differs := values != rounded).any():
+            bad = values[differs].flat[0]
             raise ValueError(f"X must hold whole numbers, as it did in fit, got {bad}")
-        return whole
+        return integers
 
     def _rows(
         self,
@@ -367,92 +353,96 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         sample_weight: Any,
         split: Any = None,
         seed: int = 0,
-    ) -> Rows:
-        """The rows to train on, with those that a split chooses the best epoch by."""
-        weights = labels.given_weights(sample_weight, labelled)
+    ) -> net.Rows:
+        """The rows to train on; `split` adds validation rows."""
+        weights = labels.validate_weights(sample_weight, labelled)
         by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
         X = X if labelled.all() else X[labelled]
-        rows = labels.in_the_loss(X, y, weights, by_class)
+        rows = labels.rows_in_loss(X, y, weights, by_class)
         if split is None:
-            return Rows(*rows)
+            return net.Rows(*rows)
         if not isinstance(split, tuple):
-            train, valid = labels.split_rows(split, rows.X, rows.y, seed)
+            train, valid = labels.split_rows(split, *rows[:2], seed)
             if len(valid) == 0:
-                return Rows(*rows)
-            return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
+                return net.Rows(*rows)
+            valid_rows = labels.take(rows, valid)
+            return net.Rows(*labels.take(rows, train), valid=net.Rows(*valid_rows))
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
-        X, y = split
         with checks.add_error_context("validation_split"):
-            y, missing = labels.without_missing(y, self.unlabelled_label)
-            X, y = self._validated(X, y)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
-        y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
-        return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
+            X, y, labelled = labels.validate_labelled(
+                self._validated, *split, self.unlabelled_label
+            )
+        y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
+        valid_rows = labels.rows_in_loss(X[labelled], y, None, by_class)
+        return net.Rows(*rows, valid=net.Rows(*valid_rows))
 
-    def _source(self, start: Start, seed: int) -> ModuleFactory:
-        """Where the module for these rows, classes and start comes from; `seed` of its weights."""
-        keywords = keywords_of(vars(self))
+    def _factory(self, source: Any, seed: int) -> ModuleFactory:
+        """The factory of modules for the rows, the classes and the source; `seed` of weights."""
+        keywords, n_classes = keywords_of(vars(self)), len(self.classes_)
         check_source(self.module, keywords)
         if self.module is not None:
-            keywords = with_n_classes(self.module, keywords, len(self.classes_))
+            keywords = with_n_classes(self.module, keywords, n_classes)
             return ModuleFactory(self.module, keywords, seed)
-        source, given = start.source(self.n_features_in_, seed), self.warm_start_from
-        if source is None:
-            raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
-        return source
+        factory = factory_of(source, self.n_features_in_, n_classes, seed)
+        if factory is None:
+            raise ValueError(
+                f"module=None, and warm_start_from={self.warm_start_from!r} has no module either: "
+                "pass module"
+            )
+        return factory
 
-    def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
-        """The start and the module that it is for: all that can be wrong before the long part."""
-        start = resolve(self.warm_start_from, X_given, len(self.classes_))
-        source = self._source(start, seed)
-        module = source.build()
-        fresh = arrays_of(module)
-        architecture = _described(source, module, X)
-        if (found := architecture.n_classes) != (known := len(self.classes_)):
-            module_name = architecture.module
-            raise ValueError(f"y has {known} classes, but {module_name} returns {found} logits")
-        own = Theta0(architecture, fresh)
-        start = start.fitted_to(own)
-        start.check(module, X, getattr(self, "feature_names_in_", None))
-        self._integers = X.dtype.kind in "iu" and takes_integers(module)
-        told = start.is_to_be_learned or theta0_of(X_given) is not None
-        if not (told or takes_integers(module)):  # by the initializer
-            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        return _Begun(start, source, module, own)
+    def _resolve_start(self, X_given: Any, X: Any, seed: int) -> Start:
+        """Where training starts, checked before an initializer learns; X as given and validated."""
+        source = find_source(self.warm_start_from, X_given)
+        factory = self._factory(source, seed)
+        module = factory.build()
+        arrays = arrays_of(module)
+        architecture, n_classes = _describe(factory, module, X), len(self.classes_)
+        if (n_logits := architecture.n_classes) != n_classes:
+            name = architecture.module
+            raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
+        feature_names = getattr(self, "feature_names_in_", None)
+        start = start_at(source, factory, module, Theta0(architecture, arrays), feature_names)
+        self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
+        # An initializer warns about unscaled rows itself.
+        warned = start.must_learn or attached_theta0(X_given) is not None
+        if not (warned or takes_integers(module)):
+            checks.warn_if_unscaled(X, feature_names)
+        return start
 
-    def _training(
-        self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
-    ) -> net.Training:
-        """A net where training starts, once an initializer has learned from all rows."""
-        start = begun.start
-        if start.is_to_be_learned:
+    def _build_net(
+        self, start: Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
+    ) -> net.Net:
+        """The net at the start, after an initializer that is not fitted has learned."""
+        if start.must_learn:
             seed = None if self.random_state is None else seeds[3]
-            start = start.learned(X, further, seed)
-        self.theta0_ = start.theta0 or begun.fresh
-        self.initializer_ = start.initializer
-        settings = net.Settings(
+            start = start.learn(X, X_unlabelled, seed)
+        self.theta0_, self.initializer_ = start.theta0, start.initializer
+        return net.build_net(
+            start.build,
+            self._skorch_params(),
             optimizer=net.find_optimizer(self.optimizer),
-            learning_rate_init=self.learning_rate_init,
+            lr=self.learning_rate_init,
             batch_size=int(self.batch_size),
             device=torch_device(self.device),
-            n_classes=len(self.classes_),
             row_size=math.prod(self.input_shape_),
             seed=seeds[1],
-            skorch_params=self._skorch_params(),
+            module_draws=not start.theta0.architecture.is_perceptron,
+            classes=list(range(len(self.classes_))),
         )
-        make = partial(_module_at, begun.source, self.theta0_)
-        return net.Training(settings, make, begun.module)
 
-    def _keep(self, training: net.Training) -> Self:
-        """Fitted attributes."""
-        self._trained = training  # for partial_fit
-        self.net_ = training.net
+    def _train(self, rows: net.Rows, n_epochs: int) -> Self:
+        """Train the net and store what came of it."""
+        self.net_.train(rows, n_epochs)
         self.n_iter_ = len(self.net_.history)
-        best = dict(self.net_.callbacks_)["best_epoch"]
-        last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
-        self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
-        self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
+        best_epoch = dict(self.net_.callbacks_)["best_epoch"].best_epoch_
+        if best_epoch:  # skorch counts from 1, and 0 is none
+            self.best_epoch_ = best_epoch - 1
+            self.best_validation_loss_ = float(self.net_.history[best_epoch - 1, "valid_loss"])
+        else:
+            self.best_epoch_ = self.n_iter_ - 1 if self.n_iter_ else None
+            self.best_validation_loss_ = None
         return self
 
     @checks.all_or_nothing
@@ -506,26 +496,24 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         """
         X_given = X
         self._check_parameters()
-        y, missing = labels.without_missing(y, self.unlabelled_label)
-        X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
+        validate = partial(self._validated, reset=True, ensure_min_samples=2)
+        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds = self._seeds()
-        begun = self._begin(X_given, X, seeds[2])
-        X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
-        if further and not begun.start.is_to_be_learned:
-            unused = "X_unlabelled is not used: no initializer is fitted here"
-            warn_user(unused)
-        checks.warn_if_scaled_otherwise(X, further)
-        if begun.start.is_to_be_learned and labelled.all() and not further:
+        start = self._resolve_start(X_given, X, seeds[2])
+        X = self._as_inputs(X)
+        unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
+        checks.warn_if_scaled_otherwise(X, unlabelled)
+        if unlabelled and not start.must_learn:
+            checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
+        if start.must_learn and labelled.all() and not unlabelled:
             labels.warn_if_few(X, y)
         split = self.validation_split
         rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
-        training = self._training(begun, X, further, seeds)
-        training.run(rows, self.max_iter)
-        return self._keep(training)
+        self.net_ = self._build_net(start, X, unlabelled, seeds)
+        return self._train(rows, self.max_iter)
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -561,22 +549,21 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         self._check_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
-        y, missing = labels.without_missing(y, self.unlabelled_label)
-        X, y = self._validated(X, y, reset=first)
+        validate = partial(self._validated, reset=first)
+        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
         if np.ndim(classes) > 1:
             raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
-        indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
+        indices = labels.encode(y[labelled], self.classes_, "y", "classes")
         if first:
             seeds = self._seeds()
-            begun = self._begin(X_given, X, seeds[2])
+            start = self._resolve_start(X_given, X, seeds[2])
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
-        training = self._training(begun, X, (), seeds) if first else self._trained
-        training.run(rows, n_epochs=1)
-        return self._keep(training)
+        if first:
+            self.net_ = self._build_net(start, X, (), seeds)
+        return self._train(rows, n_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
@@ -593,7 +580,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             1e-5 on standardised rows.
         """
         check_is_fitted(self, "net_")
-        return self.net_.predict_proba(Rows(self._validated(X)))
+        return self.net_.predict_proba(net.Rows(self._validated(X)))
 
     @property
     def module_(self) -> nn.Module:
@@ -737,24 +724,27 @@ class MLPClassifier(NetClassifier):
     def _is_keyword(self, name: str) -> bool:
         return net.is_skorch_param(name)
 
-    def _source(self, start: Start, seed: int) -> ModuleFactory:
+    def _factory(self, source: Any, seed: int) -> ModuleFactory:
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
-        found = start.source(self.n_features_in_)
-        theirs = dict(found.keywords) if found else {}
-        theirs.pop("init", None)
-        if (found and found.module is not MLP) or (start.theta0 and not found):
-            raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
-        given = {name: value for name in _PERCEPTRON if (value := getattr(self, name)) is not None}
-        rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        keywords = perceptron(**(_PERCEPTRON | theirs | given | rows))
-        for name in (*rows, *given):
-            if theirs.get(name, keywords[name]) != keywords[name]:
-                of_rows = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
-                who = of_rows.get(name, "this classifier")
-                named = f"{start.name} has {name}={theirs[name]!r}"
-                raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
+        sizes = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
+        factory = factory_of(source, *sizes.values(), seed)
+        if source is not None and (factory is None or factory.module is not MLP):
+            raise ValueError(f"{name_of(source)} is of no perceptron, which MLPClassifier needs")
+        of_source = dict(factory.keywords) if factory else {}
+        of_source.pop("init", None)
+        chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        keywords = perceptron(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
+        named = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
+        for name in (*sizes, *chosen):
+            if (value := of_source.get(name, keywords[name])) != keywords[name]:
+                where = named.get(name, "this classifier")
+                raise ValueError(
+                    f"{name_of(source)} has {name}={value!r}, "
+                    f"but {where} has {name}={keywords[name]!r}"
+                )
         return ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:

@@ -23,7 +23,6 @@ from ._base import validation as checks
 from ._base.environment import array_of, check_float32, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
-from ._base.theta0_array import tag
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
@@ -35,6 +34,7 @@ from .training.checkpoint import Checkpointer
 from .training.config import Config, resolve
 from .training.loop import State, check_rows, train
 from .training.minibatches import RowBatches, WalkEnds
+from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
 
@@ -94,7 +94,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_choice("output", self.output, OUTPUTS)
         if self.output == "hidden":
             return super().transform(X)
-        return tag(self._rows(X), self.theta0_)
+        return attach_theta0(self._rows(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` it; an interrupt ends it.

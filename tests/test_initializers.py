@@ -26,8 +26,8 @@ from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit._base import progress
 from sklearn_mmdinit._base.random_streams import permutation
-from sklearn_mmdinit._base.theta0_array import Theta0Array, theta0_of
 from sklearn_mmdinit.training import loop as training
+from sklearn_mmdinit.warm_start import Theta0Array, attached_theta0
 
 # 80 rows by 16: five steps a pass.
 BATCH, STEPS = 16, 5
@@ -362,11 +362,11 @@ def test_the_passthrough_hands_on_x_and_theta0(dtype, X):
     out = init.transform(X)
     assert out.dtype == dtype
     assert np.shares_memory(out, X)
-    assert theta0_of(out) is init.theta0_
+    assert attached_theta0(out) is init.theta0_
     again = init.fit_transform(X)
     for own in (out, again):
         np.testing.assert_array_equal(own, X)
-    assert theta0_of(again) is init.theta0_
+    assert attached_theta0(again) is init.theta0_
     assert isinstance(init.transform(X.tolist()), Theta0Array)
 
 
@@ -404,10 +404,10 @@ def test_hidden_activations_are_those_of_a_numpy_network(batch_norm, activation,
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 def test_theta0_passes_whatever_container_is_asked_for(container, X):
     init = tiny().set_output(transform=container)
-    assert theta0_of(init.fit_transform(X)) is init.theta0_
-    assert theta0_of(init.transform(X)) is init.theta0_
+    assert attached_theta0(init.fit_transform(X)) is init.theta0_
+    assert attached_theta0(init.transform(X)) is init.theta0_
     with config_context(transform_output=container):
-        assert theta0_of(tiny().fit_transform(X)) is not None
+        assert attached_theta0(tiny().fit_transform(X)) is not None
     clf = MLPClassifier(warm_start_from="pipeline", max_iter=0)
     pipeline = make_pipeline(tiny(), clf).set_output(transform=container)
     pipeline.fit(X, np.arange(len(X)) % 2)
@@ -425,7 +425,7 @@ def test_data_frames(X):
         assert out.index.equals(frame.index)
     init.set_params(output="passthrough")
     assert init.get_feature_names_out().tolist() == names
-    assert theta0_of(init.transform(frame)) is init.theta0_
+    assert attached_theta0(init.transform(frame)) is init.theta0_
     with pytest.raises(ValueError, match="feature names should match"):
         init.transform(frame[names[::-1]])
     of_polars = tiny().fit(pl.DataFrame(X, schema=names, orient="row"))
