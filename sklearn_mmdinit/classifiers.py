@@ -98,12 +98,7 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
         Returns
         -------
         score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
+            Share of the rows whose label is predicted; a ValueError if no row has a label.
         """
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
@@ -111,34 +106,32 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
 class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
-    Trains all parameters that require a gradient by cross entropy, from the weights that the
-    module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
-    those of the epoch with the lowest validation loss. X may have any shape that the module takes:
-    rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
+    Trains all parameters that require a gradient by cross entropy, and keeps those of the epoch
+    with the lowest validation loss. X may have any shape that the module takes: rows of features,
+    images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
 
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
         The network, which returns logits (n, n_classes). An instance is copied and never
-        changed, and its weights are the fresh ones. A class is called with the
-        ``module__<name>`` parameters, and with ``n_classes=`` the classes of y where it takes
-        such an argument and ``module__n_classes`` is not given. None: the module of the
-        initializer in `warm_start_from`, called as that one calls it.
+        changes; its weights are the fresh ones. A class is called with the ``module__<name>``
+        parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
+        given. None: the module of the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
-        - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; else from fresh weights. An X that has lost its theta0 is an error,
-          and so is an initializer further up in the Pipeline; None says that it is meant.
-        - "pipeline": as "auto", but an X without theta0 is an error, also in a process that an
-          ensemble has begun, where nothing else tells of a Pipeline.
+        - "auto": from the theta0 that X carries if the step before in a Pipeline is an
+          initializer; else from fresh weights. If X lost its theta0, or an initializer is further
+          up in the Pipeline, it raises an error; pass None for fresh weights there.
+        - "pipeline": as "auto", but an X without theta0 is always an error, also in the worker
+          processes of an ensemble, where a Pipeline cannot be seen.
         - None: from fresh weights.
-        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
-          so inside each fold of a cross-validation. Its parameters can be searched as
+        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``, so
+          in each fold of a cross-validation. Search its parameters as
           ``warm_start_from__<name>``.
         - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
-          theta0, of the module's own class and shapes. The initializer stays fitted when this
-          classifier is cloned. In a parameter grid write ``FrozenEstimator(initializer)``:
+          theta0, of the module's own class and shapes. Cloning this classifier keeps the
+          initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
           scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
@@ -146,54 +139,52 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     learning_rate_init : float, default=1e-3
         Learning rate.
     batch_size : int, default=50
-        Rows a step.
+        Rows of a mini-batch.
     max_iter : int, default=10
-        Epochs. With 0 the network stays where it starts.
+        Epochs. With 0 the network keeps its initial weights.
     validation_split : float, splitter, tuple or None, default=1/6
-        Rows that choose the best epoch: a random fraction, stratified where possible, or the
-        first split of a scikit-learn splitter, of the rows that have a label and a weight; a
-        tuple (X_val, y_val), which the earlier steps of a Pipeline do not transform; or None,
-        which keeps the last epoch.
+        Which rows, of those with a label and a weight, choose the best epoch: a random fraction,
+        stratified where possible, or the first split of a scikit-learn splitter. Or a tuple
+        (X_val, y_val), which earlier steps of a Pipeline do not transform. None keeps the last
+        epoch.
     class_weight : None, "balanced" or dict, default=None
-        Weight of each class in the training and validation loss, by which the weights of its
-        rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
-        the same, by the rows given to ``fit``.
+        Weight of each class in the training and validation loss, a factor of the weights of its
+        rows; a class that is not in the dict has 1. "balanced" gives each class the same total
+        weight.
     unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
-        an initializer that is fitted here learns from them too. NaN stands for None as well.
-        Cross-validate with -1, which folds can be stratified by, and with ``scoring=None``, which
-        is ``score``: ``scoring="accuracy"`` counts these rows as wrong. The same for any other
-        metric: ``scoring=lambda clf, X, y: f1_score(y[y != -1], clf.predict(X[y != -1]),
-        average="macro")``. To what encodes labels first they are a class: VotingClassifier,
-        CalibratedClassifierCV, OneVsRestClassifier, ``cross_val_predict(method="predict_proba")``.
+        Label, such as -1, of rows that have none: they are in no loss and not in ``score``, but
+        an initializer that is fitted here learns from them. NaN stands for None as well.
+        Cross-validate with -1, by which folds can be stratified, and with ``scoring=None``, which
+        is ``score``; ``scoring="accuracy"`` counts these rows as wrong. Estimators that encode
+        labels first, such as VotingClassifier, CalibratedClassifierCV and OneVsRestClassifier,
+        make a class of them.
     device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+        Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
-        Of a class's fresh weights, the validation split, the order of the rows, what the module
-        itself draws, as dropout does, and an initializer that is fitted here and whose own
-        ``random_state`` is None.
+        Seed of fresh weights, the validation split, the order of rows, what the module draws,
+        such as dropout, and an initializer that is fitted here and has no ``random_state``.
     **keywords : dict
-        ``module__<name>``: what the class in `module` is called with. And further arguments of
+        ``module__<name>``: arguments of the class in `module`. And further arguments of
         :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``, ``criterion``,
         ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``, ``optimizer__<name>``,
-        ... They can be set and searched as any other parameter.
+        ...
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     net_ : skorch.NeuralNetClassifier
-        The net, which knows the classes by their index.
+        The net, whose classes are indices of ``classes_``.
     module_ : torch.nn.Module
         The network.
     theta0_ : Theta0
-        Where training started.
+        The initial weights.
     initializer_ : estimator or None
-        The fitted initializer that theta0 came from, where one was passed.
+        The fitted initializer that they came from, if one was passed.
     history_ : skorch.history.History
         Skorch's record of each epoch.
     loss_curve_, validation_loss_curve_ : list of float
-        Training loss an epoch, and validation loss, or None without validation.
+        Training loss and validation loss of each epoch; None without validation.
     best_epoch_ : int or None
         Epoch whose parameters are kept, from 0; the last one without validation.
     best_validation_loss_ : float or None
@@ -201,9 +192,9 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     n_iter_ : int
         Epochs run.
     n_features_in_, input_shape_ : int, tuple of int
-        Numbers of one example, and its shape.
+        Numbers of an example, and its shape.
     feature_names_in_ : ndarray of str
-        Names of the features, where X had any.
+        Names of the features, if X has them.
 
     See Also
     --------
@@ -269,13 +260,13 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the initializer, the module and skorch among them.
+        """Set parameters, also those of the initializer, the module and skorch.
 
         Parameters
         ----------
         **params : dict
-            Values by name. Another value of ``warm_start_from__<name>`` puts an unfitted copy
-            of the initializer in its place, unless it is ``random_state`` or ``verbose``.
+            Values by name. A new value of ``warm_start_from__<name>`` replaces the initializer
+            by an unfitted copy, unless it is ``random_state`` or ``verbose``.
 
         Returns
         -------
@@ -286,10 +277,10 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
         if nested:
-            if not hasattr(start := self.warm_start_from, "set_params"):
+            if not hasattr(initializer := self.warm_start_from, "set_params"):
                 name = prefix + min(nested)
-                raise ValueError(f"{name!r} cannot be set: {start!r} is not an initializer")
-            self.warm_start_from = with_params(start, nested)
+                raise ValueError(f"{name!r} cannot be set: {initializer!r} is not an initializer")
+            self.warm_start_from = with_params(initializer, nested)
         return self
 
     def __sklearn_clone__(self) -> Self:
@@ -323,16 +314,15 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
-        shape = None if reset else self.input_shape_
-        options = {"shape": shape, "accept_sparse": "csr", **options}
-        X, *y = checks.examples_checked(self, X, *y, reset=reset, **options)
+        options |= {"reset": reset, "shape": None if reset else self.input_shape_}
+        X, *validated_y = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
         if not reset:
             X = self._as_inputs(X)
         else:
             self.input_shape_ = tuple(X.shape[1:])
             # Whether the module takes integers is not known yet.
             X = X if X.dtype.kind in "iu" else as_float32(X)
-        return (X, *y) if y else X
+        return (X, *validated_y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
         """Rows as the module takes them: int64 or float32."""
@@ -365,8 +355,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             train, valid = labels.split_rows(split, *rows[:2], seed)
             if len(valid) == 0:
                 return net.Rows(*rows)
-            valid_rows = labels.take(rows, valid)
-            return net.Rows(*labels.take(rows, train), valid=net.Rows(*valid_rows))
+            X, y, weights = labels.take(rows, train)
+            return net.Rows(X, y, weights, net.Rows(*labels.take(rows, valid)))
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
         with checks.add_error_context("validation_split"):
@@ -374,8 +364,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
                 self._validated, *split, self.unlabelled_label
             )
         y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
-        valid_rows = labels.rows_in_loss(X[labelled], y, None, by_class)
-        return net.Rows(*rows, valid=net.Rows(*valid_rows))
+        return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
     def _factory(self, source: Any, seed: int) -> ModuleFactory:
         """The factory of modules for the rows, the classes and the source; `seed` of weights."""
@@ -436,13 +425,12 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         """Train the net and store what came of it."""
         self.net_.train(rows, n_epochs)
         self.n_iter_ = len(self.net_.history)
+        # skorch counts epochs from 1, and 0 stands for none.
         best_epoch = dict(self.net_.callbacks_)["best_epoch"].best_epoch_
-        if best_epoch:  # skorch counts from 1, and 0 is none
-            self.best_epoch_ = best_epoch - 1
-            self.best_validation_loss_ = float(self.net_.history[best_epoch - 1, "valid_loss"])
-        else:
-            self.best_epoch_ = self.n_iter_ - 1 if self.n_iter_ else None
-            self.best_validation_loss_ = None
+        epoch = (best_epoch or self.n_iter_) - 1
+        self.best_epoch_ = epoch if self.n_iter_ else None
+        loss = self.net_.history[epoch, "valid_loss"] if best_epoch else None
+        self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
     @checks.all_or_nothing
@@ -459,23 +447,22 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time. A
-            module may take rows of another shape.
+            Numbers, best standardized. Sparse rows become dense a mini-batch at a time. A module
+            may take rows of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each row in the loss, at least 0. The loss of a mini-batch is the
-            weighted mean over its rows, and the validation loss that over all validation rows.
-            A row of weight 0 is in neither, but an initializer that is fitted here learns from
-            it, and its label is one of ``classes_``.
+            Weight of each row, at least 0. The loss of a mini-batch is the weighted mean over
+            its rows, the validation loss that over all validation rows. A row of weight 0 is in
+            neither, but an initializer that is fitted here learns from it.
         X_unlabelled : array-like or tuple of array-likes, default=None
-            Further rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here. With ``set_fit_request(X_unlabelled=True)`` they reach it through a
-            cross-validation, a search and a Pipeline. Give them as a tuple ``(X_unlabelled,)``
-            there: an array of as many rows as X would be divided among the folds. The steps of a
-            Pipeline transform them if its ``transform_input`` is ``["X_unlabelled"]``.
+            More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
+            here. ``set_fit_request(X_unlabelled=True)`` lets a cross-validation, a search and a
+            Pipeline pass them on. Give a tuple ``(X_unlabelled,)`` there: an array of as many
+            rows as X would be divided among the folds. A Pipeline transforms them if its
+            ``transform_input`` is ``["X_unlabelled"]``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there are, where y misses some of them; None: those of y.
+            All labels, if y lacks some of them; None: those of y.
 
         Returns
         -------
@@ -489,7 +476,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         NotFittedError
             If ``warm_start_from`` is frozen and not fitted.
         TypeError
-            If ``warm_start_from`` is none of the valid kinds.
+            If ``warm_start_from`` has another type than the valid ones.
         ValueError
             If a parameter or an argument is not valid, theta0 does not fit the data or the
             parameters, or the weights are no longer finite after training.
@@ -519,17 +506,17 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 
-        The first call starts where ``fit`` does; later calls, and calls after ``fit``, go on from
-        where the network and the optimiser are, with the parameters that they began with.
-        ``max_iter`` calls with the same rows equal ``fit`` with ``validation_split=None``,
-        exactly. To callbacks each call is a training of its own.
+        The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
+        the present weights and optimizer, with the parameters of the first call. ``max_iter``
+        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly. For
+        callbacks each call is a training of its own.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
             Labels, members of ``classes``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there will ever be, needed on the first call.
+            All labels there will ever be, needed in the first call.
         X, sample_weight
             As ``fit`` takes them.
 
@@ -541,7 +528,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Raises
         ------
         ValueError
-            As for ``fit``; and if ``classes`` is missing on the first call or changes later,
+            As for ``fit``; and if ``classes`` is missing in the first call or changes later,
             y holds other labels, or ``class_weight`` is "balanced".
         """
         X_given = X
@@ -576,8 +563,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Returns
         -------
         proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. Rounding depends on the rows beside: by at most
-            1e-5 on standardised rows.
+            Columns in the order of ``classes_``. Values may differ by 1e-5 with the other rows
+            of X.
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(net.Rows(self._validated(X)))
@@ -596,12 +583,12 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     @property
     def loss_curve_(self) -> list[float]:
-        """Training loss an epoch."""
+        """Training loss of each epoch."""
         return [epoch["train_loss"] for epoch in self.history_]
 
     @property
     def validation_loss_curve_(self) -> list[float] | None:
-        """Validation loss an epoch, or None without validation."""
+        """Validation loss of each epoch, or None without validation."""
         history = self.history_
         validated = self.best_validation_loss_ is not None
         return [epoch["valid_loss"] for epoch in history] if validated else None
@@ -620,32 +607,28 @@ class MLPClassifier(NetClassifier):
     activation : {"relu", "tanh", "gelu"}, default=None
         None: the initializer's, or "relu" without one.
     batch_norm : bool, default=None
-        Batch normalisation before each activation. None: the initializer's, or False.
+        Batch normalization before each activation. None: the initializer's, or False.
     init : {"xavier", "he"}, default="xavier"
-        Fresh weights, where nothing was learned: Glorot uniform or Kaiming normal (fan-in).
+        Fresh weights: Glorot uniform or Kaiming normal (fan-in).
     warm_start_from : object, default="auto"
-        Where training starts: "auto" (a theta0 that X carries out of the step before in a
-        Pipeline, or fresh weights), "pipeline" (only the former), None (fresh weights), an
-        initializer (used as it is where it is fitted; a clone of an unfitted one is fitted here),
-        a Theta0 or the path of a ``.safetensors`` file. :class:`NetClassifier` says more.
+        Where training starts: "auto" (from a theta0 that X carries in a Pipeline, or fresh
+        weights), "pipeline" (only the former), None (fresh weights), an initializer (a fitted one
+        is used as it is, a clone of an unfitted one is fitted here), a Theta0 or the path of a
+        ``.safetensors`` file. :class:`NetClassifier` says more.
     optimizer, learning_rate_init, batch_size, max_iter
-        How it is trained, as :class:`NetClassifier` takes them.
+        As :class:`NetClassifier` takes them.
     validation_split, class_weight, unlabelled_label, device, random_state
-        Which rows choose the best epoch and which have no label, the weight of each class, where
-        it is computed, and the seed: as :class:`NetClassifier` takes them.
+        As :class:`NetClassifier` takes them.
     **keywords : dict
-        Further arguments of :class:`skorch.NeuralNetClassifier` by its own names, such as
-        ``callbacks``, ``criterion`` or ``verbose``, as :class:`NetClassifier` takes them.
+        Further arguments of :class:`skorch.NeuralNetClassifier`, such as ``callbacks``.
 
     Attributes
     ----------
-    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
-        And ``validation_loss_curve_``, ``best_epoch_``, ``best_validation_loss_``: as
-        :class:`NetClassifier` has them.
     coefs_, intercepts_ : list of ndarray
-        Weights of shape (n_in, n_out) and biases (n_out,), a layer each.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Columns of X, and their names, where X has them.
+        Weights of shape (n_in, n_out) and biases (n_out,) of each layer.
+    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
+        As in :class:`NetClassifier`, and so are ``validation_loss_curve_``, ``best_epoch_``,
+        ``best_validation_loss_``, ``n_features_in_`` and ``feature_names_in_``.
 
     See Also
     --------
@@ -670,7 +653,7 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
 
-    Here 30 labels are known, and an initializer learns from all rows:
+    With 30 labels, an initializer learns from all rows:
 
     >>> import numpy as np
     >>> from sklearn_mmdinit import MMDInitializer
@@ -729,7 +712,7 @@ class MLPClassifier(NetClassifier):
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         sizes = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        factory = factory_of(source, *sizes.values(), seed)
+        factory = factory_of(source, self.n_features_in_, len(self.classes_), seed)
         if source is not None and (factory is None or factory.module is not MLP):
             raise ValueError(f"{name_of(source)} is of no perceptron, which MLPClassifier needs")
         of_source = dict(factory.keywords) if factory else {}
@@ -748,60 +731,60 @@ class MLPClassifier(NetClassifier):
         return ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
-        """The present weights."""
+        """The current weights."""
         module = uncompiled(self.module_)
         return Theta0(self.theta0_.architecture, arrays_of(module))
 
     @property
     def coefs_(self) -> list[np.ndarray]:
-        """Weights, (n_in, n_out) a layer."""
+        """Weights (n_in, n_out) of each layer."""
         return self._weights().coefs
 
     @property
     def intercepts_(self) -> list[np.ndarray]:
-        """Biases, (n_out,) a layer."""
+        """Biases (n_out,) of each layer."""
         return self._weights().intercepts
 
     def to_sklearn(self, **params: Any) -> Any:
-        """The network as a fitted MLPClassifier of scikit-learn's, with equal probabilities.
+        """The network as a fitted MLPClassifier of scikit-learn, with equal probabilities.
 
-        Its ``partial_fit`` goes on from the weights, and so does its ``fit`` with
-        ``warm_start=True``, where y holds each of the classes; its optimiser starts anew.
-        Batch normalisation is folded into the linear layers, at its running statistics. For two
-        classes its one output is the difference of the two logits.
+        Its ``partial_fit`` goes on from these weights, and so does its ``fit`` with
+        ``warm_start=True`` if y holds each of the classes; its optimizer starts anew. Batch
+        normalization is folded into the linear layers, with its running statistics. For two
+        classes the single output is the difference of the two logits.
 
         Parameters
         ----------
         **params : object
-            Its parameters, such as ``warm_start``; the network's own aside. Where they are not
-            given, ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are
-            those here, ``alpha`` is 0, and ``solver`` is "sgd" where it is that here.
+            Its parameters, such as ``warm_start``, but not those of the network. By default
+            ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are those
+            here, ``alpha`` is 0, and ``solver`` is "sgd" if `optimizer` is.
 
         Returns
         -------
         fitted : sklearn.neural_network.MLPClassifier
-            One with float64 weights.
+            Its weights are float64.
 
         Raises
         ------
         ValueError
-            If scikit-learn has no such activation, which is so of "gelu", or the criterion is
-            not the cross entropy, or predict_nonlinearity is given.
+            If the activation is "gelu", which scikit-learn has not, the criterion is not the
+            cross entropy, or predict_nonlinearity is given.
         """
         check_is_fitted(self, "net_")
         if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
             raise ValueError(f"criterion must be the cross entropy, got {self.net_.criterion_}")
-        if (own := self._skorch_params().get("predict_nonlinearity", "auto")) != "auto":
-            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {own!r}")
-        ours = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
-        ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
+        skorch_params = self._skorch_params()
+        if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
+            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
+        defaults = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
+        defaults |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:
-            # The defaults are PyTorch's.
-            given = self._skorch_params()
-            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
-            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
+            momentum = skorch_params.get("optimizer__momentum", 0.0)
+            nesterov = skorch_params.get("optimizer__nesterov", False)
+            defaults |= {"solver": "sgd", "momentum": momentum, "nesterovs_momentum": nesterov}
         names = getattr(self, "feature_names_in_", None)
-        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(ours | params))
+        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(defaults | params))
         fitted.loss_curve_ = self.loss_curve_
         fitted.n_iter_ = self.n_iter_
         return fitted

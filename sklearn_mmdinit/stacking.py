@@ -106,21 +106,13 @@ def advantage(likelihoods: np.ndarray, baseline: np.ndarray) -> float:
 
 def _fitted(member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray) -> Any:
     """A trained clone of a member; a network has an output for each class, seen or not."""
-    cloned = clone(member)
-    return cloned.fit(X, y, classes=classes) if _is_network(cloned) else cloned.fit(X, y)
-
-
-def _is_network(member: Any) -> bool:
-    return hasattr(member, "warm_start_from")
-
-
-def _has_proba(classifier: Any) -> bool:
-    return hasattr(classifier, "predict_proba")
+    params = {"classes": classes} if hasattr(member, "warm_start_from") else {}
+    return clone(member).fit(X, y, **params)
 
 
 def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Probabilities (n, n_classes) of rows, NaN for classes that a member has not seen."""
-    if _has_proba(fitted):
+    if hasattr(fitted, "predict_proba"):
         proba = fitted.predict_proba(X)
     else:
         scores = fitted.decision_function(X)
@@ -162,9 +154,9 @@ def _automatic_classifiers(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:
 class StackedStartsClassifier(PartlyLabelled):
     r"""Networks from several starts and other classifiers, weighted by the labels: stacking [1]_.
 
-    Only labels can tell which initial weights suit the data. On some tables learned ones gain
-    much; on others fresh weights, a forest or a kernel are as good or better. So this classifier
-    trains a network from each start, and other classifiers. It predicts
+    Only labels can tell whether learned initial weights, fresh ones, a forest or a kernel suit
+    the data best. So this classifier trains a network from each start, and other classifiers. It
+    predicts
 
     .. math:: p(x) = \sum_k w_k \, \mathrm{softmax}(\log p_k(x) / T_k).
 
@@ -175,13 +167,10 @@ class StackedStartsClassifier(PartlyLabelled):
 
     .. math:: w = s v + (1 - s) u, \qquad s = \Phi(z - \text{min\_advantage}).
 
-    With fresh weights as the first start, what was learned without labels gets weight only if
-    labels confirm it.
-
-    Then these predictions give pseudo-labels to unlabelled rows, and a *student* learns from
-    labels and pseudo-labels, each pseudo-label weighted by its probability: one round of
-    self-training [2]_. The student's weight is a third, times the share of pseudo-labels among
-    its rows.
+    With fresh weights first, learned weights count only if labels confirm them. Then a *student*
+    learns from the labels, and from these predictions as pseudo-labels of unlabelled rows, each
+    weighted by its probability: one round of self-training [2]_. Its weight is a third, times the
+    share of pseudo-labels among its rows.
 
     Parameters
     ----------
@@ -338,10 +327,8 @@ class StackedStartsClassifier(PartlyLabelled):
         self._check_classifiers()
         self._check_student()
         if attached_theta0(X) is not None:
-            raise ValueError(
-                "X carries theta0 from an earlier step of a Pipeline: pass that initializer in "
-                "starts instead"
-            )
+            hint = "pass that initializer in starts instead"
+            raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
 
         validate = partial(examples_checked, self)
         X, y, labelled = labels.validate_labelled(
@@ -398,15 +385,13 @@ class StackedStartsClassifier(PartlyLabelled):
         labels.check_parameters(None, self.unlabelled_label)
         if self.estimator is None:
             return MLPClassifier((256, 256), max_iter=60, validation_split=None)
-        if isinstance(self.estimator, type) or not _is_network(self.estimator):
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
             valid = "None, a NetClassifier or an MLPClassifier"
             raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
         unlabelled_label = self.estimator.unlabelled_label
         if unlabelled_label is not None and self.unlabelled_label is None:
-            raise ValueError(
-                f"estimator has {unlabelled_label=}: "
-                f"set it in StackedStartsClassifier(unlabelled_label={unlabelled_label!r}) instead"
-            )
+            hint = f"pass it to StackedStartsClassifier, with {unlabelled_label=}"
+            raise ValueError(f"estimator has an unlabelled_label: {hint}")
         return clone(self.estimator).set_params(unlabelled_label=None)
 
     def _check_classifiers(self) -> None:
@@ -417,13 +402,15 @@ class StackedStartsClassifier(PartlyLabelled):
             valid = '"auto" or a list of classifiers'
             raise TypeError(f"classifiers must be {valid}, got {self.classifiers!r}")
         for classifier in self.classifiers:
-            has_scores = _has_proba(classifier) or hasattr(classifier, "decision_function")
+            has_scores = hasattr(classifier, "predict_proba") or hasattr(
+                classifier, "decision_function"
+            )
             if isinstance(classifier, type) or not has_scores:
                 valid = "classifiers with predict_proba or decision_function"
                 raise TypeError(f"classifiers must be {valid}, got {classifier!r}")
             for name, value in classifier.get_params().items():
                 is_pairwise = name.endswith("decision_function_shape") and value == "ovo"
-                if is_pairwise and not _has_proba(classifier):
+                if is_pairwise and not hasattr(classifier, "predict_proba"):
                     valid = f'{name}="ovr", a score a class'
                     raise ValueError(f"classifiers must have {valid}, got {classifier!r}")
 
@@ -433,7 +420,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if student is None or is_auto(student):
             return
         takes_weights = hasattr(student, "fit") and has_fit_parameter(student, "sample_weight")
-        if isinstance(student, type) or not (takes_weights and _has_proba(student)):
+        if isinstance(student, type) or not (takes_weights and hasattr(student, "predict_proba")):
             valid = '"auto", None or a classifier with predict_proba and sample_weight in fit'
             raise TypeError(f"student must be {valid}, got {student!r}")
 
@@ -474,7 +461,9 @@ class StackedStartsClassifier(PartlyLabelled):
         temperatures = [_DEFAULT_TEMPERATURE, 1.0]
         self.temperatures_ = np.repeat(temperatures, [n_networks, len(classifiers)])
         # Label spreading weighs as much as a network, and so do the others together.
-        shares = np.array([_has_proba(classifier) for classifier in classifiers], dtype=float)
+        shares = np.array(
+            [hasattr(classifier, "predict_proba") for classifier in classifiers], dtype=float
+        )
         shares[~spreads] /= max(shares[~spreads].sum(), 1.0)
         weights = np.r_[np.ones(n_networks), shares]
         self.weights_ = weights / weights.sum()

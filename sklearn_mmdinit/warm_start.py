@@ -161,9 +161,10 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
     if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
         return _theta0_from_pipeline(X, required=warm_start_from == "pipeline")
     if hasattr(warm_start_from, "predict_proba") and not isinstance(warm_start_from, type):
-        name = type(warm_start_from).__name__
-        hint = f"to start where a {name} did, pass its theta0_; partial_fit goes on with its training"
-        raise TypeError(f"warm_start_from must be {_VALID}; got a classifier: {hint}")
+        raise TypeError(
+            f"warm_start_from must be {_VALID}; got a {type(warm_start_from).__name__}: pass its "
+            "theta0_ to start where it did, or go on with its training by its partial_fit"
+        )
     if is_initializer(warm_start_from):
         if isinstance(warm_start_from, FrozenEstimator) and theta0_in(warm_start_from) is None:
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
@@ -296,10 +297,8 @@ def _check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> 
         return
     for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
         if name != learned:
-            raise ValueError(
-                f"the initializer was fitted with {learned!r} as column {column}, "
-                f"and X has {name!r} there"
-            )
+            fitted = f"the initializer was fitted with {learned!r} as column {column}"
+            raise ValueError(f"{fitted}, and X has {name!r} there")
 
 
 def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
@@ -331,10 +330,9 @@ def _concatenate(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
     any_sparse = any(map(issparse, arrays))
     if any_sparse and not get_tags(initializer).input_tags.sparse:
         # The caller knows whether a dense copy fits in memory.
-        name = type(initializer).__name__
+        problem = f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense"
         raise ValueError(
-            f"X or X_unlabelled is sparse, and {name} learns from dense rows only: fit it before, "
-            "for instance on X[:10000].toarray(), and pass it fitted"
+            f"{problem} rows only: pass it fitted, on X[:10000].toarray() for instance"
         )
     if len(arrays) == 1:
         return X

@@ -188,7 +188,7 @@ each(classified, "optimizer device activation batch_norm class_weight callbacks"
 each(classified, "validation_split", (True, 0, 1, 2.0, NAN, "x"))
 each(classified, "hidden_layer_sizes warm_start_from", ("x", 0.5, True))
 row(classified, warm_start_from=mm.MMDInitializer, part="pass an instance")
-row(classified, warm_start_from=mm.MLPClassifier((3,)), part="partial_fit goes on with its")
+row(classified, warm_start_from=mm.MLPClassifier((3,)), part="pass its theta0_ to start")
 row(mm.mmd_init_, X, nn.Linear(4, 2), part="an instance of Module, got a ndarray")
 row(stacked, estimator=mm.MLPClassifier(unlabelled_label=-1), part="unlabelled_label=-1")
 row(classified, criterion=nn.NLLLoss, part="modules return logits here")

@@ -20,26 +20,23 @@ from .validation import add_error_context, check_widths, is_auto
 # Precedes parameters of a module's class, as in skorch.
 PREFIX = "module__"
 
-# Names of skorch and of scikit-learn's MLPClassifier, and the parameter that is meant.
+# Names of skorch and of scikit-learn's MLPClassifier, and the parameter that users mean by them.
 FAMILIAR = {
-    "alpha": "optimizer__weight_decay",
-    "callbacks__best_epoch": "validation_split",
-    "classes": "y",
-    "dataset": "X",
-    "early_stopping": "validation_split",
-    "epochs": "max_iter",
-    "learning_rate": "learning_rate_init",
-    "lr": "learning_rate_init",
-    "max_epochs": "max_iter",
-    "momentum": "optimizer__momentum",
-    "n_iter_no_change": "callbacks",
-    "shuffle": "iterator_train__shuffle",
-    "solver": "optimizer",
-    "tol": "callbacks",
-    "train_split": "validation_split",
-    "validation_fraction": "validation_split",
-    "warm_start": "warm_start_from",
-    "weight_decay": "optimizer__weight_decay",
+    name: meant
+    for meant, names in {
+        "X": "dataset",
+        "callbacks": "n_iter_no_change tol",
+        "iterator_train__shuffle": "shuffle",
+        "learning_rate_init": "lr learning_rate",
+        "max_iter": "epochs max_epochs",
+        "optimizer": "solver",
+        "optimizer__momentum": "momentum",
+        "optimizer__weight_decay": "alpha weight_decay",
+        "validation_split": "callbacks__best_epoch early_stopping train_split validation_fraction",
+        "warm_start_from": "warm_start",
+        "y": "classes",
+    }.items()
+    for name in names.split()
 }
 
 # Classes of an initializer where nothing says how many: the paper's two.

@@ -97,10 +97,7 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
     """Which rows have a label, bool (n_samples,); a ValueError if none has."""
     if unlabelled_label is None or unlabelled_label != unlabelled_label:  # NaN is replaced already
         if y.dtype.kind in "if" and len(labels := np.unique(y)) > 2 and labels[0] == -1:
-            warn_user(
-                "-1 in y is learned as a class; set unlabelled_label=-1 if rows with it have "
-                "no label"
-            )
+            warn_user("-1 in y is learned as a class; unlabelled_label=-1 says that it is none")
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
     is_text = {isinstance(v, str) for v in y} if y.dtype.kind == "O" else {y.dtype.kind in "UST"}
@@ -279,14 +276,9 @@ def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.n
         raise ValueError("the splitter gives no split")
     train, valid = map(np.asarray, split)
     if len(train) == 0 or len(valid) == 0:
-        raise ValueError(
-            f"the split needs both kinds of rows, got {len(train)} training and {len(valid)} "
-            "validation rows"
-        )
+        raise ValueError(f"it gives {len(train)} training and {len(valid)} validation rows")
     if (last := max(train.max(), valid.max())) >= len(y):
-        raise ValueError(
-            f"the split names row {last}, but only {len(y)} rows have a label and a weight"
-        )
+        raise ValueError(f"it names row {last}, but only {len(y)} rows have a label and a weight")
     return train, valid
 
 

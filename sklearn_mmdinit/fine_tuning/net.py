@@ -70,9 +70,8 @@ _INPUTS, _WEIGHTS = "X", "sample_weight"
 def is_skorch_param(name: str) -> bool:
     """Whether a classifier passes this parameter to skorch under the same name."""
     part, nested, _ = name.partition("__")
-    return name not in FAMILIAR and (
-        name in _SKORCH_NAMES or (bool(nested) and part in _SKORCH_PARTS)
-    )
+    is_known = name in _SKORCH_NAMES or (nested and part in _SKORCH_PARTS)
+    return bool(is_known) and name not in FAMILIAR
 
 
 def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
@@ -173,28 +172,16 @@ class _EpochBatches(Sampler[torch.Tensor]):
     """Row numbers of each mini-batch of an epoch; a generator draws a new order each time."""
 
     def __init__(
-        self,
-        n_rows: int,
-        batch_size: int,
-        drop_last: bool,
-        join_last: bool,
-        generator: torch.Generator | None,
+        self, n_rows: int, sizes: list[int], generator: torch.Generator | None = None
     ) -> None:
-        self.n_rows, self.generator = n_rows, generator
-        n_full, n_left = divmod(n_rows, batch_size)
-        self.sizes = [batch_size] * n_full
-        if n_full and join_last and n_left == 1:
-            self.sizes[-1] += 1
-        elif n_left and not (n_full and drop_last):
-            self.sizes.append(n_left)
+        self.n_rows, self.sizes, self.generator = n_rows, sizes, generator
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        if self.generator is None:
-            order = torch.arange(self.n_rows, device="cpu")
-        else:
+        order = torch.arange(self.n_rows, device="cpu")
+        if self.generator is not None:
             order = torch.randperm(self.n_rows, generator=self.generator, device="cpu")
         return iter(order[: sum(self.sizes)].split(self.sizes))
 
@@ -202,9 +189,9 @@ class _EpochBatches(Sampler[torch.Tensor]):
 class RowLoader(DataLoader[Any]):
     """A DataLoader of Rows that indexes each mini-batch at once.
 
-    `generator` draws the order of an epoch and can be pickled, so that training in parts draws
-    what training in one go does. `join_last` lets a single last row join the batch before:
-    batch normalization cannot train on one row.
+    `generator` draws the orders and can be pickled, so that training in parts draws what training
+    in one go does. `join_last` adds a single last row to the batch before, because batch
+    normalization cannot train on one row.
     """
 
     def __init__(
@@ -217,10 +204,13 @@ class RowLoader(DataLoader[Any]):
         generator: torch.Generator | None = None,
         **options: Any,
     ) -> None:
-        if shuffle and generator is None:
-            generator = torch.Generator("cpu").manual_seed(0)
-        order = generator if shuffle else None
-        batches = _EpochBatches(len(rows), batch_size, drop_last, join_last, order)
+        n_full, n_left = divmod(len(rows), batch_size)
+        sizes = [batch_size] * n_full
+        if n_full and join_last and n_left == 1:
+            sizes[-1] += 1
+        elif n_left and not (n_full and drop_last):
+            sizes.append(n_left)
+        batches = _EpochBatches(len(rows), sizes, generator if shuffle else None)
         # A generator of its own for the seed of workers, so that it draws from no other.
         options["generator"] = torch.Generator("cpu")
         super().__init__(rows, sampler=batches, batch_size=None, **options)
@@ -285,11 +275,9 @@ class Net(NeuralNetClassifier):
             raise _Stop from error
         except KeyError as error:  # EarlyStopping raises it if an epoch has no valid_loss
             recorded = sorted(self.history[-1]) if self.history else []
-            hint = "and valid_loss too if fit has a validation_split"
-            raise ValueError(
-                f"a callback fails in {method_name} with KeyError: {error}; "
-                f"an epoch has {recorded}, {hint}"
-            ) from error
+            problem = f"a callback fails in {method_name} with KeyError: {error}"
+            hint = f"an epoch has {recorded}, and with a validation_split valid_loss too"
+            raise ValueError(f"{problem}; {hint}") from error
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """Mini-batches of a dataset."""
@@ -340,9 +328,8 @@ class Net(NeuralNetClassifier):
                 self.criterion_.reduction = reduction
         if losses is None or losses.shape != weights.shape:
             valid = "a criterion with reduction='mean', which can return a loss a row instead"
-            raise ValueError(
-                f"weights of rows need {valid}; got {self.criterion_} with {reduction=}"
-            )
+            given = f"{self.criterion_} with {reduction=}"
+            raise ValueError(f"weights of rows need {valid}; got {given}")
         return losses
 
     def train(self, rows: Rows, n_epochs: int) -> None:
@@ -357,10 +344,8 @@ class Net(NeuralNetClassifier):
             if not self.initialized_:
                 self._initialize_checked()
             if _has_batch_norm(self.module_) and min(len(rows), self.batch_size) < 2:
-                raise ValueError(
-                    "batch normalization needs at least 2 training rows, "
-                    f"got {len(rows)} and batch_size={self.batch_size}"
-                )
+                given = f"{len(rows)} rows and batch_size={self.batch_size}"
+                raise ValueError(f"batch normalization needs at least 2 training rows, got {given}")
             if self.n_multiplications_ is None:
                 self.n_multiplications_ = _multiplications(self, rows)
             with undo, worthwhile_threads(self.n_multiplications_):
@@ -377,9 +362,8 @@ class Net(NeuralNetClassifier):
 
     def _initialize_checked(self) -> None:
         """Make the module, the criterion, the optimizer and the callbacks."""
-        with add_error_context(
-            f"criterion={self.criterion!r}, optimizer={self.optimizer!r} or callbacks"
-        ):
+        parts = f"criterion={self.criterion!r}, optimizer={self.optimizer!r} or callbacks"
+        with add_error_context(parts):
             self.initialize()
         callback_names = sorted(dict(self.callbacks_))
         for name in vars(self):

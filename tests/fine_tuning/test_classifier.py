@@ -175,7 +175,7 @@ def test_threads_do_not_disturb_each_other(data):
 
 def test_batches_cover_every_row_once_in_a_new_order():
     X = np.arange(23, dtype=np.float32)[:, None]
-    iterator = RowLoader(Rows(X, np.arange(23)), 5, shuffle=True)
+    iterator = RowLoader(Rows(X, np.arange(23)), 5, shuffle=True, generator=torch.Generator())
     orders = [torch.cat([y for _, y in iterator]).tolist() for _ in range(2)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(23))
@@ -289,7 +289,7 @@ def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
     X, y = data
     with torch.device("meta"):
         rows = Rows(X[:4], y[:4], np.ones(4))
-        ((inputs, indices),) = RowLoader(rows, 4, shuffle=True)
+        ((inputs, indices),) = RowLoader(rows, 4, shuffle=True, generator=torch.Generator())
     assert {t.device.type for t in (*inputs.values(), indices)} == {"cpu"}
 
 
