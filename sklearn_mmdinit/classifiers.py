@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -409,7 +410,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             start = start.learn(X, X_unlabelled, seed)
         self.theta0_, self.initializer_ = start.theta0, start.initializer
         return net.build_net(
-            start.build,
+            replace(start, initializer=None).build,
             self._skorch_params(),
             optimizer=net.find_optimizer(self.optimizer),
             lr=self.learning_rate_init,
@@ -626,9 +627,9 @@ class MLPClassifier(NetClassifier):
     ----------
     coefs_, intercepts_ : list of ndarray
         Weights of shape (n_in, n_out) and biases (n_out,) of each layer.
-    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
-        As in :class:`NetClassifier`, and so are ``validation_loss_curve_``, ``best_epoch_``,
-        ``best_validation_loss_``, ``n_features_in_`` and ``feature_names_in_``.
+    n_features_in_, feature_names_in_, classes_, net_, module_, theta0_, initializer_
+        As in :class:`NetClassifier`, and so are ``history_``, ``loss_curve_``, ``n_iter_``,
+        ``validation_loss_curve_``, ``best_epoch_`` and ``best_validation_loss_``.
 
     See Also
     --------

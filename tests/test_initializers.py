@@ -516,7 +516,7 @@ def test_few_rows_that_all_have_a_label_are_told():
     X, y = np.random.default_rng(0).normal(size=(120, 4)), np.arange(120) % 3
     init, few = MMDInitializer((3,), max_iter=0), slice(50)
     start = MLPClassifier(warm_start_from=clone(init), max_iter=0, unlabelled_label=-1)
-    said = "the start is learned from 50 labelled rows alone"
+    said = "the initializer learns from 50 labelled rows alone"
     for fit in (init.fit, clone(start).set_params(unlabelled_label=None).fit):
         with pytest.warns(UserWarning, match=said):
             fit(X[few], y[few])

@@ -180,10 +180,11 @@ class _EpochBatches(Sampler[torch.Tensor]):
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
+        # Draws when the first batch is asked for: with workers DataLoader makes two iterators.
         order = torch.arange(self.n_rows, device="cpu")
         if self.generator is not None:
             order = torch.randperm(self.n_rows, generator=self.generator, device="cpu")
-        return iter(order[: sum(self.sizes)].split(self.sizes))
+        yield from order[: sum(self.sizes)].split(self.sizes)
 
 
 class RowLoader(DataLoader[Any]):
@@ -225,10 +226,7 @@ class RowLoader(DataLoader[Any]):
 
 
 class BestEpoch(EarlyStopping):
-    """Skorch's EarlyStopping that never stops; training without validation rows is fine."""
-
-    def __init__(self) -> None:
-        super().__init__(patience=math.inf, threshold=0, sink=noop, load_best=True)
+    """Skorch's EarlyStopping, but training without validation rows is fine."""
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Copy the parameters if they are the best so far."""
@@ -450,8 +448,9 @@ def build_net(
         defaults["optimizer__fused"] = True
     # Copies, because skorch changes the callbacks that it gets.
     callbacks = copy.deepcopy(list(given.get("callbacks") or []))
+    best_epoch = BestEpoch(patience=math.inf, threshold=0, sink=noop, load_best=True)
     fixed = {
-        "callbacks": [("best_epoch", BestEpoch()), *callbacks],
+        "callbacks": [("best_epoch", best_epoch), *callbacks],
         "dataset": Rows,
         "train_split": _use_own_validation,
         "optimizer": optimizer,

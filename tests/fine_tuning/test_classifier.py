@@ -185,6 +185,12 @@ def test_batches_cover_every_row_once_in_a_new_order():
     assert len(iterator) == 5
 
 
+def test_a_worker_process_brings_the_same_batches(data):
+    clf = small(validation_split=None, max_iter=2)
+    expected = clone(clf).fit(*data)
+    assert_same_weights(clf.set_params(iterator_train__num_workers=1).fit(*data), expected)
+
+
 @pytest.mark.parametrize(
     ("n", "options", "sizes"),
     [
