@@ -47,7 +47,9 @@ def estimators():
     yield MLPClassifier((8,), batch_norm=True, learning_rate_init=0.1, validation_split=None, **sgd)
     yield NetClassifier(Pooled, module__width=8, **long)
     others = [DecisionTreeClassifier()]
-    yield StackedStartsClassifier(MLPClassifier((8,), **long), classifiers=others, cv=2, random_state=0)
+    yield StackedStartsClassifier(
+        MLPClassifier((8,), **long), classifiers=others, cv=2, random_state=0
+    )
 
 
 # Some of these checks bring values around 100.
