@@ -6,6 +6,7 @@ from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .initializer import MMDInitializer
 from .mmd_init import mmd_init_
+from .objective import MMDObjective, MMDTerms
 from .stacking import StackedStartsClassifier
 from .theta0 import Architecture, Theta0, load_theta0, save_theta0
 from .transforms import OrientedGradients, RandomAffine, RandomCorruption
@@ -18,6 +19,8 @@ __all__ = [
     "Coherence",
     "MLPClassifier",
     "MMDInitializer",
+    "MMDObjective",
+    "MMDTerms",
     "NetClassifier",
     "OrientedGradients",
     "RandomAffine",

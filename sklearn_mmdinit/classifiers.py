@@ -31,7 +31,7 @@ from ._base.module_factory import (
 )
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .networks.trace import describe_with_logits, takes_integers
+from .networks.info import describe_with_logits, takes_integers
 from .theta0 import Architecture, Theta0, arrays_of
 from .warm_start import (
     Start,

@@ -20,6 +20,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
+from . import losses
 from ._base.environment import array_of, check_float32
 from ._base.module_factory import ModuleFactory, uncompiled
 from ._base.random_streams import StepRandom
@@ -27,12 +28,10 @@ from ._base.validation import check_fits_in_memory, check_integer, check_number
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
-from .losses import coherence_kernel as kernel_of
-from .networks.functional import perturbed_logits
-from .networks.hooks import batch_norms, own_output, replaced
-from .networks.info import Profile, look_at
-from .networks.passes import Network
+from .networks.info import NetworkBuilder, perturbed_logits
+from .networks.passes import batch_norms, hidden_activations, hooked
 from .theta0 import Theta0, theta0_in
+from .training.loop import n_classes_with_bias, training_threads
 
 __all__ = [
     "NeighborAgreement",
@@ -44,19 +43,19 @@ __all__ = [
 ]
 
 
-def _looked_at(source: Any, X: Any) -> tuple[Profile, Network, np.ndarray]:
+def _network_of(source: Any, X: Any) -> tuple[NetworkBuilder, nn.Module, np.ndarray]:
     """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
     theta0 = theta0_in(source)
     if theta0 is None:
-        raise ValueError(f"expected a Theta0 or a fitted estimator, got {source!r}")
+        raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")
     X = _rows(source, theta0, X)
     learned_by = getattr(source, "initializer_", None) or source
-    profile = getattr(learned_by, "_profile", None)
-    if profile is None or profile.architecture.digest != theta0.architecture.digest:
-        # to_module: what theta0 is of has to come with it, or be the built-in perceptron.
+    builder = getattr(learned_by, "_builder", None)
+    if builder is None or builder.architecture.digest != theta0.architecture.digest:
+        # A Theta0 alone knows the module of the built-in perceptron only.
         module = getattr(source, "module_", None) or theta0.to_module()
-        profile = look_at(ModuleFactory(uncompiled(module)), X)
-    return profile, profile.network(theta0.without_gain(), "cpu"), X
+        builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), X)
+    return builder, builder.network_at(theta0.without_gain(), "cpu"), X
 
 
 def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
@@ -74,12 +73,12 @@ def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
 
 
 def _batches(
-    profile: Profile, X: np.ndarray, n_batches: int, batch_size: int, random: Any
+    builder: NetworkBuilder, X: np.ndarray, n_batches: int, batch_size: int, random: Any
 ) -> Iterator[torch.Tensor]:
     """Mini-batches drawn at random."""
     for _ in range(n_batches):
         rows = random.choice(len(X), size=min(batch_size, len(X)), replace=False)
-        yield profile.examples(X[rows])
+        yield builder.as_examples(X[rows])
 
 
 def _scale(source: Any, perturbation_scale: float | None) -> float:
@@ -96,10 +95,17 @@ def _check_counts(**counts: int) -> None:
         check_integer(name, count)
 
 
-def _logits(network: Network, X: torch.Tensor, n: int, scale: float, random: Any) -> torch.Tensor:
+def _logits(
+    builder: NetworkBuilder,
+    network: nn.Module,
+    X: torch.Tensor,
+    n: int,
+    scale: float,
+    random: StepRandom,
+) -> torch.Tensor:
     """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
-    check_fits_in_memory(3 * n * len(X) * network.architecture.n_classes, f"n_perturbations={n}")
-    logits = perturbed_logits(network, X, n, scale, random)
+    check_fits_in_memory(3 * n * len(X) * builder.info.n_classes, f"n_perturbations={n}")
+    logits = perturbed_logits(network, builder.info, X, n, scale, random)
     if not logits.isfinite().all():
         raise ValueError(f"perturbation_scale={scale} gives logits that are not finite")
     return logits
@@ -154,14 +160,15 @@ def degenerate_softmax_ratio(
     >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
     (3,)
     """
-    profile, network, X = _looked_at(source, X)
+    builder, network, X = _network_of(source, X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
     rows, random = _seeded(random_state)
-    n_classes, ratios = profile.architecture.n_classes, []
-    with torch.no_grad(), network.team(n_perturbations * batch_size, "cpu"):
-        for step, batch in enumerate(_batches(profile, X, n_batches, batch_size, rows)):
-            logits = _logits(network, batch, n_perturbations, scale, random.at(step))
+    n_classes, ratios = builder.info.n_classes, []
+    n_rows, device = n_perturbations * batch_size, torch.device("cpu")
+    with torch.no_grad(), training_threads(network, builder.info, n_rows, device):
+        for step, batch in enumerate(_batches(builder, X, n_batches, batch_size, rows)):
+            logits = _logits(builder, network, batch, n_perturbations, scale, random.at(step))
             used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
             ratios.append(float((used.sum(-1) < n_classes).double().mean()))
     return np.asarray(ratios)
@@ -205,26 +212,24 @@ def dead_neuron_ratio(
     >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
     (3, 2)
     """
-    profile, network, X = _looked_at(source, X)
+    builder, network, X = _network_of(source, X)
     _check_counts(n_batches=n_batches, batch_size=batch_size)
-    units = [layer for layer in network.module.modules() if isinstance(layer, nn.ReLU)]
+    units = [layer for layer in network.modules() if isinstance(layer, nn.ReLU)]
     if not units:
-        found = f"{profile.architecture.module} with {dict(profile.architecture.parameters)}"
-        raise ValueError(f"dead neurons are counted in layers of nn.ReLU: {found} has none")
-    if min(batch_size, len(X)) < 2 and batch_norms(network.module):
-        found = f"{batch_size=} and {len(X)} rows"
-        raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {found}")
+        name = f"{builder.architecture.module} with {dict(builder.architecture.parameters)}"
+        raise ValueError(f"dead neurons are counted in layers of nn.ReLU, and {name} has none")
+    if min(batch_size, len(X)) < 2 and batch_norms(network):
+        sizes = f"{batch_size=} and {len(X)} rows"
+        raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {sizes}")
     rows, _ = _seeded(random_state)
     ratios: list[float] = []
 
-    def count(layer: nn.Module, H: torch.Tensor) -> Any:
-        output = own_output(layer, H)
+    def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
         ratios.append(float((~(output > 0).any(dim=0)).double().mean()))
-        return output
 
-    with torch.no_grad(), replaced(dict.fromkeys(units, count)):
-        for batch in _batches(profile, X, n_batches, batch_size, rows):
-            network.logits(batch)
+    with torch.no_grad(), hooked(units, count):
+        for batch in _batches(builder, X, n_batches, batch_size, rows):
+            network(batch)
     return np.asarray(ratios).reshape(n_batches, -1)
 
 
@@ -267,12 +272,13 @@ def prediction_samples(
     >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
     (10, 4, 2)
     """
-    profile, network, X = _looked_at(source, X)
+    builder, network, X = _network_of(source, X)
     scale = _scale(source, perturbation_scale)
     _check_counts(n_perturbations=n_perturbations)
     _, random = _seeded(random_state)
     with torch.no_grad():
-        logits = _logits(network, profile.examples(X), n_perturbations, scale, random)
+        examples = builder.as_examples(X)
+        logits = _logits(builder, network, examples, n_perturbations, scale, random)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
 
@@ -316,11 +322,12 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     >>> coherence_kernel(init, X[:3]).shape
     (3, 3)
     """
-    profile, network, X = _looked_at(source, X)
-    network.module.eval()
+    builder, network, X = _network_of(source, X)
+    network.eval()
     with torch.no_grad():
-        H = network.hidden(profile.examples(X))
-        kernel: np.ndarray = kernel_of(H, network.n_last_biases).numpy()
+        H = hidden_activations(network, builder.as_examples(X), builder.known_last_layer())
+        n_classes = n_classes_with_bias(network, builder.info)
+        kernel: np.ndarray = losses.coherence_kernel(H, n_classes).numpy()
     if not np.isfinite(kernel).all():
         reached = f"hidden activations of X reach {float(H.abs().max()):.2g}"
         raise ValueError(f"{reached}: give X on the scale that theta0 was learned on")

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from ._base import module_factory as sources
+from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import array_of, check_float32, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
@@ -26,51 +26,55 @@ from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
-from .networks.functional import SAMPLERS, chosen_samplers
-from .networks.info import Profile, look_at
-from .objective import loss_terms
+from .networks.info import SAMPLERS, NetworkBuilder
 from .theta0 import Theta0, checked_path
 from .training.checkpoint import Checkpointer
 from .training.config import Config, resolve
-from .training.loop import State, check_rows, train
-from .training.minibatches import RowBatches, WalkEnds
+from .training.loop import (
+    State,
+    check_step_fits_in_memory,
+    loss_terms,
+    objective_of,
+    train,
+    training_threads,
+)
+from .training.minibatches import PositivePairs, RowBatches
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
 
 OUTPUTS = ("passthrough", "hidden")
 
-# Parameters that networks are made by, once and for all passes.
-_OF_THE_NETWORK = (*sources.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
+# Parameters of the network, which partial_fit may not change.
+_OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
 _PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
-# The draws of `score` come from step numbers that no training reaches.
+# The draws of `score` have step numbers that no training reaches.
 _FIRST_SCORE_STEP = 1 << 31
 
-# With coherence: how far the first step of fine-tuning, by Adam at this rate, is to move a logit,
-# in nats; and the rows over which the gain that does so is chosen.
+# With coherence the gain is chosen so that the first step of fine-tuning, by Adam at this rate,
+# moves a logit so far, in the mean over so many rows.
 _FIRST_MOVE, _FINE_TUNING_RATE = 0.75, 1e-3
 _GAIN_ROWS = 2048
 
-# A loss that ends so many times higher than it began (or than 1) is not noise of mini-batches: what
-# was learned is of no use.
+# A loss that ends so many times higher than it began (or than 1) is not noise of mini-batches.
 _DIVERGED = 4.0
 
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """The feature map: scikit-learn puts what it returns into the container of set_output."""
+    """The feature map, whose result scikit-learn puts into the container of set_output."""
 
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
         rows = self._rows(X)
         check_float32(rows)
-        return self._profile.hidden(self.theta0_, rows, torch_device(self.device))
+        return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
 
 
-# auto_wrap_output_keys: a DataFrame cannot carry theta0, so the `transform` below is left as it
-# is, and only that of _HiddenFeatures looks at set_output.
+# auto_wrap_output_keys=None: a DataFrame cannot carry theta0, so set_output must not wrap this
+# `transform`. It wraps that of _HiddenFeatures.
 class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """The transformer: X itself, which brings theta0 to the next step, or the feature map."""
 
@@ -85,10 +89,10 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Returns
         -------
         ndarray
-            X itself, as an array that carries theta0 to the next step of a pipeline, also where
-            ``set_output`` asks for a DataFrame, which cannot; with ``output="hidden"`` inputs of
-            the last layer at theta0, (n_samples, n_units), of which rounding depends on the rows
-            beside: by at most 1e-5 of the largest.
+            X itself, as an array that carries theta0 to the next step of a pipeline. It stays an
+            array where ``set_output`` asks for a DataFrame, which cannot carry theta0. With
+            ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units); values
+            may differ by 1e-5 of the largest with the composition of X.
         """
         check_is_fitted(self, "theta0_")
         checks.check_choice("output", self.output, OUTPUTS)
@@ -97,7 +101,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         return attach_theta0(self._rows(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Learn theta0 from X, then ``transform`` it; an interrupt ends it.
+        """Learn theta0 from X, then ``transform`` X; an interrupt raises.
 
         Parameters
         ----------
@@ -109,8 +113,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         ndarray
             As ``transform`` returns.
         """
-        # In place of scikit-learn's, which puts X into the container of set_output.
-        with checks.inside_another():  # a Pipeline, which may keep what this returns on disk
+        # Overrides scikit-learn's, which puts X into the container of set_output.
+        with checks.inside_another():  # a Pipeline may cache the result on disk
             self.fit(X, y)
         return self.transform(X)
 
@@ -134,7 +138,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         return super().get_feature_names_out(input_features)
 
 
-class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
+class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     r"""Learn a network's initial weights from unlabelled data.
 
     Minimises eq. (final_loss) of Lee & Cho [1]_ over theta0,
@@ -369,14 +373,14 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
             This one.
         """
         prefix = "coherence__"
-        own = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+        nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         coherence = params.get("coherence", self.coherence)
-        if own and checks.is_auto(coherence):
-            # Whole before it takes the place of "auto": what is refused leaves that as it is.
-            params["coherence"] = Coherence().set_params(**own)
-        elif own and not isinstance(coherence, Coherence):
-            name = prefix + next(iter(own))
-            raise ValueError(f"{name} is a parameter of a coherence, and {coherence=} is none")
+        if nested and checks.is_auto(coherence):
+            # A name that is not valid raises before "auto" is replaced.
+            params["coherence"] = Coherence().set_params(**nested)
+        elif nested and not isinstance(coherence, Coherence):
+            name = prefix + next(iter(nested))
+            raise ValueError(f"{name} needs a Coherence, got {coherence=}; set coherence too")
         return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
@@ -418,18 +422,18 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
                 raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
         elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
             names = ", ".join(_PAPER_WEIGHTS)
-            raise ValueError(f"one of {names} must be above 0 where there is no coherence")
-        sources.check_source(self.module, sources.keywords_of(vars(self)))
-        if self.module is None and (layer := self.hidden_layer) is not None:
-            raise ValueError(f"hidden_layer={layer!r} names a layer of a module, got module=None")
+            raise ValueError(f"one of {names} must be above 0 without a coherence, got 0 for all")
+        factories.check_source(self.module, factories.keywords_of(vars(self)))
+        if self.module is None and self.hidden_layer is not None:
+            name = f"hidden_layer={self.hidden_layer!r}"
+            raise ValueError(f"{name} names a layer of a module, and module is None; leave it out")
         defaults = inspect.signature(type(self).__init__).parameters
-        for name in sources.OF_A_PERCEPTRON if self.module is not None else ():
+        for name in factories.OF_A_PERCEPTRON if self.module is not None else ():
             value = getattr(self, name)
             if not np.array_equal(value, defaults[name].default):
-                raise ValueError(f"{name}={value!r} describes a perceptron, and there is a module")
-
-    def _config(self, n_rows: int, n_classes: int) -> Config:
-        return resolve(vars(self), coherence_of(self.coherence), n_rows, n_classes)
+                raise ValueError(
+                    f"{name}={value!r} describes a perceptron, and module is given; leave it out"
+                )
 
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -465,22 +469,40 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
-        config, keeper = self._begin(X, self.checkpoint, labels.n_classes_in(y))
-        state, device = self._state, torch_device(self.device)
-        n_left = config.max_iter - state.n_passes + (state.steps_in_pass > 0)
-        if n_left == 0 < config.max_iter:  # a checkpoint has all of them
-            return self._learned(X, config)
-        batches = self._batches(X, config)
-        try:
-            train(self._profile, batches, config, state, n_left, device, self.verbose, keeper)
-        except KeyboardInterrupt:
-            keeper.write()
-            if checks.is_inside_another() or keeper.last is None or keeper.last.step == 0:
-                raise
-            self._state = state = keeper.last
-            told = f"interrupted: fitted up to step {state.step}; partial_fit goes on from there"
-            warn_user(told, ConvergenceWarning)
-        return self._learned(X, config)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._builder = self._network_builder(X, y, seed)
+        config = self._config(len(X))
+        fresh = State(seed, self._builder.fresh_theta0(), n_planned=max(config.max_iter, 1))
+        settings = {} if self.checkpoint is None else self._settings(X, config, fresh)
+        path = None if self.checkpoint is None else Path(self.checkpoint)
+        checkpointer = Checkpointer(path, settings, config.max_iter)
+        state = checkpointer.begun(fresh)
+        self._prepare(X, config, seed)
+        n_left = config.max_iter - state.n_epochs + (state.steps_in_epoch > 0)
+        if n_left or not config.max_iter:  # else the checkpoint has all of them
+            batches, device = self._batches(X, config, seed), torch_device(self.device)
+            try:
+                train(
+                    self._builder,
+                    batches,
+                    config,
+                    state,
+                    n_left,
+                    device,
+                    self.verbose,
+                    checkpointer,
+                )
+            except KeyboardInterrupt:
+                checkpointer.write()
+                last = checkpointer.last
+                if checks.is_inside_another() or last is None or last.step == 0:
+                    raise
+                state = last
+                warn_user(
+                    f"interrupted: fitted up to step {state.step}; partial_fit goes on from there",
+                    ConvergenceWarning,
+                )
+        return self._store(X, config, state)
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -508,15 +530,19 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            config, _ = self._begin(X, n_classes=labels.n_classes_in(y))
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            self._builder = self._network_builder(X, y, seed)
+            config = self._config(len(X))
+            state = State(seed, self._builder.fresh_theta0(), n_planned=max(config.max_iter, 1))
+            self._prepare(X, config, seed)
         else:
             self._check_unchanged()
-            # A copy, so that a pass that fails or is interrupted leaves no trace.
-            self._state = replace(self._state, history=list(self._state.history))
-            config = self._config(len(X), self._profile.architecture.n_classes)
-        device, batches = torch_device(self.device), self._batches(X, config)
-        train(self._profile, batches, config, self._state, 1, device, self.verbose)
-        return self._learned(X, config)
+            config = self._config(len(X))
+            # A copy, so that an epoch that fails or is interrupted leaves no trace.
+            state = replace(self._state, history=list(self._state.history))
+        batches, device = self._batches(X, config, state.seed), torch_device(self.device)
+        train(self._builder, batches, config, state, 1, device, self.verbose)
+        return self._store(X, config, state)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
@@ -536,19 +562,21 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
         """
         check_is_fitted(self, "theta0_")
         X = self._validated(X, reset=False)
-        device = torch_device(self.device)
-        config = self._config(len(X), self._profile.architecture.n_classes)
-        batches = self._batches(X, config)
-        # In training mode, as the loss is while it is learned, on a copy of the parameters.
-        network = self._profile.network(self.theta0_.without_gain(), device)
-        check_rows(config)
-        random, n_steps, total = StepRandom(self._state.seed, device), batches.steps_a_pass, 0.0
+        device, config, seed = torch_device(self.device), self._config(len(X)), self._state.seed
+        batches, info = self._batches(X, config, seed), self._builder.info
+        check_step_fits_in_memory(config)
+        # In training mode, as the loss is while it is learned.
+        network = self._builder.network_at(self.theta0_.without_gain(), device)
+        objective, random = objective_of(config), StepRandom(seed, device)
+        n_steps, total = batches.steps_an_epoch, 0.0
         order = np.arange(n_steps * batches.size).reshape(n_steps, batches.size)
-        with torch.no_grad(), network.team(config.rows_in_flight, device):
+        threads = training_threads(network, info, config.rows_in_flight, device)
+        with torch.no_grad(), threads:
             for number in range(n_steps):
                 step = _FIRST_SCORE_STEP + number
                 batch = batches.gathered(order[number : number + 1], step)[0].to(device)
-                total += float(loss_terms(network, batch, random.at(step), config)[0])
+                terms = loss_terms(network, info, batch, random.at(step), config, objective)
+                total += float(terms[0])
         if not math.isfinite(total):
             raise ValueError("the loss of X is not finite: its values are too large; scale X")
         return -total / n_steps
@@ -556,7 +584,7 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
     def to_module(self) -> nn.Module:
         """A fresh module on the CPU, of the class in `module` or an :class:`MLP`, at theta0."""
         check_is_fitted(self, "theta0_")
-        return self._profile.module(self.theta0_)
+        return self._builder.module_at(self.theta0_)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -570,81 +598,84 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
         check_is_fitted(self, "theta0_")
         return self.theta0_.intercepts
 
-    @np.errstate(over="ignore", invalid="ignore")  # infinity is told by an error
+    @np.errstate(over="ignore", invalid="ignore")  # infinity raises an error
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
             return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
-        shape = None if reset else self._profile.architecture.input_shape
+        shape = None if reset else self._builder.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 
     def _validated(self, X: Any, reset: bool) -> np.ndarray:
+        """Rows of X, once all parameters have been checked."""
         self._check_params()
-        # Two rows: with one there is no mini-batch over which classes could be spread.
+        # With one row there is no mini-batch over which classes could be spread.
         X = self._rows(X, reset=reset, ensure_min_samples=2)
         check_float32(X)
         if self.module is None and X.dtype not in (np.float32, np.float64):
             return X.astype(np.float32)
         return X  # a module may take whole numbers as such
 
-    def _begin(
-        self, X: np.ndarray, kept: Any = None, n_classes: int | None = None
-    ) -> tuple[Config, Checkpointer]:
-        """Look at the network and the rows before the first pass, and resolve the parameters."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        own = self.n_features_in_, weights_seed(seed), n_classes
-        source = sources.factory_of_initializer(vars(self), *own)
-        self._profile = look_at(source.kept(), X, self.sampler, self.hidden_layer)
-        if not self._profile.integers:
+    def _network_builder(self, X: np.ndarray, y: Any, seed: int) -> NetworkBuilder:
+        """Look at the network on a few rows."""
+        factory = factories.factory_of_initializer(
+            vars(self), self.n_features_in_, weights_seed(seed), labels.n_classes_in(y)
+        )
+        builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
+        if not builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        architecture, coherence = self._profile.architecture, coherence_of(self.coherence, X)
-        n_logits, asked = architecture.n_classes, self.n_classes
-        if not (checks.is_auto(asked) or asked == n_logits):
-            name = architecture.module
-            raise ValueError(f"n_classes={asked}, but the module {name} returns {n_logits} logits")
-        _check_gain(self.gain, self._profile)
-        theta0 = self._profile.fresh()
-        if coherence is not None or self.output == "hidden":
-            self._profile.hidden(theta0, X[:2], "cpu")  # says it where there are none
-        config = self._config(len(X), architecture.n_classes)
-        fresh = State(seed, theta0, n_planned=max(config.max_iter, 1))
-        settings = {} if kept is None else self._settings(X, config, fresh)
-        keeper = Checkpointer(kept and Path(kept), settings, config.max_iter)
-        self._state = keeper.begun(fresh)
-        self._begun_with = self._what_stays(config)
+        module, n_logits = builder.architecture.module, builder.info.n_classes
+        if not (checks.is_auto(self.n_classes) or self.n_classes == n_logits):
+            raise ValueError(
+                f"n_classes={self.n_classes}, and the module {module} returns {n_logits} logits; "
+                "make them equal, or leave n_classes at 'auto'"
+            )
+        _check_gain(self.gain, builder.architecture.chain)
+        if self.coherence is not None or self.output == "hidden":
+            builder.hidden(builder.fresh_theta0(), X[:2], "cpu")  # raises where there is no layer
+        return builder
+
+    def _config(self, n_rows: int) -> Config:
+        coherence = coherence_of(self.coherence)
+        return resolve(vars(self), coherence, n_rows, self._builder.info.n_classes)
+
+    def _prepare(self, X: np.ndarray, config: Config, seed: int) -> None:
+        """Fit the embedding, and keep what no later epoch may change."""
+        coherence = coherence_of(self.coherence, X)
+        self._begun_with = self._unchangeable(config)
         self._walks = Walks()
         self.embedding_ = None if coherence is None else fit_embedding(coherence, X, seed)
-        return config, keeper
 
-    def _what_stays(self, config: Config) -> dict[str, Any]:
-        """What no later pass may change."""
+    def _unchangeable(self, config: Config) -> dict[str, Any]:
+        """Parameters that partial_fit may not change."""
         parameters = self.get_params(deep=False)
         kept = {name: parameters[name] for name in _OF_THE_NETWORK}
-        kept |= {n: v for n, v in parameters.items() if n.startswith("module__")}
+        kept |= {name: v for name, v in parameters.items() if name.startswith("module__")}
         embedding = getattr(coherence_of(self.coherence), "embedding", None)
         return kept | {"embedding": repr(embedding), "the loss": config.term_names}
 
     def _check_unchanged(self) -> None:
-        config = self._config(2, self._profile.architecture.n_classes)
-        own, first = self._what_stays(config), self._begun_with
-        for name in sorted(own.keys() | first.keys()):
-            now: Any = own.get(name)
-            before: Any = first.get(name)
-            if now is not before and not np.array_equal(now, before):
-                words = f"{name} is now {now!r}, but pre-training began with {before!r}"
-                raise ValueError(f"{words}; begin anew with fit")
+        now, before = self._unchangeable(self._config(2)), self._begun_with
+        for name in sorted(now.keys() | before.keys()):
+            value: Any = now.get(name)
+            first: Any = before.get(name)
+            if value is not first and not np.array_equal(value, first):
+                raise ValueError(
+                    f"{name} is now {value!r}, and pre-training began with {first!r}; begin anew "
+                    "with fit"
+                )
 
-    def _batches(self, X: np.ndarray, config: Config) -> RowBatches:
-        """The mini-batches of rows X, with the ends of walks where there is a coherence."""
-        coherence, ends = coherence_of(self.coherence, X), None
+    def _batches(self, X: np.ndarray, config: Config, seed: int) -> RowBatches:
+        """Mini-batches of X, with positive pairs where there is a coherence."""
+        coherence, pairs = coherence_of(self.coherence, X), None
         if coherence is not None and config.coherence is not None:
             walk = self._walks.of(coherence, self.embedding_, X, self.verbose)
-            length, change = config.coherence.walk_length, coherence.augmentation
-            ends = WalkEnds(walk, length, self._state.seed, change)
-        return RowBatches(X, config.rows_a_step, self._state.seed, self._profile.examples, ends)
+            length = config.coherence.walk_length
+            pairs = PositivePairs(walk, length, seed, coherence.augmentation)
+        return RowBatches(X, config.rows_a_step, seed, self._builder.as_examples, pairs)
 
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
-        """What decides a training, in words: a checkpoint is of one alone."""
+        """All that decides a training, in words: a checkpoint belongs to one training."""
         return {
             "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
             "random_state": f"one that begins with {fresh.seed}",
@@ -654,29 +685,29 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
             **settings_of(coherence_of(self.coherence, X)),
         }
 
-    def _learned(self, X: np.ndarray, config: Config) -> Self:
-        """Keep what was learned."""
-        profile, state = self._profile, self._state
+    def _store(self, X: np.ndarray, config: Config, state: State) -> Self:
+        """Set the fitted attributes."""
+        self._state, self.config_ = state, config
         theta0 = state.result(config)
-        self.config_ = config
         self.gain_ = self._factors(theta0, X, config)
         self.theta0_ = theta0.with_gain(self.gain_)
-        network = profile.network(theta0, "cpu")
-        self.samplers_ = chosen_samplers(network, self.sampler, config.batch_size)
-        self.why_functional_ = profile.why_functional
+        self.sampler_ = self._builder.info.sampler
+        self.why_functional_ = self._builder.info.why_functional
         self.history_ = state.records(config.term_names)
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
-        self.n_iter_ = state.n_passes
+        self.n_iter_ = state.n_epochs
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
-            words = f"the loss is {loss:.3g} at the end, and began at {state.first_loss:.3g}"
-            hint = f"try a smaller learning_rate_init than {config.learning_rate_init}"
-            warn_user(f"{words}; {hint}, or standardise X", ConvergenceWarning)
+            warn_user(
+                f"the loss is {loss:.3g} at the end and began at {state.first_loss:.3g}; try a "
+                f"smaller learning_rate_init than {config.learning_rate_init}, or standardise X",
+                ConvergenceWarning,
+            )
         return self
 
     def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
-        """Gain of each hidden layer; "auto": by how far a first step of Adam moves the logits."""
+        """Gain of each hidden layer; "auto": by how far Adam's first step moves the logits."""
         n_hidden = max(len(theta0.architecture.chain) - 1, 0)
         if n_hidden == 0:
             return ()
@@ -686,23 +717,24 @@ class MMDInitializer(sources.ExtraParamsMixin, _CarriesTheta0):
             factor = 1.0
         else:
             rows = np.sort(permutation(self._state.seed, 0, len(X))[:_GAIN_ROWS])
-            H = np.abs(self._profile.hidden(theta0, X[rows], "cpu"))
+            H = np.abs(self._builder.hidden(theta0, X[rows], "cpu"))
             moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
             factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
         return (factor,) * n_hidden
 
 
-def _check_gain(gain: Any, profile: Profile) -> None:
-    """Raise unless a gain is "auto", or a number that the weights of the network can have."""
+def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
+    """Raise unless a gain is "auto", or a number that the weights of a network can have."""
     checks.check_number("gain", gain, zero=False, auto=True)
     if checks.is_auto(gain):
         return
-    chain = profile.architecture.chain
     if not chain and gain != 1:
-        why = "its layers do not hand a scale on, one after the other"
-        raise ValueError(f"{gain=} would change the function of the module: {why}")
+        raise ValueError(
+            f"{gain=} would change the function of this network: a gain needs layers that hand a "
+            "scale on, such as ReLU after linear layers without normalisation; use gain=1"
+        )
     n_hidden = max(len(chain) - 1, 1)
     if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
-        # Or else float32 does not hold the product of all, or its inverse.
+        # Else float32 does not hold the product over all layers, or its inverse.
         largest = _TINY ** (-1 / n_hidden)
         raise ValueError(f"{gain=} must be from {1 / largest:.2g} to {largest:.2g}")

@@ -1,47 +1,242 @@
-r"""What pre-training minimises, :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod} + \mu L_{coh}`."""
+r"""The paper's objective, for any module and mini-batch: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
 import torch
+from torch import nn
 
+from ._base.module_factory import uncompiled
 from ._base.random_streams import StepRandom
-from .losses import coherence, degeneracy, detachment, uniformity
-from .networks.functional import perturbed_logits
-from .networks.passes import Network
-from .training.config import Config
+from ._base.validation import check_choice, check_integer, check_kind, check_number
+from .losses import degeneracy, detachment, uniformity
+from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
+from .networks.passes import jacobian_norms, plain_pass
+
+__all__ = ["MMDObjective", "MMDTerms"]
 
 
-def loss_terms(
-    network: Network, X: torch.Tensor, random: StepRandom, config: Config
-) -> torch.Tensor:
-    """The terms (n_terms,) that ``config.term_names`` names; the first one is the loss.
+class MMDTerms(NamedTuple):
+    """The terms of :class:`MMDObjective`, each a scalar tensor.
 
-    X (B, ...) is a mini-batch; with coherence the starts of walks and then their ends.
+    Parameters
+    ----------
+    total : Tensor
+        The weighted sum of the terms, to be minimised.
+    uniformity, degeneracy : Tensor
+        L_uni and L_sd, without their weights.
+    detachment : Tensor or None
+        L_iod; None where its weight is 0, because it is then not computed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_mmdinit import MLP, MMDObjective
+    >>> terms = MMDObjective(n_perturbations=8)(MLP(4, (8,), 2), torch.randn(16, 4))
+    >>> terms.total.ndim, terms._fields
+    (0, ('total', 'uniformity', 'degeneracy', 'detachment'))
     """
-    if config.coherence is None:
-        return _paper_terms(network, X, random, config)
-    weight, separation = config.coherence.weight, config.coherence.separation
-    # Coherence takes all rows; a few of the starts go through the paper's terms.
-    own = coherence(network.hidden(X), network.n_last_biases, separation)
-    if not config.has_paper_terms:
-        return torch.stack((weight * own, own))
-    terms = _paper_terms(network, X[: min(config.batch_size, len(X) // 2)], random, config)
-    return torch.cat(((terms[0] + weight * own)[None], terms[1:], own[None]))
+
+    total: torch.Tensor
+    uniformity: torch.Tensor
+    degeneracy: torch.Tensor
+    detachment: torch.Tensor | None
 
 
-def _paper_terms(
-    network: Network, X: torch.Tensor, random: StepRandom, config: Config
-) -> torch.Tensor:
-    """The paper's loss, eq. (final_loss), and its terms; the third one only where it counts."""
-    K = config.n_perturbations
-    U = random.simplex(K, config.n_classes)  # the paper's M is its K
-    P = perturbed_logits(network, X, K, config.perturbation_scale, random, config.sampler)
-    P = P.softmax(dim=-1)
-    terms = [uniformity(P, U, closed_form=config.closed_form), degeneracy(P)]
-    if config.detachment_weight:
-        terms.append(detachment(network.jacobian_norms(X)))
-    else:
-        network.batch_statistics(X)  # whose running ones follow the rows all the same
-    weights = config.uniformity_weight, config.degeneracy_weight, config.detachment_weight
-    loss = sum((w * term for w, term in zip(weights, terms, strict=False)), 0.0 * terms[0])
-    return torch.stack((loss, *terms))
+class MMDObjective(nn.Module):
+    r"""The three terms of the paper for a module and a mini-batch, in any training loop.
+
+    Eq. (final_loss) of Lee & Cho, :math:`L = L_{uni} + \lambda L_{sd} + \xi L_{iod}`, at the
+    parameters that the module has. Each call draws K networks around the module and takes the
+    predictions of each for the whole mini-batch. The defaults are the paper's values.
+
+    Parameters
+    ----------
+    n_perturbations : int, default=256
+        Perturbed networks a call, the paper's K, and samples of the uniform law, its M; at least 2.
+    uniformity_weight : float, default=1.0
+        Weight of L_uni, a sum of nine kernels. 1 / 9 averages them.
+    degeneracy_weight : float, default=0.4
+        :math:`\lambda`, the weight of L_sd.
+    detachment_weight : float, default=1.0
+        :math:`\xi`, the weight of L_iod. With 0 it is not computed.
+    perturbation_scale : float, default=0.7071067811865476
+        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
+        s / sqrt(n_out). Parameters that require no gradient are not perturbed.
+    sampler : {"auto", "gram", "functional"}, default="auto"
+        How the networks are drawn, all by the same law. "gram" draws the outputs of layers and
+        serves an :class:`MLP` and an nn.Sequential of nn.Linear and elementwise layers.
+        "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
+        network after the other where vmap fails. "auto" takes "gram" where it serves.
+    closed_form : bool, default=False
+        Whether expectations over the uniform law are exact and not over samples; for two classes.
+    generator : torch.Generator or None, default=None
+        A generator of the CPU, from which the draws of each call follow, also on a GPU. None:
+        PyTorch's global one. Under ``torchrun`` give each rank its own seed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter has a wrong type or value.
+
+    See Also
+    --------
+    mmd_init_ : A training loop with this objective.
+    sklearn_mmdinit.losses.coherence : A fourth term, to be added to ``total``.
+
+    Notes
+    -----
+    The first call with a module looks at a few of its passes, which leave no trace. Each call
+    passes the module itself as well, so that running statistics of normalisations follow the
+    mini-batch. The module keeps its mode, device and precision. Under :class:`torch.autocast`
+    products run in half precision; losses and factors stay in float32.
+
+    With ``sampler="functional"`` the terms are differentiable as often as the module is. With
+    "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an
+    error.
+
+    Examples
+    --------
+    A training loop with a term of one's own, here a small norm of the weights:
+
+    >>> import torch
+    >>> from sklearn_mmdinit import MMDObjective
+    >>> X = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    >>> net = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    >>> objective = MMDObjective(n_perturbations=16, generator=torch.Generator().manual_seed(0))
+    >>> for x in X.split(16):
+    ...     terms = objective(net, x)
+    ...     loss = terms.total + 1e-3 * sum(p.square().sum() for p in net.parameters())
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    >>> terms.detachment.shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        n_perturbations: int = 256,
+        *,
+        uniformity_weight: float = 1.0,
+        degeneracy_weight: float = 0.4,
+        detachment_weight: float = 1.0,
+        perturbation_scale: float = math.sqrt(0.5),
+        sampler: str = "auto",
+        closed_form: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_integer("n_perturbations", n_perturbations, 2)
+        for name, weight in (
+            ("uniformity_weight", uniformity_weight),
+            ("degeneracy_weight", degeneracy_weight),
+            ("detachment_weight", detachment_weight),
+        ):
+            check_number(name, weight)
+        check_number("perturbation_scale", perturbation_scale, zero=False)
+        check_choice("sampler", sampler, SAMPLERS)
+        if generator is not None:
+            check_kind("generator", generator, torch.Generator)
+            if generator.device.type != "cpu":
+                raise ValueError(
+                    f"generator must be of the CPU, got {generator.device}; the draws on another "
+                    "device follow from it without waiting for the device"
+                )
+        self.n_perturbations = n_perturbations
+        self.uniformity_weight = uniformity_weight
+        self.degeneracy_weight = degeneracy_weight
+        self.detachment_weight = detachment_weight
+        self.perturbation_scale = perturbation_scale
+        self.sampler = sampler
+        self.closed_form = closed_form
+        self.generator = generator
+        self._infos: WeakKeyDictionary[nn.Module, tuple[Any, ModuleInfo]] = WeakKeyDictionary()
+
+    def extra_repr(self) -> str:
+        """Parameters, for ``repr``."""
+        names = ("uniformity_weight", "degeneracy_weight", "detachment_weight", "sampler")
+        values = [f"{name}={getattr(self, name)!r}" for name in names]
+        return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_infos": WeakKeyDictionary()}  # of modules that are not copied
+
+    def forward(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
+        """Draw networks around a module and compute the terms on a mini-batch.
+
+        Parameters
+        ----------
+        module : nn.Module
+            Returns logits (B, d) for at least two classes.
+        X : Tensor of shape (B, ...)
+            Examples as the module takes them, on its device.
+
+        Returns
+        -------
+        MMDTerms
+            ``total`` and the single terms, differentiable by the module's parameters.
+
+        Raises
+        ------
+        ValueError
+            If the module returns no logits, or no sampler can perturb it. Errors of the module
+            itself stay as they are, with a note.
+        """
+        module = uncompiled(module)
+        info, random = self._begun(module, X)
+        return self.terms(module, info, X, random)
+
+    @torch.compiler.disable
+    def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
+        """What a look at the module shows, and the source of this call's draws."""
+        seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        return self._info(module, X), StepRandom(int(seed), X.device)
+
+    def terms(
+        self, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
+    ) -> MMDTerms:
+        """The terms where `info` says what the module is and `random` draws; estimators use it.
+
+        Parameters
+        ----------
+        module, X
+            As ``forward`` takes them.
+        info : ModuleInfo
+            What a look at the module has shown.
+        random : StepRandom
+            Where all draws come from.
+
+        Returns
+        -------
+        MMDTerms
+        """
+        K, d = self.n_perturbations, info.n_classes
+        U = random.simplex(K, d)  # (M, d), M = K
+        logits = perturbed_logits(module, info, X, K, self.perturbation_scale, random)
+        P = logits.float().softmax(dim=-1) if logits.itemsize < 4 else logits.softmax(dim=-1)
+        L_uni = uniformity(P, U, closed_form=self.closed_form)
+        L_sd, L_iod = degeneracy(P), None
+        total = self.uniformity_weight * L_uni + self.degeneracy_weight * L_sd
+        if self.detachment_weight:
+            L_iod = detachment(jacobian_norms(module, X, d, info.taps))
+            total = total + self.detachment_weight * L_iod
+        else:
+            with torch.no_grad():
+                plain_pass(module, X)  # running statistics follow the rows all the same
+        return MMDTerms(total, L_uni, L_sd, L_iod)
+
+    def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
+        """What a look at the module shows; one look is enough while nothing changes."""
+        parts = tuple((id(part), part.training) for part in module.modules())
+        moving = tuple(parameter.requires_grad for parameter in module.parameters())
+        key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving
+        known, info = self._infos.get(module, (None, None))
+        if info is None or known != key:
+            info = inspect_module(module, X, self.sampler)
+            self._infos[module] = key, info
+        return info

@@ -23,7 +23,7 @@ from torch import nn
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
 from ._base.validation import inside_another, warn_user
-from .networks.trace import describe
+from .networks.info import describe
 from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
 
 _VALID = "None, 'auto', 'pipeline', an initializer, a Theta0 or the path of a .safetensors file"

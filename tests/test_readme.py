@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import joblib
 import numpy as np
@@ -15,7 +16,6 @@ from sklearn.semi_supervised import LabelSpreading
 import sklearn_mmdinit
 from docs import links
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, mmd_init_
-from sklearn_mmdinit import initializer as initializers
 from test_public_api import OBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +30,22 @@ WITH_CODE = [name for name, text in PAGES.items() if BLOCK.search(text)]
 
 
 def short(function):
-    """The same, of a pre-training that lasts a moment."""
-    return lambda *args, **own: function(*args, **own | {"max_iter": 1, "n_perturbations": 4})
+    """The same function, whose pre-training takes a moment."""
+    return lambda *args, **given: function(*args, **given | {"max_iter": 1, "n_perturbations": 4})
+
+
+class Counted(MMDInitializer):
+    """An initializer that counts its fits, which take a moment."""
+
+    fits: ClassVar = []
+
+    def fit(self, X, y=None):
+        self.fits.append(len(X))
+        return super(Counted, self.set_params(max_iter=1, n_perturbations=4)).fit(X, y)
 
 
 def run(text):
-    """What the blocks of a text leave, as one program."""
+    """Run the blocks of a text as one program; what it leaves by name."""
     program, left = "\n".join(BLOCK.findall(text)), {}
     in_one_process = joblib.parallel_config("sequential")
     with sklearn.config_context(), torch.random.fork_rng(devices=[]), in_one_process:
@@ -50,13 +60,13 @@ def numbers(capsys):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Files that pages write are of no other test's."""
+    """Pages write files to a folder of their own."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def in_short(monkeypatch):
-    """Starts are learned for a moment: what is tried is that the words are right."""
+    """Initial weights are learned in a moment: the names and arguments of a page are tested."""
     monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", short(MMDInitializer))
     monkeypatch.setattr("sklearn_mmdinit.mmd_init_", short(mmd_init_))
     monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short(MMDInitializer))
@@ -65,7 +75,7 @@ def in_short(monkeypatch):
 # With their own figures
 
 
-def test_the_readme_s_example_is_better_than_fresh_weights(capsys):
+def test_the_readmes_example_beats_fresh_weights(capsys):
     assert len(README.splitlines()) <= 120
     assert len(BLOCK.findall(README)) == 1
     left = run(README)
@@ -75,16 +85,16 @@ def test_the_readme_s_example_is_better_than_fresh_weights(capsys):
     fresh = [MLPClassifier((64, 64), max_iter=n, **settings) for n in (30, 300)]
     X, y, spread = left["X"] / 16, left["y"], []
     rivals = (*fresh, LogisticRegression())
-    found = [cross_val_score(rival, X, y, cv=left["few"]).mean() for rival in rivals]
+    scores = [cross_val_score(rival, X, y, cv=left["few"]).mean() for rival in rivals]
     for train, test in left["few"].split(X, y):
         labels = np.full(len(y), -1)
         labels[train] = y[train]
-        found_there = LabelSpreading(kernel="knn").fit(X, labels).transduction_
-        spread.append((found_there == y)[test].mean())
-    assert np.round([*found, np.mean(spread)], 2).tolist() == [0.61, 0.85, 0.86, 0.92]
+        guessed = LabelSpreading(kernel="knn").fit(X, labels).transduction_
+        spread.append((guessed == y)[test].mean())
+    assert np.round([*scores, np.mean(spread)], 2).tolist() == [0.61, 0.85, 0.86, 0.92]
 
 
-def test_five_minutes_bring_what_they_say(capsys):
+def test_five_minutes_reach_the_accuracies_they_state(capsys):
     left = run(PAGES["five_minutes"])
     started, fresh, *_ = numbers(capsys)
     assert started > 0.85  # nine digits in ten
@@ -93,11 +103,11 @@ def test_five_minutes_bring_what_they_say(capsys):
     assert left["again"].theta0_.architecture == theta0.architecture
 
 
-def test_networks_of_one_s_own_are_better_than_from_fresh_weights(capsys, monkeypatch):
-    def in_time(**own):
-        """An initializer that learns for a moment where the page prints no figure of it."""
-        printed = "coherence" in own and "n_classes" not in own
-        return (MMDInitializer if printed else short(MMDInitializer))(**own)
+def test_own_networks_beat_fresh_weights(capsys, monkeypatch):
+    def in_time(**given):
+        """An initializer that learns in a moment where the page prints no figure of it."""
+        printed = "coherence" in given and "n_classes" not in given
+        return (MMDInitializer if printed else short(MMDInitializer))(**given)
 
     monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", in_time)
     left = run(PAGES["guide/own_networks"])
@@ -126,18 +136,14 @@ def test_a_page_runs_from_its_top(name):
         assert left["init"].embedding_.transform(left["X"][:3]).shape == (3, 64)
 
 
-@pytest.mark.usefixtures("in_short")
 def test_candidates_that_differ_in_the_classifier_share_a_pre_training(monkeypatch):
-    fits, train = [], initializers.train
+    monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", Counted)
     page = PAGES["guide/few_labels"]
-    top = page.index("## As a step of a pipeline")
-    known = "```python\nfrom sklearn_mmdinit import MLPClassifier, MMDInitializer\n"
-    for line in re.findall(r"^(?:import|from sklearn\.).*$|^X, y = .*$", page[:top], re.MULTILINE):
-        known += line + "\n"
-    step = page[top : page.index("## Rows without a label")]
-    monkeypatch.setattr(initializers, "train", lambda *args: [fits.append(0), train(*args)][1])
-    run(known + "```\n" + step)
-    assert len(fits) == 2 * 5 + 1  # two in each of five folds, and the best one on all rows
+    top, end = page.index("## As a step of a pipeline"), page.index("## Rows without a label")
+    names = "^(?:import|from).*$|^X, y = .*$"
+    before = "\n".join(re.findall(names, page[:top], re.MULTILINE))
+    run(f"```python\n{before}\n```\n{page[top:end]}")
+    assert len(Counted.fits) == 2 * 5 + 1  # two in each of five folds, and the best one on all rows
 
 
 # Links
@@ -166,29 +172,23 @@ def test_links_to_files_of_the_project_are_not_broken(name):
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_no_link_of_the_description_leads_nowhere(monkeypatch):
+@pytest.mark.parametrize("address", [None, "https://s/x"])
+def test_links_of_the_description_are_absolute_or_left_out(address, tmp_path, monkeypatch):
     """On a package index a relative link has nothing that it is relative to."""
-    assert any("://" not in link for link in LINK.findall(README))
-    for address in (None, "https://example.org/x"):
-        monkeypatch.setattr(links, "repository", lambda address=address: address)
-        text = links.description()
-        found = LINK.findall(text)
-        assert found
-        assert all(link.startswith("https://") for link in found)
-        assert (f"]({address}/raw/HEAD/benchmarks/results/in-words.png)" in text) == bool(address)
-        assert (f"]({address}/blob/HEAD/CONTRIBUTING.md)" in text) == bool(address)
-        assert "Contributing" in text
-        assert BLOCK.findall(text) == BLOCK.findall(README)
-
-
-def test_the_address_is_read_from_setup_cfg(tmp_path, monkeypatch):
+    urls = f"project_urls =\n    Home = https://h\n    Source = {address}/\n" if address else ""
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = x\n{urls}")
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
     monkeypatch.setattr(links, "ROOT", tmp_path)
-    for lines, address in (
-        ("name = x", None),
-        ("project_urls =\n    Home = https://h\n    ModuleFactory = https://s/x/", "https://s/x"),
-    ):
-        (tmp_path / "setup.cfg").write_text(f"[metadata]\n{lines}\n")
-        assert links.repository() == address
+    assert links.repository() == address
+    text = links.description()
+    found = LINK.findall(text)
+    assert found
+    assert all(link.startswith("https://") for link in found)
+    assert any("://" not in link for link in LINK.findall(README))
+    assert (f"]({address}/raw/HEAD/benchmarks/results/in-words.png)" in text) == bool(address)
+    assert (f"]({address}/blob/HEAD/CONTRIBUTING.md)" in text) == bool(address)
+    assert "Contributing" in text
+    assert BLOCK.findall(text) == BLOCK.findall(README)
 
 
 def test_metadata_and_citation_say_the_same():

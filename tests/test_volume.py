@@ -64,11 +64,11 @@ def mutated(data, rng):
 
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("n", [200, pytest.param(10_000, marks=pytest.mark.long)])
-def test_a_changed_file_is_refused_or_says_the_same(n, kind, tmp_path):
+def test_a_changed_file_is_refused_or_loads_the_same(n, kind, tmp_path):
     path, rng = tmp_path / "a.safetensors", np.random.default_rng(n)
     save_theta0(path, NETWORKS[kind](gain=1.0).fit(X))
     data, whole = path.read_bytes(), load_theta0(path)
-    told, refusals = pickle.dumps(whole), []
+    expected, refusals = pickle.dumps(whole), []
     with Peak() as peak:
         for _ in range(n):
             path.write_bytes(mutated(data, rng))
@@ -77,7 +77,7 @@ def test_a_changed_file_is_refused_or_says_the_same(n, kind, tmp_path):
             except ValueError as error:
                 refusals.append(str(error))
             else:
-                assert pickle.dumps(found) == told
+                assert pickle.dumps(found) == expected
     assert len(refusals) > 0.9 * n
     assert all(str(path) in refusal for refusal in refusals)
     assert peak.mib < 50
@@ -107,16 +107,15 @@ def learned(seed, kind):
 
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.long), "threading"])
-def test_eight_fits_at_once_are_those_of_one_after_the_other(backend, kind):
+def test_eight_fits_at_once_equal_eight_in_turn(backend, kind):
     alone = [learned(seed, kind) for seed in range(8)]
     parallel = joblib.Parallel(n_jobs=8, backend=backend, timeout=300)
     for _ in range(2):
         assert parallel(joblib.delayed(learned)(seed, kind) for seed in range(8)) == alone
 
 
-def test_what_is_fitted_is_as_large_for_many_rows_as_for_few():
-    few = np.arange(50)
-    many = np.tile(np.arange(400), 20)
-    for own in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
-        sizes = [len(pickle.dumps(own.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
+def test_a_fitted_estimator_does_not_grow_with_the_rows():
+    few, many = np.arange(50), np.tile(np.arange(400), 20)
+    for made in (NETWORKS["perceptron"](window=10_000), MLPClassifier((8,), max_iter=3)):
+        sizes = [len(pickle.dumps(made.fit(X[rows], Y[rows] % 2))) for rows in (few, many)]
         assert sizes[1] < sizes[0] + 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -113,11 +113,17 @@ class MLP(nn.Module):
             linear.weight.data.copy_(drawn)
             nn.init.zeros_(linear.bias)
 
+    def layers(self) -> Iterator[nn.Module]:
+        """The layers, in the order that the input passes them."""
+        for number, activation in enumerate(self.activations):
+            yield self.linears[number]
+            if self.norms:
+                yield self.norms[number]
+            yield activation
+        yield self.linears[-1]
+
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Logits (n, n_classes) of inputs (n, n_features)."""
-        for layer, activation in enumerate(self.activations):
-            X = self.linears[layer](X)
-            if self.norms:
-                X = self.norms[layer](X)
-            X = activation(X)
-        return self.linears[-1](X)
+        for layer in self.layers():
+            X = layer(X)
+        return X

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
+from torch.utils.checkpoint import checkpoint
 
 # Names of the independent streams of one seed.
 _STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION = 0, 1, 2, 3, 4
@@ -67,11 +70,21 @@ class StepRandom:
             self._parts.append(part)
         return self._parts[:n_parts]
 
-    def normal(self, *shape: int, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Standard normals of the given shape, in `out` where it is given."""
-        if out is None:
-            out = torch.empty(shape, device=self.device, dtype=torch.float32)
-        return out.normal_(generator=self.generator)
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normals of the given shape, float32."""
+        numbers = torch.empty(shape, device=self.device, dtype=torch.float32)
+        return numbers.normal_(generator=self.generator)
+
+    def checkpointed(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """``function()``, computed again with the same draws for its gradient, to save memory."""
+        state = self.generator.get_state()
+
+        def repeated() -> torch.Tensor:
+            self.generator.set_state(state)
+            return function()
+
+        result: torch.Tensor = checkpoint(repeated, use_reentrant=False, preserve_rng_state=False)
+        return result
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
         """Uniform draws on the simplex, (n_samples, n_classes): normalised Exp(1)."""

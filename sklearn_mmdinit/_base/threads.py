@@ -1,11 +1,11 @@
-"""Threads that share a piece of work, and functions computed in parts, each on one core."""
+"""Threads that share a piece of work, each on one core, and tensors that they compute in chunks."""
 
 from __future__ import annotations
 
 import math
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -14,20 +14,19 @@ from typing import Any, TypeVar
 
 import torch
 
-# Multiplications of a matrix product under which one thread does it.
+# A matrix product of fewer multiplications runs on one thread.
 _SMALL_PRODUCT = 1 << 25
-# Numbers, of all arrays of a sequence of operations on one, under which one thread does it: to
-# share it takes two milliseconds.
+# Operations on fewer numbers run on one thread: to share them takes two milliseconds.
 _FEW_NUMBERS = 1 << 18
 
 T = TypeVar("T")
 
 
 def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]:
-    """One thread where the largest product is too small to share, as many as before elsewhere.
+    """Use one thread where the largest matrix product is small; else change nothing.
 
-    At sizes near the limit a second thread gains a few per cent on an idle machine, and on a
-    busy one it costs many times the whole work, spent waiting at the end of every product.
+    Near the limit a second thread gains a few per cent on an idle machine. On a busy machine it
+    costs many times the work itself, because every product waits for the slower thread.
     """
     return nullcontext() if n_multiplications > _SMALL_PRODUCT else _one_thread()
 
@@ -46,14 +45,13 @@ _team = threading.local()
 
 
 @contextmanager
-def team(n_multiplications: int, device: str | torch.device) -> Iterator[None]:
-    """Let :func:`share` use the threads where they are worthwhile, and every operation outside one.
+def team(n_multiplications: float, device: torch.device) -> Iterator[None]:
+    """Let :func:`run_on_threads` use all threads, and every PyTorch operation only one.
 
-    PyTorch's own workers spin for milliseconds after each operation that they took part in,
-    on the core that the next share needs. A team is the CPU's: on another device each thread has
-    a queue of its own, and nothing would put what they launch in order.
+    PyTorch's own workers spin for milliseconds after each operation, on the core that the next
+    chunk needs. On a GPU there is no team, because each thread has a stream of its own there.
     """
-    if torch.device(device).type != "cpu":
+    if device.type != "cpu":
         yield
         return
     with worthwhile_threads(n_multiplications):
@@ -65,27 +63,28 @@ def team(n_multiplications: int, device: str | torch.device) -> Iterator[None]:
             _team.size = before
 
 
-def run_on_threads(n: int, work: Callable[[int, int], T], n_numbers: float = math.inf) -> list[T]:
-    """Divide n items among a team: each thread works on its stretch from end to end, alone.
+def run_on_threads(
+    n_items: int, work: Callable[[int, int], T], n_numbers: float = math.inf
+) -> list[T]:
+    """Divide items among the team: each thread computes one range of them alone.
 
-    PyTorch shares every single operation among its threads, which then wait for one another;
-    here they meet once for a whole sequence of operations, and what one operation leaves in
-    a core's cache is there for the next.
+    PyTorch shares every single operation among its threads, which then wait for each other. Here
+    they wait once for a whole sequence of operations, and intermediate results stay in the cache
+    of a core.
 
-    `work` is called with the bounds (start, stop) of a stretch, without gradients, and must write
-    nothing that another stretch reads or writes. What the calls return comes in the order of the
-    stretches, at most one a thread; a single one where the arrays have few numbers.
+    `work` gets the bounds (start, stop) of a range and runs without gradients. It must not write
+    what another range reads. The results come in the order of the ranges. There is one range
+    without a team, or where the work has few numbers.
     """
-    n_threads = min(getattr(_team, "size", 1), n) if n_numbers >= _FEW_NUMBERS else 1
-    alone = torch.no_grad()(work)  # in whichever thread; the caller's setting is its own
+    n_threads = min(getattr(_team, "size", 1), n_items) if n_numbers >= _FEW_NUMBERS else 1
+    without_gradients = torch.no_grad()(work)  # the setting belongs to each thread
     if n_threads == 1:
-        return [alone(0, n)]
-    bounds = [n * i // n_threads for i in range(n_threads + 1)]
-    others = [
-        _pool(n_threads - 1).submit(alone, start, stop) for start, stop in pairwise(bounds[1:])
-    ]
+        return [without_gradients(0, n_items)]
+    bounds = [n_items * i // n_threads for i in range(n_threads + 1)]
+    pool = _pool(n_threads - 1)
+    others = [pool.submit(without_gradients, *bound) for bound in pairwise(bounds[1:])]
     try:
-        first = alone(0, bounds[1])
+        first = without_gradients(0, bounds[1])
     finally:
         wait(others)
     return [first, *(other.result() for other in others)]
@@ -93,7 +92,7 @@ def run_on_threads(n: int, work: Callable[[int, int], T], n_numbers: float = mat
 
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    # The number of threads is each thread's own: the caller's stays what it is.
+    # The initializer limits the pool's threads; the caller's number of threads does not change.
     return ThreadPoolExecutor(
         n_threads,
         thread_name_prefix="sklearn_mmdinit",
@@ -102,110 +101,79 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     )
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    # A process forked from this one has the pool but not its threads.
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    # A forked process has the pool but not its threads.
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def in_parts(
-    part: Callable[[int, Any], torch.Tensor],
-    n_parts: int,
-    parameters: Sequence[torch.Tensor],
-    n_kept: int | None = None,
-    common: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
-    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+def chunked(
+    chunk: Callable[[int], torch.Tensor], n_chunks: int, tensors: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Rows of parts, one after the other, computed by the team where there is one.
+    """Concatenate the rows of chunks that the team computes; differentiable by `tensors`, once.
 
-    `part` makes its rows from its number and what `around` gives, and draws the same each time that
-    it is called. The result is differentiable by `parameters` and by what parts have in `common`:
-    pairs of what was computed before them and of the leaf of the same values that they read in its
-    place. The graphs of `n_kept` parts (None: all) are kept for their gradient; the others are
-    computed once more. `around` makes what parts are computed within: once for all of them, and
-    once more for those that are computed again.
+    ``chunk(i)`` computes the rows of chunk i from `tensors`, none of which may depend on another.
+    Each chunk has a graph of its own, back to them.
     """
-    pairs = [*((p, p) for p in parameters), *common]
-    learned = [t for t, _ in pairs if t.requires_grad]
-    own = [leaf for t, leaf in pairs if t.requires_grad]
-    kept = n_parts if n_kept is None else n_kept
-    if not (torch.is_grad_enabled() and learned):
-        kept = 0
-    return _InParts.apply(part, n_parts, kept, own, around, *learned)
+    result: torch.Tensor = _Chunked.apply(chunk, n_chunks, torch.is_grad_enabled(), *tensors)
+    return result
 
 
-class _InParts(torch.autograd.Function):
-    """Each part has a graph of its own, back to the leaves that all parts have in common."""
+class _Chunked(torch.autograd.Function):
+    """Computes chunks on threads, forward and backward."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        part: Callable[[int, Any], torch.Tensor],
-        n_parts: int,
-        n_kept: int,
-        leaves: Sequence[torch.Tensor],
-        around: Callable[[], AbstractContextManager[Any]],
+        chunk: Callable[[int], torch.Tensor],
+        n_chunks: int,
+        with_gradients: bool,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        def stretch(start: int, stop: int) -> list[torch.Tensor]:
-            results = []
-            for i in range(start, stop):
-                with torch.set_grad_enabled(i < n_kept):
-                    results.append(part(i, made))
-            return results
+        with_gradients &= any(tensor.requires_grad for tensor in tensors)
 
-        ctx.part, ctx.n_kept, ctx.around = part, n_kept, around
-        with around() as made:
-            ctx.results = list(chain(*run_on_threads(n_parts, stretch)))
-        ctx.sizes = [len(result) for result in ctx.results]
-        ctx.save_for_backward(*leaves)  # which notices if they were changed in between
-        whole = torch.cat([result.detach() for result in ctx.results])
-        ctx.results[n_kept:] = []
-        return whole
+        def compute(start: int, stop: int) -> list[torch.Tensor]:
+            with torch.set_grad_enabled(with_gradients):
+                return [chunk(i) for i in range(start, stop)]
+
+        results = list(chain(*run_on_threads(n_chunks, compute)))
+        ctx.sizes = [len(result) for result in results]
+        # PyTorch keeps the graphs of the chunks as long as the graph that this is in. It also
+        # notices if the tensors change before the backward pass.
+        ctx.save_for_backward(*results, *tensors)
+        return torch.cat([result.detach() for result in results])
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        leaves = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the gram sampler is differentiable once, and this backward pass has "
+                "create_graph=True; use sampler='functional' for second derivatives"
+            )
+        n_chunks = len(ctx.sizes)
+        results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
         gradients = grad_outputs[0].split(ctx.sizes)
+        learned = [tensor for tensor in tensors if tensor.requires_grad]
 
-        def stretch(start: int, stop: int) -> list[torch.Tensor | None]:
-            totals: list[torch.Tensor | None] = [None] * len(leaves)
-            for i in range(start, stop):
-                if i < ctx.n_kept:
-                    result = ctx.results[i]
-                else:
-                    with torch.enable_grad():
-                        result = ctx.part(i, made)
+        def compute(start: int, stop: int) -> list[torch.Tensor | None]:
+            totals: list[torch.Tensor | None] = [None] * len(learned)
+            for result, gradient in zip(results[start:stop], gradients[start:stop], strict=True):
                 if result.requires_grad:
-                    own = torch.autograd.grad(result, leaves, gradients[i], allow_unused=True)
-                    _add_(totals, own)
+                    terms = torch.autograd.grad(
+                        result, learned, gradient, retain_graph=True, allow_unused=True
+                    )
+                    _add_(totals, terms)
             return totals
 
-        with ctx.around() if ctx.n_kept < len(ctx.sizes) else nullcontext() as made:
-            first, *others = run_on_threads(len(ctx.sizes), stretch)
+        totals, *others = run_on_threads(n_chunks, compute)
         for other in others:
-            _add_(first, other)
-        return (None, None, None, None, None, *first)
+            _add_(totals, other)
+        of_learned = iter(totals)
+        return None, None, None, *(next(of_learned) if t.requires_grad else None for t in tensors)
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add terms to sums, which begin as copies: the next part overwrites what a term is in."""
+    """Add gradients to sums, in place."""
     for place, term in enumerate(terms):
         if term is not None:
             total = totals[place]
-            totals[place] = term.clone() if total is None else total.add_(term)
-
-
-class Buffers:
-    """Memory that the next step overwrites: fresh memory comes as pages to be zeroed."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, torch.Tensor] = {}
-
-    def take(self, place: Hashable, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        """The memory of a place, not initialised; no two users of a step have one in common."""
-        key = (place, shape, like.dtype, like.device)
-        if key not in self._kept:
-            self._kept[key] = like.new_empty(shape)
-        # Another tensor of the same memory: to one that is kept here autograd would tie the graph
-        # of a step, which holds these buffers, and neither would ever be given back.
-        return self._kept[key].detach()
+            totals[place] = term if total is None else total + term

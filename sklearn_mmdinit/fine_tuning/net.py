@@ -33,7 +33,8 @@ from .._base.mlp import MLP
 from .._base.module_factory import FAMILIAR, uncompiled
 from .._base.threads import worthwhile_threads
 from .._base.validation import add_error_context, check_choice
-from ..networks.hooks import aside, with_dense_gradients_
+from ..networks.info import isolated_pass
+from ..networks.passes import dense_gradients_
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -369,7 +370,7 @@ class Net(NeuralNetClassifier):
                 check_choice(f"the callback in {name}", name.split("__")[1], callback_names)
         if self.iterator_train is RowLoader:
             self.iterator_train__join_last = _has_batch_norm(self.module_)
-        with_dense_gradients_(self.module_)
+        dense_gradients_(self.module_)
 
     @contextmanager
     def _private_generators(self) -> Iterator[None]:
@@ -479,7 +480,7 @@ def _multiplications(net: Net, rows: Rows) -> float:
     X, _ = _inputs_and_weights(rows[: net.batch_size][0])
     counter = FlopCounterMode(display=False)
     # If this pass fails, training fails too and reports it.
-    with suppress(Exception), torch.no_grad(), aside(), counter:
+    with suppress(Exception), torch.no_grad(), isolated_pass(module), counter:
         module, X = copy.deepcopy((module, X))  # a pass may change both
         module(X)
     return counter.get_total_flops() / 2 or math.inf

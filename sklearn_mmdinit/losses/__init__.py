@@ -1,8 +1,8 @@
-"""The terms of the loss, each a function of tensors that serves in any training loop.
+"""The terms of the loss, each a function of tensors.
 
-Predictions (K, B, d) of perturbed networks, which two of them take, come from
-:func:`torch.func.vmap` of :func:`torch.func.functional_call`, or from whatever else draws networks
-around a start.
+:class:`~sklearn_mmdinit.MMDObjective` computes the paper's three terms for a module and a
+mini-batch. The functions here take what it has drawn: predictions (K, B, d) of K perturbed
+networks, norms of Jacobians, or, for :func:`coherence`, hidden activations of positive pairs.
 """
 
 from ._coherence import coherence, coherence_kernel

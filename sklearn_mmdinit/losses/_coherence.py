@@ -1,107 +1,125 @@
-r"""L_coh: neighbours' predictions move together when the last layer is perturbed.
+r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
 The paper asks that any prediction be near for each single input. This term, which is not the
-paper's, says which functions of the inputs are to be near: those that change little along
-the nearest-neighbour graph of the data, as the tasks that people set do.
+paper's, says which functions of the inputs are to be near: those that change little between the
+two inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, as the
+tasks that people set do.
 
 A perturbation of the last layer alone moves a logit at x by :math:`\epsilon_W \cdot h(x) +
-\epsilon_b`, where h(x) are the last hidden activations. Over epsilon that is Gaussian with
+\epsilon_b`, where h(x) are the n last hidden activations and d is the number of classes. Over
+epsilon this is Gaussian with
 
 .. math:: \mathrm{Cov}_{ij} = s^2 \left( \frac{\langle h_i, h_j \rangle}{n} + \frac 1 d \right),
           \qquad C_{ij} = \frac{\mathrm{Cov}_{ij}}{\sqrt{\mathrm{Cov}_{ii} \mathrm{Cov}_{jj}}},
 
-exactly, since the last layer is linear in its weights: nothing is sampled, and s cancels; without
-a bias the second term is not there. C
-is also the last layer's share of the tangent kernel, the one that fine-tuning follows.
+exactly, because the last layer is linear in its weights: nothing is sampled, and s cancels. Without
+a bias there is no second term. C is also the last layer's share of the tangent kernel, which
+fine-tuning follows.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from .._base.threads import run_on_threads
+from ._shared import Piece, full_precision, with_gradient
 
-# Of the mean variance, below which one counts as none.
+# A variance below this share of the mean variance counts as none.
 _LEAST = 1e-6
 
 
-def coherence_kernel(H: torch.Tensor, n_biases: float) -> torch.Tensor:
+@full_precision
+def coherence_kernel(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     """C, the correlation of what perturbations of the last layer add to a logit.
 
-    It is the same for every perturbation scale, for orthogonal maps of the activations, and,
-    up to their order, for inputs in another order. For activations scaled up it tends to the
-    cosine of their angle; scaled down, to 1, where the bias is all that is perturbed.
+    It is the same for every perturbation scale and for rotated activations. For activations scaled
+    up it tends to the cosine of their angle. For activations scaled down it tends to 1, because the
+    bias is then all that is perturbed.
 
     Parameters
     ----------
-    H : Tensor of shape (B, n)
-        Activations of the last hidden layer.
-    n_biases : float
-        The paper's d, on which the standard deviation of the bias depends; infinity where the
-        layer has no bias that is learned.
+    H : Tensor of shape (B, n_units)
+        Activations of the last hidden layer: the inputs of the layer that gives the logits.
+    n_classes : int or None
+        Outputs of that layer, the paper's d, on which the perturbation of its bias depends. None:
+        it has no bias that is learned.
 
     Returns
     -------
     Tensor of shape (B, B)
-        Of ones on the diagonal; without a bias about 0 for an input whose activations are.
+        Ones on the diagonal. Without a bias an input without activations has about 0 there.
+
+    Raises
+    ------
+    ValueError
+        If `H` or `n_classes` is not valid.
 
     Examples
     --------
     Two inputs of one direction move together, one across it does not:
 
-    >>> import math, torch
+    >>> import torch
     >>> from sklearn_mmdinit.losses import coherence_kernel
     >>> H = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
-    >>> coherence_kernel(H, math.inf).round()
+    >>> coherence_kernel(H, n_classes=None).round()
     tensor([[1., 1., 0.],
             [1., 1., 0.],
             [0., 0., 1.]])
     """
-    G = _directions(H, n_biases)
+    G = _directions(H, n_classes)
     return G @ G.mT
 
 
-def _directions(H: torch.Tensor, n_biases: float) -> torch.Tensor:
-    """Rows whose products are C: activations and what the bias adds, of length 1."""
-    G = H / math.sqrt(H.shape[1])
-    if n_biases != math.inf:
-        G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_biases))
+def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
+    """Rows of length 1 whose products are C: activations, and what the bias adds."""
+    if H.ndim != 2 or not H.is_floating_point():
+        shape = f"{H.dtype} of shape {tuple(H.shape)}"
+        raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
+    if not (n_classes is None or n_classes > 0):
+        raise ValueError(f"n_classes must be a positive number or None, got {n_classes!r}")
+    G = (H.float() if H.dtype in (torch.float16, torch.bfloat16) else H) / math.sqrt(H.shape[1])
+    if n_classes is not None:
+        G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_classes))
     variance = G.square().sum(dim=1, keepdim=True)
-    if n_biases == math.inf:
-        # With a bias it is 1 / d at least: no activation can make it vanish.
+    if n_classes is None:
+        # With a bias the variance is 1 / d at least.
         variance = torch.maximum(variance, _LEAST * variance.detach().mean() + _LEAST**2)
-    # Where squares are too large for float32 this is NaN, which is noticed; by rsqrt it would be 0.
+    # Where squares are too large for float32 this is NaN, which is noticed; rsqrt would give 0.
     return G * (variance.sqrt() / variance)
 
 
-def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torch.Tensor:
-    r"""L_coh: one minus C along walks on the graph, plus its squares between walks.
+@full_precision
+def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -> torch.Tensor:
+    r"""L_coh: one minus C of positive pairs, plus the squares of C of all other pairs.
 
     .. math:: 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2].
 
-    This is the spectral contrastive loss [1]_ with a random walk in place of an augmentation:
-    its minimiser spans the leading eigenfunctions of the walk, the more of them the larger the
-    separation :math:`\rho` is.
+    This is the spectral contrastive loss [1]_. With the two ends of random walks on a graph as
+    positive pairs its minimiser spans the leading eigenfunctions of the walk; a larger separation
+    :math:`\rho` keeps more of them. Two augmentations of each example are positive pairs as well.
 
     Parameters
     ----------
-    H : Tensor of shape (2 n, n_units)
-        Last hidden activations of the starts of n walks, then those of their ends, in the same
-        order; n is at least 2.
-    n_biases : float
-        As for :func:`coherence_kernel`.
+    H : Tensor of shape (2 n_pairs, n_units)
+        Last hidden activations of the first inputs of at least two positive pairs, then those of
+        the second inputs in the same order.
+    n_classes : int or None
+        As for :func:`coherence_kernel`: outputs of the last layer; None where it has no bias that
+        is learned.
     separation : float, default=2.0
-        The weight :math:`\rho` of the unrelated pairs.
+        The weight :math:`\rho` of the pairs that are not positive.
 
     Returns
     -------
     Tensor, scalar
         Between 0 and ``1 + separation`` for activations that are not negative; differentiable by
-        `H`, once.
+        `H` any number of times.
+
+    Raises
+    ------
+    ValueError
+        If `H` has no two pairs, or an odd number of rows, or another argument is not valid.
 
     References
     ----------
@@ -110,47 +128,39 @@ def coherence(H: torch.Tensor, n_biases: float, separation: float = 2.0) -> torc
 
     Examples
     --------
-    Two walks that stay on an axis of their own, and two whose ends were taken for each other's:
+    Two pairs that stay on an axis of their own, and two whose second inputs are exchanged:
 
-    >>> import math, torch
+    >>> import torch
     >>> from sklearn_mmdinit.losses import coherence
-    >>> starts = torch.eye(2)
-    >>> stay, cross = (torch.cat([starts, ends]) for ends in (starts, starts.flip(0)))
-    >>> [f"{coherence(H, math.inf):.1f}" for H in (stay, cross)]
+    >>> first = torch.eye(2)
+    >>> stay, cross = (torch.cat([first, second]) for second in (first, first.flip(0)))
+    >>> [f"{coherence(H, n_classes=None):.1f}" for H in (stay, cross)]
     ['0.0', '2.0']
     """
-    n, G = len(H) // 2, _directions(H, n_biases)
+    G = _directions(H, n_classes)
+    if len(H) % 2 or len(H) < 4:
+        raise ValueError(
+            f"H must have 2 n rows for n >= 2 positive pairs, got {len(H)}; pass "
+            "torch.cat([first, second])"
+        )
+    n = len(H) // 2
     along = (G[:n] * G[n:]).sum(dim=1)
-    # Of the 4 n^2 pairs those of an input with itself (C = 1) and with its own walk's other
-    # end are left out, the latter in both orders.
+    # Of the 4 n^2 pairs those of an input with itself (C = 1) and both orders of each positive
+    # pair are left out.
     itself = G.square().sum(dim=1)
-    between = _SumOfSquares.apply(G) - itself.square().sum() - 2.0 * along.square().sum()
+    between = _sum_of_squares(G) - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))
 
 
-class _SumOfSquares(torch.autograd.Function):
-    """The sum of the squares of C = G G', of which the gradient alone is kept.
+def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
+    """The sum of the squares of G G', which is that of G' G: of the smaller one."""
+    rows = G if len(G) < G.shape[1] else G.mT
 
-    It is that of the squares of G' G. The smaller one is taken, its columns divided among threads.
-    """
+    def pieces_of(rows: torch.Tensor, start: int, stop: int) -> list[Piece]:
+        products = rows[start:stop] @ rows.mT
+        return [(products.square().sum(dim=1), 4.0 * (products @ rows))]
 
-    @staticmethod
-    def forward(ctx: Any, G: torch.Tensor) -> torch.Tensor:
-        A = G if G.shape[1] < len(G) else G.mT
+    def definition(rows: torch.Tensor) -> torch.Tensor:
+        return (rows @ rows.mT).square().sum(dim=1)
 
-        def stretch(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
-            products = A.mT @ A[:, start:stop]
-            return products.square().sum(), A @ products
-
-        sums, gradients = zip(
-            *run_on_threads(A.shape[1], stretch, A.numel() * A.shape[1]), strict=True
-        )
-        gradient = 4.0 * torch.cat(gradients, dim=1)
-        ctx.save_for_backward(gradient if A is G else gradient.mT)
-        return torch.stack(sums).sum()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0]
+    return with_gradient(rows, pieces_of, definition, rows.numel() * len(rows)).sum()

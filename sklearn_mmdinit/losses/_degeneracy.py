@@ -6,12 +6,15 @@ import math
 
 import torch
 
-# Least squared distance under a root, whose slope at 0 is infinite.
+from ._shared import checked_predictions, full_precision
+
+# Smallest squared distance under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
 
+@full_precision
 def degeneracy(P: torch.Tensor) -> torch.Tensor:
-    r"""L_sd: how far networks stay from the vertex they come nearest to least.
+    r"""L_sd: how far each network stays from the vertex that it approaches least.
 
     :math:`E_\epsilon [\max\{\max_i E_x \|v_i - f_\epsilon(x)\|, 1/\sqrt d\} - 1/\sqrt d]`.
 
@@ -26,6 +29,11 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
         Eq. (underclass_loss) of the paper; 0 where every network has, for each class, a mean
         distance to its vertex of at most 1/sqrt(d).
 
+    Raises
+    ------
+    ValueError
+        If `P` has another shape or, on a CPU, holds no probabilities.
+
     Examples
     --------
     >>> import torch
@@ -34,6 +42,7 @@ def degeneracy(P: torch.Tensor) -> torch.Tensor:
     >>> round(float(degeneracy(one_class_alone)), 3)  # sqrt(2) - 1 / sqrt(2)
     0.707
     """
+    P = checked_predictions(P)
     threshold = 1.0 / math.sqrt(P.shape[-1])
     squared = 1.0 - 2.0 * P + P.square().sum(-1, keepdim=True)
     distances = squared.clamp(min=_TINY).sqrt().mean(dim=1)

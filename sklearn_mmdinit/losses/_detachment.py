@@ -21,6 +21,11 @@ def detachment(norms: torch.Tensor) -> torch.Tensor:
     Tensor, scalar
         Eq. (iod_loss) of the paper; 0 where all norms are 1.
 
+    Raises
+    ------
+    ValueError
+        If `norms` has another number of axes.
+
     Examples
     --------
     >>> import torch
@@ -28,4 +33,7 @@ def detachment(norms: torch.Tensor) -> torch.Tensor:
     >>> float(detachment(torch.tensor([[[1.0, 3.0], [1.0, 1.0]]])))
     2.0
     """
+    if norms.ndim != 3:
+        shape = tuple(norms.shape)
+        raise ValueError(f"norms must be of shape (n_inputs, n_classes, n_layers), got {shape}")
     return (1.0 - norms).square().amax(dim=-1).mean()

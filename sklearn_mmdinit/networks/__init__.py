@@ -1,1 +1,62 @@
-"""Networks around theta0: perturbed copies of any module, drawn by any of three samplers."""
+r"""A module at theta0 and K networks around it.
+
+This file says which parameters a perturbation moves and how far. The paper draws
+:math:`\epsilon \sim N(0, \Sigma)` with a diagonal :math:`\Sigma`: the standard deviation is
+:math:`s / \sqrt{n_{in}}` for a weight and :math:`s / \sqrt{n_{out}}` for a bias.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvTransposeNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+# The scale and shift of a normalisation are learned but not perturbed.
+NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# Layers that take whole numbers.
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+# A number, or a tensor that broadcasts to the parameter.
+Std = float | torch.Tensor
+
+
+def paper_std(parameter: torch.Tensor, scale: float) -> float:
+    """S / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
+    n = max(parameter.numel(), 1)
+    if parameter.ndim >= 2:
+        n //= max(len(parameter), 1)
+    return scale / math.sqrt(n)
+
+
+def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
+    """Standard deviation of the perturbation of each parameter that moves, by its name.
+
+    Parameters that require no gradient stay, and so do scale and shift of normalisations. A
+    parameter that several layers share has the law of the first one.
+    """
+    laws: dict[int, Std | None] = {}
+    for layer in module.modules():
+        for name, parameter in layer.named_parameters(recurse=False):
+            laws.setdefault(id(parameter), _law(layer, name, parameter, scale))
+    moving = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    return {name: law for name, p in moving if (law := laws[id(p)]) is not None}
+
+
+def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
+    """Standard deviation of one parameter; None where it stays."""
+    if isinstance(layer, NORMALISATIONS):
+        return None
+    if name == "weight" and isinstance(layer, EMBEDDINGS):
+        # Each output is one weight, so n_in is 1. The row of the padding stays 0.
+        if layer.padding_idx is None:
+            return scale
+        std = parameter.new_full((len(parameter), 1), scale)
+        std[layer.padding_idx] = 0.0
+        return std
+    if name == "weight" and isinstance(layer, _ConvTransposeNd):  # (n_in, n_out, ...)
+        return scale / math.sqrt(parameter.numel() / layer.out_channels)
+    return paper_std(parameter, scale)

@@ -1,59 +1,192 @@
-r"""The Gram sampler: perturbed outputs drawn without drawing the perturbed weights.
+r"""The gram sampler: outputs of perturbed networks, drawn without the perturbed weights.
 
-For the inputs H (R, n_in) of one network the columns of what epsilon adds to a layer's
-pre-activations are independent N(0, C),
+For the inputs H (B, n_in) of a linear layer in one network, :math:`\epsilon` adds noise to the
+pre-activations. Its columns are independent and each is N(0, C) with
 
-.. math:: C = (s^2 / n_{in}) H H^T + (s^2 / n_{out}) 1 1^T = L L^T,
+.. math:: C = (s^2 / n_{in}) H H^T + (s^2 / n_{out}) 1 1^T = L L^T.
 
-so that L Z with Z (R, n_out) standard normal has their law, jointly over the mini-batch.
-The backward pass uses the most likely epsilon that explains the drawn noise,
-:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. Since the loss sees epsilon through the noise
-alone, this is the conditional expectation of the direct gradient given all noises: unbiased,
-and of no larger variance.
+L Z with a standard normal Z (B, n_out) has the same law, jointly over the mini-batch. The backward
+pass uses the most likely epsilon that explains the noise,
+:math:`E^T = (s^2 / n_{in}) H^T C^{-1} L Z`. The loss depends on epsilon through the noise alone, so
+this is the conditional expectation of the gradient by the functional sampler given all noises: it
+is unbiased and its variance is not larger.
 
-It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv
-1506.02557), which draws every input on its own, by the matrix-normal conditioning of Louizos
-& Welling (2016, arXiv 1603.04733).
+It extends the local reparameterisation of Kingma, Salimans & Welling (2015, arXiv 1506.02557),
+which draws every input on its own, by the matrix-normal conditioning of Louizos & Welling (2016,
+arXiv 1603.04733).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
+from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
+from .._base.threads import chunked
+from . import paper_std
 
-# What gram does besides the draw, in draws of a normal: the products of two (B, n) matrices,
-# a unit of n, and the factor of a (B, B) matrix, an entry. Measured on an x86-64 core.
-_PRODUCT, _FACTOR = 0.014, 10.0
+# Layers without parameters that compute each number of their input on its own.
+_ELEMENTWISE = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish),
+    *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.LogSigmoid, nn.Tanhshrink),
+    *(nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink, nn.Threshold),
+    *(nn.Identity, nn.Dropout, nn.AlphaDropout),
+)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-# A pivot below this fraction of its diagonal entry is rounding: the row is a combination of
-# the rows before it. Float32 products of a few hundred terms are good to about 1e-6.
+# Numbers of the widest activations in a chunk for one thread. A chunk then fills a core's cache,
+# and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 % longer.
+_NUMBERS_IN_CACHE = 275_000
+# Numbers of a chunk on a GPU, where fewer and larger operations are faster.
+_NUMBERS_ON_GPU = 1 << 27
+# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
+_NUMBERS_KEPT = 1 << 28
+_ARRAYS_A_LAYER = 3  # normals, outputs and activations
+
+# A pivot below this fraction of its diagonal entry is rounding: the row is a combination of the
+# rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# What is added to the diagonal then, as a fraction of it: larger than the pivots that rounding
-# leaves, which grow with the number of rows, so that no root is of a negative number.
+# Added to the diagonal then, as a fraction of it. Rounding leaves pivots that grow with the number
+# of rows and stay below this.
 _RIDGE = 1e-5
-# What a row of zeros gets, of the largest entry of the diagonal and beyond: a pivot all the same.
+# Added for rows of zeros: a fraction of the largest diagonal entry, and a number.
 _LEAST = 1e-10, 1e-30
 
-# Gives the memory of a role, of a shape and like a tensor, until the backward pass; with
-# passing=True until the same thread asks for it again.
-Empty = Callable[..., torch.Tensor]
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a user's hooks watch the passes of a module or its gradients."""
+    hooked = any(getattr(part, name) for part in module.modules() for name in _HOOKS)
+    return hooked or any(parameter._backward_hooks for parameter in module.parameters())
 
 
-def gram_is_cheaper(n_rows: int, n_in: int, n_out: int, *, first: bool) -> bool:
-    """Whether a copy of a layer costs less by gram, in draws of a normal."""
-    direct = n_out * (n_in + 1)
-    gram = n_out * n_rows
-    # The copies of the first layer share their inputs, and so the factor.
-    rest = 0.0 if first else n_rows**2 * ((n_in + n_out) * _PRODUCT + _FACTOR)
-    return gram + rest < direct
+def gram_layers(module: nn.Module) -> list[nn.Module]:
+    """Layers of a module that the gram sampler serves, in their order; none for other modules.
+
+    It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
+    nn.Flatten before the first nn.Linear, if each layer is there once and the last is nn.Linear.
+    """
+    layers = list(_flat(module))
+    linears = [layer for layer in layers if type(layer) is nn.Linear]
+    if not linears or layers[-1] is not linears[-1] or has_hooks(module):
+        return []
+    first = layers.index(linears[0])
+    before, after = layers[:first], layers[first:]
+    known = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
+        type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after
+    )
+    flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
+    known &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
+    known &= not any("forward" in vars(layer) for layer in (module, *layers))
+    parameters = [id(parameter) for layer in layers for parameter in layer.parameters()]
+    is_chain = known and len(set(parameters)) == len(parameters)
+    return layers if is_chain and len(set(map(id, linears))) == len(linears) else []
+
+
+def _flat(module: nn.Module) -> Iterator[nn.Module]:
+    """Layers of an MLP or of nested nn.Sequential; any other module itself."""
+    if type(module) is MLP:
+        yield from module.layers()
+    elif type(module) is nn.Sequential and len(module):
+        for part in module:
+            yield from _flat(part)
+    else:
+        yield module
+
+
+def gram_logits(
+    layers: Sequence[nn.Module], X: torch.Tensor, n_copies: int, scale: float, random: StepRandom
+) -> torch.Tensor:
+    """Logits (K, B, d) of K networks around the chain of :func:`gram_layers` on X (B, ...).
+
+    Differentiable once, by the chain's parameters and by X.
+    """
+    first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+    H = X.clone() if first else X  # an elementwise layer may work in place
+    for layer in layers[:first]:
+        H = layer(H)
+    if H.ndim != 2 or H.shape[1] != layers[first].in_features:
+        shape = f"(n, {layers[first].in_features})"
+        raise ValueError(f"X must be of shape {shape} for the first linear layer, got {H.shape}")
+    L = None
+    if not H.requires_grad:
+        # All networks have these inputs in common, and so the mean and the factor of the noise.
+        with torch.no_grad(), torch.autocast(H.device.type, enabled=False):
+            L = noise_factor(H[None], *_stds(layers[first], scale))[0]
+        H, first = layers[first](H), first + 1
+    n_chunks, n_kept = _plan(layers, len(X), n_copies, X.device)
+    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
+    randoms = random.split(n_chunks)
+
+    def chunk(i: int) -> torch.Tensor:
+        size = bounds[i + 1] - bounds[i]
+        logits = partial(_logits_of_chunk, layers[first:], H, L, size, scale, randoms[i])
+        return logits() if i < n_kept else randoms[i].checkpointed(logits)
+
+    parameters = [p for layer in layers[first:] for p in layer.parameters()]
+    logits = chunked(chunk, n_chunks, [H, *parameters])
+    return logits.view(n_copies, len(X), -1)
+
+
+def _plan(
+    layers: Sequence[Any], n_rows: int, n_copies: int, device: torch.device
+) -> tuple[int, int]:
+    """Number of chunks, and how many of them keep their graph."""
+    widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
+    numbers = sum(n_rows**2 + _ARRAYS_A_LAYER * n_rows * width for width in widths)
+    if device.type == "cpu":
+        n_chunks = math.ceil(n_copies * n_rows * max(n_rows, *widths) / _NUMBERS_IN_CACHE)
+        n_chunks = 4 * math.ceil(n_chunks / 4) if n_chunks > 1 else 1  # for two or four threads
+    else:
+        n_chunks = math.ceil(n_copies * numbers / _NUMBERS_ON_GPU)
+    n_chunks = min(n_chunks, n_copies)
+    return n_chunks, int(_NUMBERS_KEPT * n_chunks / (n_copies * numbers))
+
+
+def _logits_of_chunk(
+    layers: Sequence[nn.Module],
+    H: torch.Tensor,
+    L: torch.Tensor | None,
+    n_copies: int,
+    scale: float,
+    random: StepRandom,
+) -> torch.Tensor:
+    """Logits (K B, d) of some of the networks.
+
+    H (B, n) are the mean outputs of the first linear layer if L is given, and else its inputs.
+    """
+    if L is None:
+        H = H.expand(n_copies, *H.shape).flatten(0, 1)
+    else:
+        H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            H = _perturbed(layer, H.unflatten(0, (n_copies, -1)), scale, random)
+        elif isinstance(layer, nn.BatchNorm1d) and layer.training:
+            H = _normalised(layer, H, n_copies)
+        else:
+            H = layer(H)
+    return H
+
+
+def _stds(layer: nn.Linear, scale: float) -> tuple[float, float]:
+    """Standard deviations of weight and bias; 0 where one does not move or is not there."""
+    weight, bias = (
+        paper_std(p, scale) if p is not None and p.requires_grad else 0.0
+        for p in (layer.weight, layer.bias)
+    )
+    return weight, bias
 
 
 def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.Tensor:
-    """Factor L (n, R, R) of the noise on inputs H (n, R, n_in)."""
+    """Factor L (n, R, R), in float32 or float64, of the noise on inputs H (n, R, n_in)."""
+    if H.dtype in (torch.float16, torch.bfloat16):
+        H = H.float()  # a factorisation in half precision breaks down
     C = torch.bmm(H, H.mT).mul_(weight_std**2)
     return semidefinite_cholesky(C.add_(bias_std**2))
 
@@ -61,15 +194,14 @@ def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.T
 def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
     """Cholesky factor of matrices C (n, R, R) that may be singular.
 
-    Covariances are singular when inputs repeat, when a layer is dead on several inputs, or
-    when the batch is larger than the layer. Where the plain factorisation holds, it serves; where
-    pivots vanish, that of C with a hundred-thousandth of its diagonal added.
+    C is singular when rows repeat, when a layer is dead on several rows, or when the batch is
+    larger than the layer. Where the plain factorisation fails, a fraction of the diagonal is added.
     """
-    if C.device.type != "cpu":  # to learn which are singular would be to wait for the device
+    if C.device.type != "cpu":  # looking which of them are singular would wait for the device
         return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
-    # Where the plain factorisation broke down L is not a factor and its diagonal says nothing.
+    # Where the factorisation broke down, L is no factor and its diagonal says nothing.
     regular = (L.diagonal(dim1=-2, dim2=-1).square() > floor).all(dim=1) & (info == 0)
     if not bool(regular.all()):
         L[~regular] = _regularised_cholesky(C[~regular])
@@ -77,48 +209,51 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
 
 
 def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
-    diagonal, eps = C.diagonal(dim1=-2, dim2=-1), torch.finfo(C.dtype).eps
-    ridge = diagonal * max(_RIDGE, 2.0 * C.shape[-1] * eps)
+    """Factor of C and a fraction of its diagonal, in float64: in float32 some break down."""
+    ridge_share = max(_RIDGE, 2.0 * C.shape[-1] * torch.finfo(C.dtype).eps)
+    diagonal = C.diagonal(dim1=-2, dim2=-1).double()
     least = diagonal.amax(dim=-1, keepdim=True) * _LEAST[0] + _LEAST[1]
-    return torch.linalg.cholesky_ex(C + torch.diag_embed(ridge + least))[0]
+    ridge = torch.diag_embed(diagonal * ridge_share + least)
+    return torch.linalg.cholesky_ex(C + ridge)[0].to(C.dtype)
 
 
-def _divided_by(B: torch.Tensor, L: torch.Tensor) -> torch.Tensor:
-    """B L^{-1} for matrices B (n, R, R)."""
-    return torch.linalg.solve_triangular(L, B, upper=False, left=False)
-
-
-class GramAround(torch.autograd.Function):
-    """Outputs m + L Z (K R, n_out) of K copies that have their inputs in common, and so m and L.
-
-    `mean` (R, n_out) are the outputs at theta0, L (R, R) is of :func:`noise_factor`.
-    """
+class _Shared(torch.autograd.Function):
+    """Outputs m + L Z (K R, n_out) of K networks with the same inputs, and so the same m and L."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        mean: torch.Tensor,
-        L: torch.Tensor,
-        n_copies: int,
-        random: StepRandom,
-        empty: Empty,
-    ) -> torch.Tensor:
-        ctx.shape = (n_copies, *mean.shape)
-        Z = random.normal(out=empty("normals", ctx.shape, mean, passing=True))
-        out = empty("outputs", (n_copies * len(mean), mean.shape[1]), mean)
-        torch.baddbmm(mean, L.expand(n_copies, -1, -1), Z, out=out.view(ctx.shape))
+    def forward(ctx: Any, mean: torch.Tensor, L: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
+        ctx.shape = Z.shape
+        # A new tensor and no view: a ReLU in place would copy a view.
+        out = mean.new_empty(Z.shape[0] * Z.shape[1], Z.shape[2])
+        if mean.dtype == L.dtype:
+            torch.baddbmm(mean, L.expand(len(Z), -1, -1), Z.to(L.dtype), out=out.view(Z.shape))
+        else:
+            torch.add(mean, (L @ Z).to(mean.dtype), out=out.view(Z.shape))
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return grad_outputs[0].reshape(ctx.shape).sum(0), None, None, None, None
+        return grad_outputs[0].view(ctx.shape).sum(0), None, None
 
 
-class GramLinear(torch.autograd.Function):
-    """Outputs H W^T + b + L Z (K R, n_out) of K copies of a linear layer on H (K, R, n_in).
+def _perturbed(layer: nn.Linear, H: torch.Tensor, scale: float, random: StepRandom) -> torch.Tensor:
+    """Outputs (K R, n_out) of K copies of a linear layer on H (K, R, n_in).
 
-    The noise is added where the outputs are: one memory for both, in a core's cache.
+    The products run in the precision that autocast asks for, the factor in float32.
     """
+    device, dtype = H.device.type, layer.weight.dtype
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    weight, bias = layer.weight.to(dtype), None if layer.bias is None else layer.bias.to(dtype)
+    with torch.autocast(device, enabled=False):
+        out: torch.Tensor = _GramLinear.apply(
+            H.to(dtype), weight, bias, _stds(layer, scale), random
+        )
+    return out
+
+
+class _GramLinear(torch.autograd.Function):
+    """Outputs H W^T + b + L Z (K R, n_out) of K copies of a linear layer on H (K, R, n_in)."""
 
     @staticmethod
     def forward(
@@ -128,86 +263,52 @@ class GramLinear(torch.autograd.Function):
         bias: torch.Tensor | None,
         stds: tuple[float, float],
         random: StepRandom,
-        empty: Empty,
     ) -> torch.Tensor:
-        (K, n_rows, _), n_out = H.shape, len(weight)
         L = noise_factor(H, *stds)
-        Z = random.normal(out=empty("normals", (K, n_rows, n_out), H))
-        out = empty("outputs", (K * n_rows, n_out), H)
-        # One product by W for all copies.
-        torch.mm(H.flatten(0, 1), weight.T, out=out)
-        out.view(Z.shape).baddbmm_(L, Z)
+        Z = random.normal(*H.shape[:2], len(weight)).to(L.dtype)
+        # One product by W for all copies; the noise is added in place.
+        out = torch.mm(H.flatten(0, 1), weight.T)
+        if out.dtype == L.dtype:
+            out.view(Z.shape).baddbmm_(L, Z)
+        else:
+            out.view(Z.shape).add_(L @ Z)
         if bias is not None:
             out.add_(bias)
         ctx.save_for_backward(H, weight, Z, L)
-        ctx.weight_std, ctx.empty = stds[0], empty
+        ctx.weight_std = stds[0]
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         H, weight, Z, L = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
-        grad_H = None
+        grad_H = grad_weight = None
         if ctx.needs_input_grad[0]:
             # G (W + E) with E^T = weight_std^2 H^T C^{-1} L Z = weight_std^2 H^T L^{-T} Z.
-            inner = _divided_by(torch.bmm(G.view(Z.shape), Z.mT), L)
-            # In the memory of the normals, which have done their part, where it is large enough.
-            grad_H = (
-                Z.flatten()[: H.numel()].view(H.shape)
-                if H.numel() <= Z.numel()
-                else ctx.empty("gradient", tuple(H.shape), H, passing=True)
-            )
-            torch.mm(G, weight, out=grad_H.flatten(0, 1))
-            grad_H.baddbmm_(inner, H, alpha=ctx.weight_std**2)
-        grad_weight = None
+            inner = torch.bmm(G.view(Z.shape).to(L.dtype), Z.mT)
+            inner = torch.linalg.solve_triangular(L, inner, upper=False, left=False)
+            grad_H = torch.mm(G, weight).view(H.shape)
+            grad_H.baddbmm_(inner.to(H.dtype), H, alpha=ctx.weight_std**2)
         if ctx.needs_input_grad[1]:
-            grad_weight = ctx.empty("weight gradient", tuple(weight.shape), weight, passing=True)
-            torch.mm(G.T, H.flatten(0, 1), out=grad_weight)
+            grad_weight = torch.mm(G.T, H.flatten(0, 1))
         grad_bias = G.sum(0) if ctx.needs_input_grad[2] else None
-        return grad_H, grad_weight, grad_bias, None, None, None
+        return grad_H, grad_weight, grad_bias, None, None
 
 
-def gram_noise(
-    patches: torch.Tensor,
-    n_copies: int,
-    n_out: int,
-    stds: tuple[float, float],
-    random: StepRandom,
-) -> torch.Tensor:
-    """Noise (K B, P, n_out) of a layer whose patches (n, B, P, groups, n_in) weights multiply.
-
-    The patches are those of all K copies (n = K) or common to them (n = 1).
-    """
-    n, B, P, groups, n_in = patches.shape
-    H = patches.permute(0, 3, 1, 2, 4).reshape(n * groups, B * P, n_in)
-    units = n_out // groups
-    if n == n_copies:
-        noise = _GramNoise.apply(H, units, stds, random)
-    else:
-        L = noise_factor(H, *stds)
-        noise = L @ random.normal(n_copies, groups, B * P, units)
-    noise = noise.view(n_copies, groups, B, P, units).permute(0, 2, 3, 1, 4)
-    return noise.reshape(n_copies * B, P, n_out)
+def _normalised(norm: nn.BatchNorm1d, H: torch.Tensor, n_copies: int) -> torch.Tensor:
+    """Batch normalisation of H (K R, n): each copy by its own rows, as a network in training."""
+    grouped = H.unflatten(0, (n_copies, -1))
+    variance, mean = torch.var_mean(grouped, dim=1, correction=0)
+    factor, shift = factor_and_shift(norm, mean, variance)
+    return (grouped * factor.unsqueeze(1) + shift.unsqueeze(1)).flatten(0, 1)
 
 
-class _GramNoise(torch.autograd.Function):
-    """L Z of each matrix H, (n, R, units)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, H: torch.Tensor, units: int, stds: tuple[float, float], random: StepRandom
-    ) -> torch.Tensor:
-        L = noise_factor(H, *stds)
-        Z = random.normal(*H.shape[:2], units)
-        ctx.save_for_backward(H, Z, L)
-        ctx.weight_std = stds[0]
-        return torch.bmm(L, Z)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        H, Z, L = ctx.saved_tensors
-        if not ctx.needs_input_grad[0]:
-            return None, None, None, None
-        # G E with E^T = weight_std^2 H^T L^{-T} Z.
-        inner = _divided_by(torch.bmm(grad_outputs[0], Z.mT), L)
-        return torch.bmm(inner, H).mul_(ctx.weight_std**2), None, None, None
+def factor_and_shift(
+    norm: Any, mean: torch.Tensor, variance: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Batch normalisation by this mean and variance (..., n) as H * factor + shift."""
+    factor = (variance + norm.eps).rsqrt()
+    shift = -mean * factor
+    if norm.affine:
+        factor, shift = factor * norm.weight, shift * norm.weight + norm.bias
+    return factor, shift

@@ -1,109 +1,536 @@
-"""What one look at a module shows: how networks are made of a theta0, and theta0 of them."""
+"""What one look at a module shows, and networks that are built from a theta0."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from .._base.environment import in_portions, with_gradients
+from .._base.environment import in_portions, kept_generators, with_gradients
+from .._base.mlp import MLP
 from .._base.module_factory import ModuleFactory
-from ..theta0 import Architecture, Theta0, arrays_of, put_arrays_, qualified_name
-from .functional import reason_for_functional
-from .hooks import pretraining_mode
-from .passes import Network
-from .trace import Trace, as_examples, chain_of, describe, layout_of, takes_integers, trace
+from .._base.random_streams import StepRandom
+from .._base.validation import add_error_context, warn_user
+from ..theta0 import (
+    Architecture,
+    Theta0,
+    arrays_of,
+    digest_of,
+    put_arrays_,
+    qualified_name,
+)
+from . import EMBEDDINGS, paper_std, parameter_stds
+from .functional import functional_logits
+from .gram import gram_layers, gram_logits, has_hooks
+from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mode_
 
-# Examples that a module is looked at with, and one fewer; batch normalisation needs two.
+SAMPLERS = ("auto", "gram", "functional")
+
+# Examples of the look, and one fewer for the axis that counts them. Batch normalisation needs two.
 _N_EXAMPLES = 4
+
+# Layers whose outputs are in proportion to their weights and biases.
+_SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Large and small enough that a bend or a limit anywhere shows. Powers of two round nothing.
+_FACTORS = (2.0**12, 2.0**-12)
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What one look at a module has shown: from here networks are made of a theta0 and back."""
+class ModuleInfo:
+    """What the passes of a module need to know about it."""
 
-    source: ModuleFactory  # where fresh copies of the module come from
-    architecture: Architecture  # its description
-    trace: Trace  # what one pass of it has shown
-    why_functional: str = ""  # as of :class:`Network`
-    one_by_one: bool = False  # as well
-    integers: bool = False  # whether it takes whole numbers as such
-    layout: torch.memory_format = torch.contiguous_format  # order of images in memory
+    n_classes: int  # logits of an example
+    sampler: str  # "gram" or "functional"
+    why_functional: str = ""  # why gram does not serve
+    by_vmap: bool = True  # and not one network after the other
+    n_activations: int = 0  # numbers that a pass computes for one example
+    # The axis that counts examples in the output of each call of a layer of TAPPED, by the number
+    # of the call; without the call that gives the logits.
+    taps: Mapping[int, int] = field(default_factory=dict)
+    calls: tuple[str, ...] = ()  # names of the layers of these calls
+    last_layer: str = ""  # the linear layer that gives the logits; "": none does
+    # Whether a pass draws random numbers, changes what the module keeps, or runs a user's hooks.
+    draws: bool = False
+    stateful: bool = False
 
-    def fresh(self) -> Theta0:
+
+def perturbed_logits(
+    module: nn.Module,
+    info: ModuleInfo,
+    X: torch.Tensor,
+    n_copies: int,
+    scale: float,
+    random: StepRandom,
+) -> torch.Tensor:
+    """Logits (K, B, d) of K networks around a module on X (B, ...), by the sampler that serves."""
+    if info.sampler == "gram":
+        return gram_logits(gram_layers(module), X, n_copies, scale, random)
+    return functional_logits(
+        module,
+        X,
+        n_copies,
+        scale,
+        random,
+        by_vmap=info.by_vmap,
+        n_activations=info.n_activations,
+    )
+
+
+@with_gradients()
+def inspect_module(
+    module: nn.Module,
+    X: torch.Tensor,
+    sampler: str = "auto",
+    hidden_layer: str | None = None,
+) -> ModuleInfo:
+    """Look at passes of a module, in its mode, on some of the examples X (n, ...).
+
+    The look leaves no trace in the module and in PyTorch's generators. An error says why no
+    sampler can serve.
+    """
+    X = X.detach()[torch.arange(_N_EXAMPLES, device=X.device) % len(X)]
+    name = type(module).__name__
+    if not parameter_stds(module, 1.0):
+        raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
+    look = _look(module, X)
+    calls = look.calls
+    last = _last_call(calls, hidden_layer, module)
+    is_last = isinstance(module.get_submodule(calls[last].layer), nn.Linear) if calls else False
+    info = ModuleInfo(
+        n_classes=look.n_classes,
+        sampler="gram",
+        n_activations=look.n_activations,
+        taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
+        calls=tuple(call.layer for call in calls),
+        last_layer=calls[last].layer
+        if is_last and (calls[last].gives_logits or hidden_layer)
+        else "",
+        draws=look.draws,
+        stateful=look.stateful or has_hooks(module),
+    )
+    if sampler != "functional" and gram_layers(module) and X.is_floating_point():
+        return info
+    why = "it was asked for" if sampler == "functional" else _why_not_gram(module)
+    if sampler == "gram":
+        raise ValueError(
+            f"sampler='gram' cannot perturb the module {name}: {why}; use sampler='functional' or "
+            "'auto'"
+        )
+    by_vmap = _passes_by_vmap(module, X)
+    if by_vmap and look.idle:  # else the layers that a pass calls may depend on its rows
+        warn_user(
+            f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
+        )
+    return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
+
+
+def _why_not_gram(module: nn.Module) -> str:
+    if has_hooks(module):
+        return "it has hooks, which the gram sampler would not call"
+    return "it is not an MLP or an nn.Sequential of nn.Linear and elementwise layers"
+
+
+# The look
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a layer of TAPPED."""
+
+    layer: str
+    axis: int  # of its output that counts examples; -1: none does
+    gives_logits: bool
+
+
+class _Look(NamedTuple):
+    """What one pass has shown."""
+
+    calls: list[_Call]
+    n_classes: int
+    n_activations: int  # numbers that the pass computes for one example
+    draws: bool  # whether it draws random numbers
+    stateful: bool  # whether it changes what the module keeps
+    idle: list[str]  # layers that it does not call, and whose parameters do not act on the logits
+
+
+def _look(module: nn.Module, X: torch.Tensor) -> _Look:
+    """Look at a pass, and at one with a row fewer."""
+    names = {layer: name for name, layer in module.named_modules()}
+    outputs: list[tuple[str, torch.Tensor]] = []
+    fewer: list[torch.Size] = []
+    called: set[nn.Module] = set()
+    n_numbers = 0
+
+    def note(layer: nn.Module, args: Any, output: Any) -> None:
+        nonlocal n_numbers
+        called.add(layer)
+        if isinstance(output, torch.Tensor):
+            n_numbers += output.numel()
+            if isinstance(layer, TAPPED):
+                outputs.append((names[layer], output))
+
+    def note_shape(layer: nn.Module, args: Any, output: Any) -> None:
+        fewer.append(output.shape)
+
+    kept = _kept_by(module)
+    with isolated_pass(module):
+        states = _generator_states()
+        with hooked(list(names), note), _refused(module, X):
+            logits = module(X.clone())
+        draws = _generator_states() != states
+        check_logits(module, logits, X)
+        tapped = [layer for layer in names if isinstance(layer, TAPPED)]
+        with torch.no_grad(), hooked(tapped, note_shape):
+            module(X[1:].clone())
+    if not logits.requires_grad:
+        raise ValueError(
+            f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
+        )
+    calls = [
+        _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
+        for (name, output), less in zip(outputs, fewer, strict=False)
+    ]
+    stateful = kept[0] != _kept_by(module)[0]
+    idle = _idle_layers(module, logits, {names[layer] for layer in called})
+    return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
+
+
+@contextmanager
+def isolated_pass(module: nn.Module) -> Iterator[None]:
+    """A pass to look at: it leaves no trace in the module's statistics and in the generators."""
+    with kept_generators(), isolated(module):
+        state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def _refused(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
+    shape, name = tuple(X.shape[1:]), qualified_name(module)
+    with add_error_context(
+        f"the module {name} was given examples of shape {shape} and type {X.dtype}"
+    ):
+        yield
+
+
+def check_logits(module: nn.Module, logits: Any, X: torch.Tensor) -> None:
+    """Raise a ValueError unless a module returned floats (n, d) with d >= 2, on X's device."""
+    name, got = type(module).__name__, type(logits).__name__
+    if isinstance(logits, torch.Tensor):
+        got = f"{logits.dtype} of shape {tuple(logits.shape)}, {logits.layout}, {logits.device}"
+        dense = logits.layout == torch.strided and logits.device == X.device
+        right = logits.ndim == 2 and len(logits) == len(X) and logits.shape[1] >= 2
+        if right and dense and logits.is_floating_point():
+            _warn_if_probabilities(name, logits.detach().float())
+            return
+    valid = f"logits, floats of shape ({len(X)}, n_classes >= 2)"
+    raise ValueError(f"the module {name} must return {valid}; it returned {got}")
+
+
+def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
+    sums = logits.sum(dim=1)
+    sums_to_1 = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    # Logits that are the same for all rows may be any numbers, such as 0 and 1.
+    if sums_to_1 and bool((logits >= 0).all() and (logits != logits[:1]).any()):
+        warn_user(f"the module {name} returns probabilities; remove its softmax to return logits")
+
+
+def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
+    """Layers that were not called and whose parameters do not act on the logits."""
+    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
+    idle = [name for name, slope in zip(parameters, slopes, strict=True) if slope is None]
+    return sorted({name.rpartition(".")[0] for name in idle} - called)
+
+
+def _generator_states() -> tuple[Any, ...]:
+    """States of the global generators of PyTorch, Python and NumPy, to be compared."""
+    numpy_state = repr(np.random.get_state())  # noqa: NPY002
+    states = [torch.get_rng_state().numpy().tobytes()]
+    if torch.cuda.is_initialized():
+        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    return tuple(states), random.getstate(), numpy_state
+
+
+def _kept_by(module: nn.Module) -> tuple[list[Any], list[Any]]:
+    """What a module keeps beside its parts, by identity; and the objects, to keep them alive."""
+    common = {*vars(nn.Module()), "forward"}
+    things: list[Any] = []
+    versions: list[Any] = []
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name not in common:
+                inside = [*value, *value.values()] if isinstance(value, dict) else value
+                things += [value, *(inside if isinstance(inside, list | set | deque) else ())]
+                things += getattr(value, "__dict__", {}).values()
+        things += part._buffers.values()
+        versions += [buffer._version for buffer in part._buffers.values() if buffer is not None]
+    states = [_state_of(thing) for thing in things]
+    return [*map(id, things), *versions, *states], things
+
+
+def _state_of(thing: Any) -> Any:
+    """State of a random generator; None for anything else."""
+    if isinstance(thing, random.Random):
+        return thing.getstate()
+    if isinstance(thing, np.random.Generator):
+        return repr(thing.bit_generator.state)
+    return thing.get_state().tolist() if isinstance(thing, torch.Generator) else None
+
+
+def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
+    """Whether logits are a layer's output, or a view of all of it, and were not changed since."""
+    same = output.data_ptr() == logits.data_ptr() and output.numel() == logits.numel()
+    return same and output._version == 0
+
+
+def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
+    """The first axis in proportion to the number of examples; -1 where there is none."""
+    for axis, (size, size_of_fewer) in enumerate(zip(shape, fewer, strict=False)):
+        if size != size_of_fewer and size * (n_rows - 1) == size_of_fewer * n_rows:
+            return axis
+    return -1
+
+
+def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
+    """Number of the call that gives the logits: the named layer's, or the last call."""
+    if hidden_layer is not None:
+        numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
+        if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
+            linear = {
+                c.layer for c in calls if isinstance(module.get_submodule(c.layer), nn.Linear)
+            }
+            raise ValueError(
+                f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
+                f"{sorted(linear)}, got {hidden_layer!r}"
+            )
+        given = [i for i, call in enumerate(calls) if call.gives_logits]
+        return given[-1] if given else numbers[-1]
+    given = [i for i, call in enumerate(calls) if call.gives_logits]
+    return given[-1] if given else len(calls) - 1
+
+
+def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
+    """Whether vmap can pass networks at once; False: one after the other; or an error."""
+    name, failures = type(module).__name__, []
+    # A layer that is computed again for its gradient would be so without its perturbation.
+    as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
+        "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+    )
+    for by_vmap in (True, False):
+        try:
+            with isolated_pass(module), as_it_is:
+                logits = functional_logits(
+                    module, X, 2, 1.0, StepRandom(0, X.device), by_vmap=by_vmap
+                )
+                learned = [p for p in module.parameters() if p.requires_grad]
+                torch.autograd.grad(logits.sum(), learned, allow_unused=True)
+        except Exception as error:
+            failures.append(error)
+            continue
+        if not by_vmap:
+            warn_user(
+                f"networks around the module {name} are computed one after the other, which is "
+                f"slow: torch.func.vmap fails with {_first_line(failures[0])}"
+            )
+        return by_vmap
+    with add_error_context(
+        f"no sampler can perturb the module {name}: torch.func.vmap fails with "
+        f"{_first_line(failures[0])}, and without it this error comes"
+    ):
+        raise failures[1]
+
+
+def _first_line(error: Exception) -> str:
+    message = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {message}"
+
+
+# Networks and theta0
+
+
+@dataclass(frozen=True)
+class NetworkBuilder:
+    """Builds networks of one module that start at a theta0, and reads theta0 from them."""
+
+    factory: ModuleFactory
+    architecture: Architecture
+    info: ModuleInfo
+    takes_integers: bool = False  # whether the module takes whole numbers as such
+
+    @classmethod
+    def of(
+        cls,
+        factory: ModuleFactory,
+        X: np.ndarray,
+        sampler: str = "auto",
+        hidden_layer: str | None = None,
+    ) -> NetworkBuilder:
+        """Look at a fresh module on rows of X (n, ...)."""
+        module = factory.build().float().cpu()
+        description = describe(factory, module, X.shape[1:])
+        integers = takes_integers(module)
+        pretraining_mode_(module)
+        examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
+        info = inspect_module(module, examples, sampler, hidden_layer)
+        if info.draws:
+            raise ValueError(
+                f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
+                "and what is learned must follow from random_state alone; leave them out there"
+            )
+        architecture = replace(
+            description,
+            n_classes=info.n_classes,
+            last_layer=info.last_layer,
+            chain=scale_chain(module, info, examples),
+        )
+        return cls(factory, architecture, info, integers)
+
+    def fresh_theta0(self) -> Theta0:
         """The weights that the module comes with."""
-        return Theta0(self.architecture, arrays_of(self.source.build()))
+        return Theta0(self.architecture, arrays_of(self.factory.build()))
 
-    def module(self, theta0: Theta0) -> nn.Module:
-        """A module of its own that starts at theta0, in the mode that it comes in."""
-        module = self.source.build().cpu()
+    def module_at(self, theta0: Theta0) -> nn.Module:
+        """A module of its own at theta0, on the CPU, in the mode that it comes in."""
+        module = self.factory.build().cpu()
         put_arrays_(module, theta0.arrays)
         return module
 
-    def network(self, theta0: Theta0, device: str | torch.device) -> Network:
-        """A network that starts at theta0, in single precision and the mode of pre-training."""
-        # First to single precision: a module in half precision would round theta0.
-        module: Any = self.source.build().float()
+    def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
+        """A module at theta0 in single precision and the mode of pre-training."""
+        module = self.factory.build().float()  # first: half precision would round theta0
         put_arrays_(module, theta0.arrays)
-        module.to(device)
-        if self.layout != torch.contiguous_format:
-            module.to(memory_format=self.layout)
-        pretraining_mode(module)
-        own = self.why_functional, self.one_by_one
-        return Network(module, self.architecture, self.trace, *own)
+        pretraining_mode_(module)
+        return module.to(device)
 
-    def theta0(self, network: Network) -> Theta0:
+    def theta0_of(self, network: nn.Module) -> Theta0:
         """The parameters of a network."""
-        return Theta0(self.architecture, arrays_of(network.module))
+        return Theta0(self.architecture, arrays_of(network))
 
-    def examples(self, X: np.ndarray) -> torch.Tensor:
-        """Rows as the module takes them, on the CPU."""
-        return as_examples(X, self.integers)
+    def as_examples(self, X: np.ndarray) -> torch.Tensor:
+        """Rows as the module takes them, a copy on the CPU."""
+        return as_examples(X, self.takes_integers)
 
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
-        """Inputs (n, width) of the last linear layer at theta0."""
-        network = self.network(theta0, device)
-        network.module.eval()
-        H = in_portions(lambda rows: network.hidden(self.examples(rows).to(device)), X)
+        """Inputs (n, n_units) of the last linear layer at theta0."""
+        network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
+        H = in_portions(
+            lambda rows: hidden_activations(network, self.as_examples(rows).to(device), last_layer),
+            X,
+        )
         if not np.isfinite(H).all():
             raise ValueError("hidden activations of X are not finite: give it on theta0's scale")
         return H
 
-
-@with_gradients()
-def look_at(
-    source: ModuleFactory, X: np.ndarray, sampler: str = "auto", hidden_layer: str | None = None
-) -> Profile:
-    """Look at a module and a few rows of X (n, ...)."""
-    module = source.build().float().cpu()
-    description = describe(source, module, X.shape[1:])
-    integers = takes_integers(module)
-    pretraining_mode(module)
-    examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
-    found = trace(module, examples)
-    last_layer = _last_layer(module, found, hidden_layer)
-    if found.last < 0 and last_layer:
-        order = [call.layer for call in found.calls]
-        found = replace(found, last=len(order) - 1 - order[::-1].index(last_layer))
-    chain, n_classes = chain_of(module, found, examples), found.n_classes
-    architecture = replace(description, n_classes=n_classes, last_layer=last_layer, chain=chain)
-    why = reason_for_functional(Network(module, architecture, found), examples, sampler)
-    # Under torch.func.vmap some layers know no other order.
-    layout = torch.contiguous_format if why[0] else layout_of(module, examples)
-    return Profile(source, architecture, found, *why, integers, layout)
+    def known_last_layer(self) -> str:
+        """Name of the linear layer that gives the logits; a ValueError where none does."""
+        if self.info.last_layer:
+            return self.info.last_layer
+        module = self.factory.build()
+        linear = [n for n, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+        raise ValueError(
+            f"no linear layer of {self.architecture.module} returns the logits as they are; remove "
+            f"a softmax at the end, or name the last linear layer in hidden_layer, one of {linear}"
+        )
 
 
-def _last_layer(module: nn.Module, found: Trace, told: str | None) -> str:
-    """Name of the linear layer that gives the logits; empty where there is none."""
-    called = [call.layer for call in found.calls]
-    linear = {name for name in called if isinstance(module.get_submodule(name), nn.Linear)}
-    if told is None:
-        last = called[found.last] if found.last >= 0 else ""
-        return last if last in linear else ""
-    if told not in linear:
-        valid = f"a linear layer of {qualified_name(module)}, one of {sorted(linear)}"
-        raise ValueError(f"hidden_layer must be {valid}, got {told!r}")
-    return told
+def takes_integers(module: nn.Module) -> bool:
+    """Whether a module takes whole numbers as such, and not as floats."""
+    return any(isinstance(part, EMBEDDINGS) for part in module.modules())
+
+
+def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
+    """Rows as a module takes them, a copy on the CPU."""
+    whole = integers and np.asarray(X).dtype.kind in "iu"
+    # A copy: rows may be read-only memory maps.
+    return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
+
+
+def describe(
+    factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
+) -> Architecture:
+    """The description of a module, as far as it is known without a pass."""
+    keywords = module.keywords if isinstance(module, MLP) else factory.keywords
+    return Architecture(
+        module=qualified_name(module),
+        parameters=tuple((name, repr(value)) for name, value in keywords.items()),
+        input_shape=input_shape,
+        n_classes=0,
+        digest=digest_of({name: array.shape for name, array in arrays_of(module).items()}),
+    )
+
+
+def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
+    """The description of a module that is only fine-tuned, from one pass of it."""
+    module.float().cpu().eval()
+    examples = as_examples(X, takes_integers(module))
+    with torch.no_grad(), isolated_pass(module), _refused(module, examples):
+        logits = module(examples)
+    check_logits(module, logits, examples)
+    return replace(describe(factory, module, X.shape[1:]), n_classes=logits.shape[1])
+
+
+# Layers that hand a scale on
+
+
+def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[str, ...]:
+    """Names of the layers, if each hands a scale of its output on to the next; else none.
+
+    Then hidden weights can be multiplied by a gain and the last ones divided by it without a change
+    of the function.
+    """
+    names = info.calls
+    layers = [module.get_submodule(name) for name in names]
+    known = len(names) >= 2 and names[-1] == info.last_layer and len(set(names)) == len(names)
+    if not known or info.stateful or any(type(layer) not in _SCALING for layer in layers):
+        return ()
+    parameters = [p for layer in layers for p in layer.parameters(recurse=False)]
+    whole = len(set(map(id, parameters))) == len(parameters) == len(list(module.parameters()))
+    if not whole or not all(p.requires_grad for p in parameters):
+        return ()
+    with torch.no_grad(), isolated_pass(module), _jittered(module):
+        before = module(X.clone())
+        for number in range(len(layers) - 1):
+            for factor in _FACTORS:
+                _scale_(layers[number:], factor)
+                same = torch.equal(module(X.clone()), before)
+                _scale_(layers[number:], 1.0 / factor)
+                if not same:
+                    return ()
+    return names
+
+
+@contextmanager
+def _jittered(module: nn.Module) -> Iterator[None]:
+    """Move learned parameters for a while: a head of zeros, for one, would show little."""
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    before = [parameter.detach().clone() for parameter in learned]
+    generator = torch.Generator().manual_seed(0)
+    for p in learned:
+        noise = torch.randn(p.shape, dtype=p.dtype, generator=generator)
+        p.data.add_(noise, alpha=paper_std(p, 1.0))
+    try:
+        yield
+    finally:
+        for parameter, value in zip(learned, before, strict=True):
+            parameter.data.copy_(value)
+
+
+def _scale_(layers: Sequence[Any], factor: float) -> None:
+    """Scale the first layer's outputs; the last layer takes the factor out again."""
+    first, *_, last = layers
+    first.weight.mul_(factor)
+    for layer in layers[:-1]:
+        if layer.bias is not None:
+            layer.bias.mul_(factor)
+    last.weight.div_(factor)

@@ -1,242 +1,303 @@
-"""A module at theta0, ready to be trained: its logits, hidden activations and Jacobians."""
+"""Passes of a module at theta0: hidden activations, Jacobians, statistics of normalisations."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.utils.parametrizations import _SpectralNorm
 
-from .._base.threads import Buffers, in_parts, team, worthwhile_threads
-from ..theta0 import Architecture
-from . import hooks
-from .layers import layer_type_of, perturbed_type_of
-from .trace import Trace
+from .._base.threads import chunked
+from . import EMBEDDINGS, NORMALISATIONS
+from .gram import factor_and_shift, gram_layers
 
-# Rows that one thread takes through a network at a time: enough for products at full rate.
-_ROWS_A_PART = 256
-# The same of the Jacobians, where each goes through once a class, and forth and back twice.
+# Rows of a chunk that one thread passes through a chain: enough for products at full rate.
+_ROWS_A_CHUNK = 256
+# The same for Jacobians, where each row passes once for each class.
 ROWS_OF_JACOBIANS = 16
-# What a module keeps of the functions that are called beside its own.
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Added to squared norms under a root, whose slope at 0 is infinite.
 _TINY = 1e-12
 
+# Layers whose outputs are pre-activations, in the paper's sense.
+TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
-@dataclass(frozen=True)
-class Network:
-    """A module on a device, in the mode of pre-training, and what is known of it."""
 
-    module: nn.Module  # with theta0 as its parameters
-    architecture: Architecture  # its description
-    trace: Trace  # what one pass of it has shown
-    # Why its perturbed copies have parameters of their own each; empty: they need not.
-    why_functional: str = ""
-    one_by_one: bool = False  # whether these pass one after the other, beyond torch.func.vmap
-    buffers: Buffers = field(default_factory=Buffers)
-    plans: dict[Hashable, Any] = field(default_factory=dict)  # how copies are drawn, by their sizes
+# Mean and variance of a batch norm's inputs, of each channel.
+Statistics = tuple[torch.Tensor, torch.Tensor]
 
-    @property
-    def in_threads(self) -> bool:
-        """Whether threads share copies of it, each passing through alone: where that is faster.
 
-        Convolutions are large enough for PyTorch's own threads.
-        """
-        return self._is_plain and all(call.n_positions == 1 for call in self.trace.calls)
+# How a module passes
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether a pass does nothing but compute, the same way each time, as far as is known."""
-        hooked = any(getattr(part, hooks) for part in self.module.modules() for hooks in _HOOKS)
-        hooked |= any(parameter._backward_hooks for parameter in self.module.parameters())
-        return not (self.trace.remembers or self.trace.reads or self.why_functional or hooked)
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a step does the same operations each time, and moves no generator back."""
-        return self._is_plain and all(own.n_kept == own.n_parts for own in self.plans.values())
+def pretraining_mode_(module: nn.Module) -> None:
+    """Dropout off, normalisations by the mini-batch, and no sparse gradients.
 
-    def team(self, n_rows: int, device: str | torch.device) -> AbstractContextManager[None]:
-        """How threads divide the work while so many rows go through it at a time."""
-        if self.why_functional:
-            return nullcontext()  # nothing is known of what is large
-        largest = 0  # product of an example
-        for call in self.trace.calls:
-            own = self.module.get_submodule(call.layer).parameters(recurse=False)
-            largest = max(largest, call.n_positions * sum(p.numel() for p in own))
-        if not self.in_threads:
-            return worthwhile_threads(n_rows * largest)  # PyTorch's own, within each operation
-        return team(n_rows * largest, device)
+    A normalisation in evaluation mode stays so if the module is in training mode: it is frozen.
+    """
+    dense_gradients_(module)
+    follows_rows = [
+        part
+        for part in module.modules()
+        if isinstance(part, _NormBase | _SpectralNorm) and (part.training or not module.training)
+    ]
+    module.eval()
+    for part in follows_rows:
+        part.train()
 
-    def logits(self, X: torch.Tensor) -> torch.Tensor:
-        """Logits (B, d) of a mini-batch."""
-        logits: torch.Tensor = self.module(X.clone() if self.trace.writes else X)
-        return logits
 
-    @property
-    def n_last_biases(self) -> float:
-        """Biases of the last linear layer that are perturbed; infinity where none is."""
-        last: Any = self.module.get_submodule(self.architecture.last_layer)
-        learned = last.bias is not None and last.bias.requires_grad
-        return last.out_features if learned else math.inf
+def dense_gradients_(module: nn.Module) -> None:
+    """Let no embedding have sparse gradients, which few optimisers take."""
+    for part in module.modules():
+        if isinstance(part, EMBEDDINGS):
+            part.sparse = False
 
-    def hidden(self, X: torch.Tensor) -> torch.Tensor:
-        """Inputs (B, n) of the last linear layer, a part of the rows on each thread of a team."""
-        name = self.architecture.last_layer
-        if not name:
-            linear = [n for n, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
-            raise ValueError(
-                f"the last linear layer of {self.architecture.module} is not known, since none "
-                f"returns the logits as they are: take a softmax at the end out, or name the layer "
-                f"in hidden_layer, one of {linear}"
+
+@contextmanager
+def isolated(module: nn.Module) -> Iterator[None]:
+    """Let passes leave no trace in running statistics and in spectral norms."""
+    norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]
+    spectral = [part for part in module.modules() if isinstance(part, _SpectralNorm)]
+    before = [(norm.track_running_stats, dict(norm._buffers)) for norm in norms]
+    modes = [part.training for part in spectral]
+    try:
+        for norm in norms:
+            norm.track_running_stats = False
+            # Instance normalisation updates running statistics whatever the line above says.
+            norm._buffers.update(running_mean=None, running_var=None)
+        for part in spectral:
+            part.eval()
+        yield
+    finally:
+        for norm, (tracked, buffers) in zip(norms, before, strict=True):
+            norm.track_running_stats = tracked
+            norm._buffers.update(buffers)
+        for part, training in zip(spectral, modes, strict=True):
+            part.train(training)
+
+
+_attention_lock, _attention = threading.Lock(), ExitStack()
+_n_plain_attention = 0
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Let attention use plain operations: fused ones have no second derivative and no vmap.
+
+    PyTorch's setting is one for all threads: the first one in sets it, the last one out resets it.
+    """
+    global _n_plain_attention
+    with _attention_lock:
+        if _n_plain_attention == 0:
+            _attention.enter_context(sdpa_kernel(SDPBackend.MATH))
+        _n_plain_attention += 1
+    try:
+        yield
+    finally:
+        with _attention_lock:
+            _n_plain_attention -= 1
+            if _n_plain_attention == 0:
+                _attention.close()
+
+
+@contextmanager
+def hooked(
+    layers: Sequence[nn.Module], hook: Callable[[nn.Module, Any, Any], Any]
+) -> Iterator[None]:
+    """Let a forward hook watch layers for a while."""
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_forward_hook(hook).remove)
+        yield
+
+
+def batch_norms(module: nn.Module) -> list[_BatchNorm]:
+    """Layers of a module that normalise by the rows of a mini-batch."""
+    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
+
+
+# What passes show
+
+
+def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> torch.Tensor:
+    """Inputs (B, n_units) of the last linear layer, by its name, on X (B, ...)."""
+    last = module.get_submodule(last_layer)
+    layers = gram_layers(module)
+    if layers and layers[-1] is last:
+        parts = _row_chunks(module, X, _ROWS_A_CHUNK)
+        if len(parts) == 1:
+            return _outputs(layers[:-1], X)
+        return chunked(
+            lambda i: _outputs(layers[:-1], parts[i]), len(parts), list(module.parameters())
+        )
+    inputs: list[torch.Tensor] = []
+
+    def note(layer: nn.Module, args: Any, output: Any) -> None:
+        inputs.append(args[0])
+
+    with hooked([last], note):
+        module(X.clone())
+    shape = tuple(inputs[-1].shape) if inputs else None
+    if shape is None or shape[:-1] != X.shape[:1]:
+        raise ValueError(
+            f"hidden_layer={last_layer!r} must get one row for each of {len(X)} examples, and it "
+            f"gets an input of shape {shape}; name another linear layer of the module"
+        )
+    return inputs[-1]
+
+
+def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
+    """Rows of X for each thread of a team; all rows where they cannot be divided."""
+    # Batch normalisation needs all rows at once, and a GPU has no team.
+    whole = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
+    return X.split(len(X) if whole else n_rows)
+
+
+def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
+    H = X.clone()  # a layer may work in place
+    for layer in layers:
+        H = layer(H)
+    return H
+
+
+def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
+    """Let running statistics follow X, in one pass; mean and variance of each batch norm's calls.
+
+    There is no pass where nothing follows the rows.
+    """
+    statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
+    follows_rows = any(
+        isinstance(part, _NormBase | _SpectralNorm) and part.training for part in module.modules()
+    )
+
+    def note(norm: nn.Module, args: Any, output: Any) -> None:
+        axes = [axis for axis in range(args[0].ndim) if axis != 1]
+        variance, mean = torch.var_mean(args[0], dim=axes, correction=0)
+        statistics[norm].append((mean, variance))
+
+    if follows_rows:
+        with hooked(list(statistics), note):
+            module(X.clone())
+    return statistics
+
+
+def jacobian_norms(
+    module: nn.Module, X: torch.Tensor, n_classes: int, taps: Mapping[int, int]
+) -> torch.Tensor:
+    """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
+
+    With respect to the input and to the output of each layer of ``TAPPED`` before the last one,
+    which is a pre-activation (after a normalisation that follows at once). Batch normalisation uses
+    the mean and variance of X as constants. `taps` has the axis that counts examples for each
+    call of such a layer.
+    """
+    statistics = plain_pass(module, X)
+    is_chain = bool(gram_layers(module))
+    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if is_chain else [X]
+
+    def norms(i: int) -> torch.Tensor:
+        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
+
+    with plain_attention(), isolated(module):
+        if len(parts) > 1:
+            found = chunked(norms, len(parts), list(module.parameters()))
+        else:
+            found = norms(0)
+    # A head of another class feels none of what is before this one: its norms there count as 1.
+    felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
+    return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
+
+
+def _norms_of_rows(
+    module: nn.Module,
+    X: torch.Tensor,
+    n_classes: int,
+    taps: Mapping[int, int],
+    statistics: Mapping[nn.Module, Sequence[Statistics]],
+) -> torch.Tensor:
+    """Norms (B, d, L) for some of the rows."""
+    differentiable = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Each row passes once for each class, so that one backward pass gives all slopes.
+        rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
+        if rows.is_floating_point() and not rows.requires_grad:
+            rows.requires_grad_()
+        logits, tapped = _tapped(module, rows, statistics)
+        of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
+        of_class = of_class.repeat_interleave(len(X), dim=0)
+        inputs = [(rows, 0)] if rows.requires_grad else []
+        for call, axis in taps.items():
+            # Where a layer sees some of the rows alone, as an expert does, it says nothing of all.
+            if call < len(tapped) and tapped[call].shape[axis] % len(rows) == 0:
+                inputs.append((tapped[call], axis))
+        slopes: Sequence[torch.Tensor | None] = []
+        if inputs and logits.requires_grad:
+            slopes = torch.autograd.grad(
+                logits,
+                [tensor for tensor, _ in inputs],
+                of_class,
+                create_graph=differentiable,
+                allow_unused=True,
             )
-        last: Any = self.module.get_submodule(name)
-        here = threading.local()  # what a thread's own pass has seen
+        squares = [
+            slope.float().movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
+            for slope, (_, axis) in zip(slopes, inputs, strict=False)
+            if slope is not None
+        ]
+    if not squares:
+        raise ValueError(
+            f"the logits of {type(module).__name__} depend on no input of floats and on no known "
+            "layer before the last one, so there is no Jacobian for the detachment term; set "
+            "detachment_weight=0"
+        )
+    return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)
 
-        def seen(layer: nn.Module, H: torch.Tensor) -> Any:
-            here.seen = H
-            return hooks.own_output(layer, H)
 
-        parts = X.split(_ROWS_A_PART if self._is_divided(X) else len(X))
+def _tapped(
+    module: nn.Module,
+    rows: torch.Tensor,
+    statistics: Mapping[nn.Module, Sequence[Statistics]],
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Logits of a pass, and the outputs of its calls of ``TAPPED`` layers, in their order."""
+    tapped: list[torch.Tensor] = []
+    handed_on: torch.Tensor | None = None
+    remaining = {norm: iter(calls) for norm, calls in statistics.items()}
 
-        def part(number: int, _: None) -> torch.Tensor:
-            here.seen = None
-            rows = parts[number]
-            self.logits(rows)
-            found = here.seen
-            if found is None or found.shape[:-1] != rows.shape[:1]:
-                shape = None if found is None else tuple(found.shape)
-                raise ValueError(
-                    f"the layer {name!r} must see one row for each of {len(rows)} examples, and "
-                    f"sees an input of shape {shape}; name another one in hidden_layer"
-                )
-            return found
+    def tap(output: torch.Tensor) -> torch.Tensor:
+        nonlocal handed_on
+        if not output.requires_grad:  # of a layer that is not learned, before any that is
+            output = output.detach().requires_grad_()
+        tapped.append(output)
+        handed_on = output.clone()  # what works in place leaves the tapped tensor as it is
+        return handed_on
 
-        with hooks.step_by_step(), hooks.replaced({last: seen}):
-            return in_parts(part, len(parts), list(self.module.parameters()))
+    def watch(layer: nn.Module, args: Any, output: Any) -> Any:
+        if isinstance(layer, TAPPED):
+            return tap(output)
+        if layer in remaining:
+            channels = (1, -1, *[1] * (args[0].ndim - 2))
+            factor, shift = factor_and_shift(layer, *next(remaining[layer]))
+            output = args[0] * factor.view(channels) + shift.view(channels)
+        if args[0] is not handed_on:
+            return output
+        tapped.pop()
+        return tap(output)
 
-    def jacobian_norms(self, X: torch.Tensor) -> torch.Tensor:
-        """Norms (B, d, L) of the rows of the Jacobians of the logits, unperturbed.
-
-        With respect to the input and to the output of each known layer before the last one, which
-        is a pre-activation (after a normalisation, where one follows at once).
-        """
-        n_classes = self.architecture.n_classes
-        statistics = self.batch_statistics(X)
-        parts = X.split(ROWS_OF_JACOBIANS if self._is_divided(X) else len(X))
-
-        def part(number: int, tapped: Any) -> torch.Tensor:
-            rows, differentiable = parts[number], torch.is_grad_enabled()
-            with torch.enable_grad():
-                # Rows do not depend on each other: each once a class gives all slopes at once.
-                logits, taps = tapped(rows.repeat(n_classes, *[1] * (X.ndim - 1)))
-                of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
-                of_class = of_class.repeat_interleave(len(rows), dim=0)
-                taps = taps if logits.requires_grad else []
-                inputs = [tap for tap, _ in taps]
-                slopes = inputs and torch.autograd.grad(
-                    logits, inputs, of_class, create_graph=differentiable, allow_unused=True
-                )
-                norms = [
-                    # (d B, ...), or more rows than one for each example.
-                    own.movedim(axis, 0).reshape(n_classes, len(rows), -1).square().sum(-1)
-                    for own, (_, axis) in zip(slopes, taps, strict=True)
-                    if own is not None
-                ]
-            if not norms:
-                raise ValueError(
-                    f"the logits of {self.architecture.module} depend on no input, those of "
-                    "integers aside, and on no known layer before the last one: there is no "
-                    "Jacobian for the detachment term; set detachment_weight=0"
-                )
-            return torch.stack(norms, dim=-1).add(_TINY).sqrt().transpose(0, 1)
-
-        learned, around = list(self.module.parameters()), partial(self._tapping, statistics)
-        found = in_parts(part, len(parts), learned, around=around)
-        # 1 where a class is on no way from an output, and others are: a head of another class.
-        felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
-        return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
-
-    def batch_statistics(self, X: torch.Tensor) -> dict[nn.Module, list[hooks.Statistics]]:
-        """Of each batch normalisation, call by call: constants. Its running ones see this pass."""
-        norms = hooks.batch_norms(self.module)
-        statistics: dict[nn.Module, list[hooks.Statistics]] = {norm: [] for norm in norms}
-
-        def collect(norm: nn.Module, H: torch.Tensor) -> Any:
-            statistics[norm].append(hooks.statistics_of(H.contiguous(), 1))
-            return hooks.own_output(norm, H)
-
-        collecting = hooks.replaced(dict.fromkeys(statistics, collect))
-        with hooks.tracked(self.module) as any_other, collecting:
-            if statistics or any_other:
-                with torch.enable_grad(), hooks.step_by_step():
-                    self.logits(X)
-        return statistics
-
-    @contextmanager
-    def _tapping(self, statistics: dict[nn.Module, list[hooks.Statistics]]) -> Iterator[Any]:
-        """Tap the outputs of the layers before the last one for a while, in any number of threads.
-
-        Gives a function that takes rows and returns their logits, and what was tapped, each with
-        its axis of examples beside it.
-        """
-        here = threading.local()  # what a thread's own pass has seen
-
-        def hand_on(output: torch.Tensor) -> torch.Tensor:
-            if not output.requires_grad:  # of a layer that is not learned, before any that is
-                output = output.detach().requires_grad_()
-            here.taps.append(output)
-            # A copy goes on, so that what works in place leaves the tap as it is.
-            here.last = output.clone()
-            return here.last
-
-        def tap(layer: nn.Module, H: Any) -> torch.Tensor:
-            return hand_on(hooks.own_output(layer, H))
-
-        def normalise(norm: Any, H: torch.Tensor) -> torch.Tensor:
-            if norm in here.given:
-                output = hooks.normalised(norm, H.contiguous(), next(here.given[norm]))
-            else:
-                output = hooks.own_output(norm, H)
-            if H is not here.last:
-                return output
-            here.taps.pop()
-            return hand_on(output)
-
-        def rectify(layer: nn.Module, H: torch.Tensor) -> torch.Tensor:
-            # The same, without a second derivative: autograd's is a whole pass of zeros.
-            return H.masked_fill(H <= 0, 0.0)
-
-        def tapped(X: torch.Tensor) -> tuple[torch.Tensor, list[tuple[torch.Tensor, int]]]:
-            here.taps, here.last = [], None
-            here.given = {norm: iter(own) for norm, own in statistics.items()}
-            if X.is_floating_point():
-                X.requires_grad_()
-            logits = self.logits(X)
-            found = [(X, 0)] if X.requires_grad else []
-            last = self.trace.last if self.trace.last >= 0 else len(self.trace.calls) - 1
-            for number, (call, output) in enumerate(zip(self.trace.calls, here.taps, strict=False)):
-                # Some of the rows alone, as an expert sees them, say nothing of all.
-                if number != last and call.axis >= 0 and output.shape[call.axis] % len(X) == 0:
-                    found.append((output, call.axis))
-            return logits, found
-
-        forwards: dict[nn.Module, Any] = {
-            layer: tap if perturbed_type_of(layer) else normalise
-            for layer in self.module.modules()
-            if layer_type_of(layer) is not None
-        }
-        forwards |= {part: rectify for part in self.module.modules() if type(part) is nn.ReLU}
-        with hooks.unfused(), hooks.untracked(self.module), hooks.replaced(forwards):
-            yield tapped
-
-    def _is_divided(self, X: torch.Tensor) -> bool:
-        """Whether rows go through the module a part of them at a time, on threads of their own."""
-        # Batch normalisation needs all of them at once.
-        return self.in_threads and X.device.type == "cpu" and not hooks.batch_norms(self.module)
+    layers = gram_layers(module)
+    if layers:  # hooks would be seen by all threads
+        H = rows.clone()
+        for layer in layers:
+            inputs, H = H, layer(H)
+            if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
+                H = watch(layer, (inputs,), H)
+        return H, tapped
+    watched = [part for part in module.modules() if isinstance(part, (*TAPPED, *NORMALISATIONS))]
+    with hooked(watched, watch):
+        logits = module(rows.clone())
+    return logits, tapped

@@ -1,4 +1,4 @@
-"""A training written to a file while it goes on, to go on from there after it was cut off."""
+"""A training that is written to a file while it goes on, so that it can go on after a kill."""
 
 from __future__ import annotations
 
@@ -12,68 +12,78 @@ from typing import Any
 
 import numpy as np
 
-from .._base.validation import add_error_context
 from ..theta0 import TRAINING_KEY, Theta0, read_whole, write_whole
 from .loop import State
 
-_ARRAY = "sklearn_mmdinit.array"  # stands for one in JSON, with its name
+_ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
+
+# Names that files of version 0.1.0 have for fields of the state.
+_RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
 
 
 @dataclass
 class Checkpointer:
-    """What was learned up to the end of a window or pass: in memory and, if asked, in a file."""
+    """Keeps the state at the end of the last window or epoch, in memory and perhaps in a file."""
 
     path: Path | None
-    settings: dict[str, str]  # what the training is of, in words
-    n_passes: int  # after which it has ended
+    settings: dict[str, str]  # all that decides the training, in words
+    n_epochs: int  # after which the training has ended
     last: State | None = None
     due: float = math.inf  # when to write again
 
     def begun(self, fresh: State) -> State:
-        """The state to begin with: that in the file where there is one, or a fresh one."""
+        """The state to begin with: that of the file where there is one, else the fresh one."""
         if self.path is None:
             return fresh
         for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part"):
             part.unlink()  # of a write that was killed
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
-        self.write()  # what cannot be written is told now, and not in an hour
+        self.write()  # a file that cannot be written raises now, and not in an hour
         return replace(self.last, history=list(self.last.history))
 
     def __call__(self, state: State) -> None:
-        """Keep the state, and write it where it is time."""
+        """Keep the state, and write it if it is time or the training has ended."""
         self.last = state
-        ended = state.n_passes == self.n_passes and state.steps_in_pass == 0
+        ended = state.n_epochs == self.n_epochs and state.steps_in_epoch == 0
         if ended or time.monotonic() >= self.due:
             self.write()
 
     def write(self) -> None:
-        """Replace the file, where there is one, by the last state, whole or not at all."""
+        """Replace the file by the last state, whole or not at all."""
         if self.path is None or self.last is None:
             return
         arrays: dict[str, np.ndarray] = {}
 
-        def stow(value: Any) -> Any:  # what JSON has no words for: arrays, which go beside it
+        def in_json(value: Any) -> Any:  # JSON has no arrays: they go into the file beside it
             if isinstance(value, Theta0):
                 return dict(value.arrays)
             arrays[str(len(arrays))] = value
             return {_ARRAY: str(len(arrays) - 1)}
 
-        text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=stow)
+        text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=in_json)
         write_whole(self.path, arrays, {TRAINING_KEY: text})
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
-        with add_error_context(f"checkpoint {path}, which may be deleted to begin anew"):
+        remedy = "delete it to begin anew, or give checkpoint another path"
+        try:
             arrays, texts = read_whole(path)
-            if TRAINING_KEY not in texts:
-                raise ValueError("it is none")
-        text = texts[TRAINING_KEY]
-        kept = json.loads(text, object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d)
-        own, state = self.settings, kept["state"]
-        pairs = {n: (own.get(n), kept["settings"].get(n)) for n in {**own, **kept["settings"]}}
-        if differ := [f"{n} is {a}, there {b}" for n, (a, b) in sorted(pairs.items()) if a != b]:
-            raise ValueError(f"checkpoint {path} is of another training: {'; '.join(differ)}")
+        except ValueError as error:
+            raise ValueError(f"checkpoint {path} cannot be read: {error}; {remedy}") from error
+        if TRAINING_KEY not in texts:
+            raise ValueError(f"checkpoint {path} is not a checkpoint file; {remedy}")
+        kept = json.loads(
+            texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
+        )
+        here, there = self.settings, kept["settings"]
+        differing = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
+        if differing:
+            differences = (f"{n} is {here.get(n)}, there {there.get(n)}" for n in differing)
+            raise ValueError(
+                f"checkpoint {path} is of another training: {'; '.join(differences)}; {remedy}"
+            )
+        state = {_RENAMED.get(name, name): value for name, value in kept["state"].items()}
         for name in ("current", "best"):
             state[name] = state[name] and replace(fresh.current, arrays=state[name])
         return State(**state)

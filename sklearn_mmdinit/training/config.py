@@ -1,4 +1,4 @@
-"""What the parameters of an initializer stand for: resolved once, "auto" included, and frozen."""
+"""Settings of a training: what the parameters of an initializer stand for, "auto" resolved."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from .._base.validation import is_auto
 
-# Of "auto": the paper's values, and those measured with coherence by benchmarks/coherence.py, on
-# other tasks than those that are reported.
+# What "auto" stands for: the paper's values, and with coherence those that benchmarks/coherence.py
+# chose, on other tasks than the report's.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence, steps by rows: one for so many, of a table at least and of images at most so many.
+# With coherence: one step for so many rows, and at least and at most so many steps.
 _ROWS_OF_A_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
 
-# Share of the learning rate that is left at the end of a half cosine: not 0, so that passes
-# beyond the last one still learn.
+# Share of the learning rate that is left at the end of a half cosine: not 0, so that epochs beyond
+# the last planned one still learn.
 _LEFT = 0.02
 
 
@@ -28,18 +28,18 @@ class CoherenceConfig:
     weight: float  # mu
     separation: float  # rho, the weight of unrelated pairs
     walk_length: float  # mean number of edges of a walk
-    n_walks: int  # walks a step
+    n_walks: int  # positive pairs a step
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a pre-training is to know beside its rows and its network."""
+    """All settings of a pre-training beside its rows and its network."""
 
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam; the first one where it falls
-    batch_size: int  # rows a step that go through the paper's terms
-    max_iter: int  # passes over the rows
-    window: int  # steps whose mean loss is looked at together
+    batch_size: int  # rows a step that pass the paper's terms
+    max_iter: int  # epochs over the rows
+    window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
     sampler: str = "auto"  # how perturbed networks are drawn
@@ -59,24 +59,24 @@ class Config:
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        """Names of what :func:`sklearn_mmdinit.objective.loss_terms` returns."""
+        """Names of what :func:`sklearn_mmdinit.training.loop.loss_terms` returns."""
         names = ["loss", *(("uniformity", "degeneracy") if self.has_paper_terms else ())]
         names += ["detachment"] if self.detachment_weight else []
         return (*names, *(["coherence"] if self.coherence else []))
 
     @property
     def rows_a_step(self) -> int:
-        """Rows of the order of a pass that a step takes."""
+        """Rows of an epoch that a step takes."""
         return self.coherence.n_walks if self.coherence else self.batch_size
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that go through a network in a step, those of perturbed copies included."""
-        copies = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
-        return copies + (2 * self.coherence.n_walks if self.coherence else 0)
+        """Rows that pass a network in a step, those of perturbed networks included."""
+        perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
+        return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
     def rate(self, done: float) -> float:
-        """The learning rate where a share of the passes is done."""
+        """The learning rate after a share of the planned epochs."""
         if self.coherence is None:
             return self.learning_rate_init
         share = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))

@@ -1,4 +1,4 @@
-"""Steps of a training on a GPU, recorded once: the GPU is faster than Python can tell it what."""
+"""Steps on a GPU, recorded once as a CUDA graph: launching each operation takes Python longer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch.utils._pytree import tree_leaves
 
 from .._base.random_streams import StepRandom
 
-# Steps that are launched operation by operation. In the first ones PyTorch's libraries, Adam and
-# the buffers of a network set themselves up; the last one is watched.
+# Steps that are launched operation by operation. In the first ones PyTorch's libraries and Adam
+# set themselves up; the last one is watched.
 _BY_OPERATIONS = 3
 
 
 class _OnHost(TorchDispatchMode):
-    """Notes whether anything is computed with a tensor that is not on the device."""
+    """Notes whether an operation uses a tensor of the host."""
 
     seen = False
 
@@ -30,21 +30,20 @@ class _OnHost(TorchDispatchMode):
 
 
 class Recorded:
-    """A step that a GPU takes: some hundred launches at first, then one, of all that they were.
+    """A step that is launched operation by operation at first, and then as one CUDA graph.
 
-    `step` takes a mini-batch and the source of its draws, and returns a tensor. It is recorded if
-    `is_the_same` says that it does the same each time, if it never waits for the device and if all
-    is there: what Python makes of a value, or the host keeps, is not in a recording.
+    `step` takes a mini-batch and the source of its draws, and returns a tensor. It must do the same
+    operations each time. It is recorded if it never waits for the device and computes nothing on
+    the host: a recording would leave that out.
     """
 
     def __init__(
         self,
         step: Callable[[torch.Tensor, StepRandom], torch.Tensor],
-        is_the_same: Callable[[], bool],
         seed: int,
         device: torch.device,
     ) -> None:
-        self._step, self._is_the_same = step, is_the_same
+        self._step = step
         self._random = StepRandom(seed, device)
         # The default stream cannot be recorded.
         self._stream = torch.cuda.Stream(device)
@@ -52,7 +51,7 @@ class Recorded:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, batch: torch.Tensor, number: int) -> torch.Tensor:
-        """Take the step of a number; what it returns holds until the next one."""
+        """Take a step by its number; the tensor that it returns is overwritten by the next one."""
         current = torch.cuda.current_stream(batch.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -67,7 +66,7 @@ class Recorded:
             self._graph.replay()
             return self._result
         self._n_calls += 1
-        if self._n_calls != _BY_OPERATIONS or not self._is_the_same():
+        if self._n_calls != _BY_OPERATIONS:
             return self._step(batch, self._random)
         result, on_device = self._watched(batch)
         if on_device:
@@ -86,9 +85,9 @@ class Recorded:
                     result = self._step(batch, self._random)
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        others = [own for own in caught if "synchronizing" not in str(own.message)]
-        for own in others:
-            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+        others = [warning for warning in caught if "synchronizing" not in str(warning.message)]
+        for other in others:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
         return result, len(others) == len(caught) and not host.seen
 
     def _record(self, batch: torch.Tensor) -> None:
@@ -101,8 +100,9 @@ class Recorded:
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = self._step(self._batch, self._random)
         except Exception:
-            # It cannot be recorded, as where memory does not suffice; an error of its own comes
-            # again in the next step. Generators may believe that they are still being recorded.
+            # The step cannot be recorded: memory may not suffice, or it sets a generator back. An
+            # error of its own comes again in the next step. New generators, because the old ones may
+            # still be registered with the recording.
             self._random = StepRandom(self._random.seed, self._random.device)
         else:
             self._graph = graph

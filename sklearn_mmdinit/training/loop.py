@@ -1,23 +1,28 @@
-"""Pre-training: windows of steps, the best parameters kept; and what it is between two steps."""
+"""The training of theta0: epochs of steps, and the state between two steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from torch import nn
 
 from .._base.environment import learned_is_finite, with_gradients
-from .._base.progress import bar as bar_of
+from .._base.progress import bar as progress_bar
 from .._base.random_streams import StepRandom
+from .._base.threads import team
 from .._base.validation import check_fits_in_memory, warn_user
-from ..networks.info import Profile
-from ..networks.passes import ROWS_OF_JACOBIANS, Network
-from ..objective import loss_terms
+from ..losses import coherence
+from ..networks.gram import gram_layers
+from ..networks.info import ModuleInfo, NetworkBuilder
+from ..networks.passes import ROWS_OF_JACOBIANS, hidden_activations
+from ..objective import MMDObjective
 from ..theta0 import Theta0
 from .config import Config
 from .cuda_graph import Recorded
@@ -31,19 +36,19 @@ _WORTH_RECORDING = 16
 
 @dataclass
 class State:
-    """All that the next step needs to know of the ones before it: NumPy arrays and numbers."""
+    """All that the next step needs to know of the steps before it: NumPy arrays and numbers."""
 
     seed: int
     current: Theta0
-    # Adam's, by the parameters' names.
+    # Adam's moments, by the parameters' names.
     moments: dict[str, list[np.ndarray]] = field(default_factory=dict)
     step: int = 0
-    # The step before which Adam began: not the first where the weights had to go back.
+    # The step at which Adam began: not 0 where the weights went back to the best window.
     moments_since: int = 0
-    # Passes begun, and steps of the last one, 0 where it has ended.
-    n_passes: int = 0
-    steps_in_pass: int = 0
-    # Passes that the first one had in view, by which the learning rate falls.
+    # Epochs begun, and steps of the last one; 0 where it has ended.
+    n_epochs: int = 0
+    steps_in_epoch: int = 0
+    # Epochs that the first one planned, along which the learning rate falls.
     n_planned: int = 1
     # Sums of the terms over the steps of the window that has not ended, and how many.
     window_sum: np.ndarray | None = None
@@ -61,108 +66,156 @@ class State:
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
 
     def result(self, config: Config) -> Theta0:
-        """Parameters at the end of the best window, or the last ones; before a window ends, too."""
+        """The parameters of the best window; with coherence, or before a window ended, the last."""
         return self.current if self.best is None or config.coherence else self.best
 
 
-def check_rows(config: Config) -> None:
+def check_step_fits_in_memory(config: Config) -> None:
     """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
     check_fits_in_memory(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
     if config.detachment_weight:
         n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
-        left_out = "which a weight of 0 leaves out,"
-        check_fits_in_memory(7 * n_rows * d**2, f"the detachment term of {d} classes, {left_out}")
+        what = f"the detachment term of {d} classes (detachment_weight=0 leaves it out)"
+        check_fits_in_memory(7 * n_rows * d**2, what)
+
+
+def objective_of(config: Config) -> MMDObjective:
+    """The paper's objective with the settings of a training."""
+    return MMDObjective(
+        config.n_perturbations,
+        uniformity_weight=config.uniformity_weight,
+        degeneracy_weight=config.degeneracy_weight,
+        detachment_weight=config.detachment_weight,
+        perturbation_scale=config.perturbation_scale,
+        sampler=config.sampler,
+        closed_form=config.closed_form,
+    )
+
+
+def loss_terms(
+    network: nn.Module,
+    info: ModuleInfo,
+    X: torch.Tensor,
+    random: StepRandom,
+    config: Config,
+    objective: MMDObjective,
+) -> torch.Tensor:
+    """The loss and its terms (n_terms,), as ``config.term_names`` names them.
+
+    X (B, ...) is a mini-batch; with coherence the first inputs of positive pairs, then the second.
+    """
+    if config.coherence is None:
+        return _stacked(objective.terms(network, info, X, random))
+    H = hidden_activations(network, X, info.last_layer)
+    L_coh = coherence(H, n_classes_with_bias(network, info), config.coherence.separation)
+    weighted = config.coherence.weight * L_coh
+    if not config.has_paper_terms:
+        return torch.stack((weighted, L_coh))
+    # Coherence takes all rows; a few of the first inputs go through the paper's terms.
+    rows = X[: min(config.batch_size, len(X) // 2)]
+    total, *terms = _stacked(objective.terms(network, info, rows, random))
+    return torch.stack((total + weighted, *terms, L_coh))
+
+
+def _stacked(terms: Any) -> torch.Tensor:
+    return torch.stack([term for term in terms if term is not None])
+
+
+def n_classes_with_bias(network: nn.Module, info: ModuleInfo) -> int | None:
+    """Outputs of the last linear layer where its bias is learned; else None."""
+    last: Any = network.get_submodule(info.last_layer)
+    learned = last.bias is not None and last.bias.requires_grad
+    return last.out_features if learned else None
+
+
+def training_threads(
+    network: nn.Module, info: ModuleInfo, n_rows: int, device: torch.device
+) -> AbstractContextManager[None]:
+    """How threads divide the work while so many rows pass a network at a time."""
+    if info.sampler != "gram":
+        return nullcontext()  # PyTorch's own threads, within each operation
+    linears = [layer for layer in gram_layers(network) if isinstance(layer, nn.Linear)]
+    return team(n_rows * max(layer.weight.numel() for layer in linears), device)
 
 
 @with_gradients()
 def train(
-    profile: Profile,
+    builder: NetworkBuilder,
     batches: RowBatches,
     config: Config,
     state: State,
-    n_passes: int,
-    device: str | torch.device,
+    n_epochs: int,
+    device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
 ) -> State:
-    """End a number of passes, in place: with what was before one training, to the last bit.
+    """Train for some epochs, and change the state in place.
 
-    The first of them goes on where it was left. `keep` is handed a copy of the state where a window
-    or pass ends.
-    A ValueError if the loss or the weights are not finite before the first window ends; later, the
-    best window is taken with a ConvergenceWarning.
+    Epochs one after the other are one training, to the last bit; the first one goes on where the
+    state stopped. `keep` gets a copy of the state at the end of a window or an epoch. A ValueError
+    is raised if the loss or the weights are not finite before the first window ends; later the best
+    window is taken, with a ConvergenceWarning.
     """
-    network = profile.network(state.current, device)
-    check_rows(config)
-    device = torch.device(device)
-    optimizer = _adam(network, config, state, device)
-    steps_a_pass = batches.steps_a_pass
-    n_steps = n_passes * steps_a_pass - state.steps_in_pass
+    network, info = builder.network_at(state.current, device), builder.info
+    check_step_fits_in_memory(config)
+    objective, optimizer = objective_of(config), _adam(network, config, state, device)
+    steps_an_epoch = batches.steps_an_epoch
+    n_steps = n_epochs * steps_an_epoch - state.steps_in_epoch
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
-        return take_step(network, optimizer, batch, random, config)
+        terms = loss_terms(network, info, batch, random, config, objective)
+        # Kept and not freed: on a CPU fresh memory comes as pages to be zeroed.
+        optimizer.zero_grad(set_to_none=False)
+        terms[0].backward()
+        optimizer.step()
+        return terms.detach()
 
     random, recorded = StepRandom(state.seed, device), None
-    if device.type == "cuda" and n_steps >= _WORTH_RECORDING:
-        recorded = Recorded(step, lambda: network.repeats, state.seed, device)
+    if device.type == "cuda" and n_steps >= _WORTH_RECORDING and not info.stateful:
+        recorded = Recorded(step, state.seed, device)
 
     def settle() -> None:
-        state.current, state.moments = profile.theta0(network), _moments(network, optimizer)
+        state.current, state.moments = builder.theta0_of(network), _moments(network, optimizer)
         if keep is not None:
             keep(replace(state, history=list(state.history)))
 
-    bar = bar_of(verbose, total=n_steps, desc="pre-training", unit="step")
-    with network.team(config.rows_in_flight, device), bar:
-        for _ in range(n_passes):
-            begun = state.steps_in_pass
-            state.n_passes += begun == 0
-            pass_number, before = state.n_passes - 1, state.step - begun
-            for first, mini_batches in batches.portions(pass_number, before, config.window, begun):
+    threads = training_threads(network, info, config.rows_in_flight, device)
+    bar = progress_bar(verbose, total=n_steps, desc="pre-training", unit="step")
+    with threads, bar:
+        for _ in range(n_epochs):
+            begun = state.steps_in_epoch
+            state.n_epochs += begun == 0
+            epoch, before = state.n_epochs - 1, state.step - begun
+            for first, mini_batches in batches.portions(epoch, before, config.window, begun):
                 sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
                 for offset, batch in enumerate(mini_batches.to(device)):
-                    done = (pass_number + (first + offset) / steps_a_pass) / state.n_planned
+                    done = (epoch + (first + offset) / steps_an_epoch) / state.n_planned
                     _set_rate(optimizer, config.rate(done))
                     if recorded is not None:
-                        own = recorded(batch, state.step)
+                        terms = recorded(batch, state.step)
                     else:
-                        own = step(batch, random.at(state.step))
+                        terms = step(batch, random.at(state.step))
                     if state.step == 0:
-                        state.first_loss = float(own[0])
-                    sums += own
+                        state.first_loss = float(terms[0])
+                    sums += terms
                     state.step += 1
                     bar.update()
-                terms = sums.cpu().numpy().astype(np.float64)
-                # A gradient can be NaN where the loss is not; one look a portion.
-                if not (np.isfinite(terms[0]) and learned_is_finite(network.module)):
+                totals = sums.cpu().numpy().astype(np.float64)
+                # A gradient can be NaN where the loss is not. Looking once a portion is enough.
+                if not (np.isfinite(totals[0]) and learned_is_finite(network)):
                     return _fall_back(state, config, len(mini_batches))
                 state.window_steps += len(mini_batches)
-                state.window_sum = terms + (0.0 if state.window_sum is None else state.window_sum)
-                state.steps_in_pass += len(mini_batches)
+                state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
+                state.steps_in_epoch += len(mini_batches)
                 if state.step % config.window == 0:
-                    bar.set_postfix(_close_window(state, profile, network, config), refresh=False)
+                    bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
                     if keep is not None:
                         settle()
-            state.steps_in_pass = 0
+            state.steps_in_epoch = 0
             settle()
     return state
-
-
-def take_step(
-    network: Network,
-    optimizer: torch.optim.Optimizer,
-    batch: torch.Tensor,
-    random: StepRandom,
-    config: Config,
-) -> torch.Tensor:
-    """One step of the optimiser on a mini-batch; the terms before it, (n_terms,)."""
-    terms = loss_terms(network, batch, random, config)
-    # Kept, not freed: on a CPU their memory would come back as pages to be zeroed.
-    optimizer.zero_grad(set_to_none=False)
-    torch.autograd.backward(terms[0])
-    optimizer.step()
-    return terms.detach()
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -174,54 +227,51 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def _close_window(
-    state: State, profile: Profile, network: Network, config: Config
+    state: State, builder: NetworkBuilder, network: nn.Module, config: Config
 ) -> dict[str, str]:
-    """Record the window that ended, keep the parameters if it is the best; its means in words."""
+    """Record the window that ended, and keep the parameters if it is the best; its means."""
     assert state.window_sum is not None
     means = (state.window_sum / state.window_steps).tolist()
     state.window_sum, state.window_steps = None, 0
     record = dict(zip(config.term_names, means, strict=True))
     state.history.append({"step": state.step, **record})
     if record["loss"] < state.best_loss:
-        state.best_loss, state.best = record["loss"], profile.theta0(network)
+        state.best_loss, state.best = record["loss"], builder.theta0_of(network)
     return {name: f"{value:.4f}" for name, value in record.items()}
 
 
 def _fall_back(state: State, config: Config, n_steps: int) -> State:
-    """Go back to the best window, or fail where there is none."""
+    """Go back to the best window, or raise where there is none."""
     message = (
-        f"The loss or the weights are not finite between steps {state.step - n_steps} and "
-        f"{state.step}; pre-training stops there. Try a smaller "
-        f"learning_rate_init than {config.learning_rate_init}, or standardise X."
+        f"the loss or the weights are not finite between steps {state.step - n_steps} and "
+        f"{state.step}, and pre-training stops there; try a smaller learning_rate_init than "
+        f"{config.learning_rate_init}, or standardise X"
     )
     if state.best is None:
         raise ValueError(message)
     warn_user(message, ConvergenceWarning)
-    state.step, state.steps_in_pass = state.step - n_steps, 0
+    state.step, state.steps_in_epoch = state.step - n_steps, 0
     state.current, state.moments, state.moments_since = state.best, {}, state.step
     state.window_sum, state.window_steps = None, 0
     return state
 
 
-def _adam(network: Network, config: Config, state: State, device: torch.device) -> torch.optim.Adam:
-    """Adam over a network, with the moments that the last pass left."""
+def _adam(
+    network: nn.Module, config: Config, state: State, device: torch.device
+) -> torch.optim.Adam:
+    """Adam over a network, with the moments that the state kept."""
     lr: Any = config.learning_rate_init
     on_gpu = device.type == "cuda"
-    if on_gpu:  # where what is recorded reads it
+    if on_gpu:  # where recorded steps read it
         lr = torch.tensor(lr, dtype=torch.float32, device=device)
-    parameters = network.module.parameters()
-    optimizer = torch.optim.Adam(parameters, lr, fused=True, capturable=on_gpu)
+    optimizer = torch.optim.Adam(network.parameters(), lr, fused=True, capturable=on_gpu)
     n_steps = float(state.step - state.moments_since)
-    for name, parameter in network.module.named_parameters():
+    for name, parameter in network.named_parameters():
         if parameter.requires_grad:
-            # From the first step on, also of what no mini-batch may have reached by then.
+            # Adam moves all from the first step on, also what no mini-batch has reached by then.
             parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
-            # In the parameter's order in memory, by which the fused step goes through all of them.
-            moments = (
-                torch.empty_like(parameter, requires_grad=False).copy_(torch.tensor(moment))
-                for moment in state.moments[name]
-            )
+            moments = (torch.tensor(moment, device=device) for moment in state.moments[name])
             optimizer.state[parameter] = {
                 "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
                 **dict(zip(_MOMENTS, moments, strict=True)),
@@ -229,10 +279,9 @@ def _adam(network: Network, config: Config, state: State, device: torch.device) 
     return optimizer
 
 
-def _moments(network: Network, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
-    state, named = optimizer.state, network.module.named_parameters()
+def _moments(network: nn.Module, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
     return {
-        name: [state[parameter][key].cpu().numpy().copy() for key in _MOMENTS]
-        for name, parameter in named
-        if parameter in state
+        name: [optimizer.state[parameter][key].cpu().numpy().copy() for key in _MOMENTS]
+        for name, parameter in network.named_parameters()
+        if parameter in optimizer.state
     }

@@ -1,0 +1,149 @@
+"""What the terms share: checked predictions, the kernel, gradients computed with their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import chain
+from typing import Any, ParamSpec
+
+import torch
+
+from .._base.threads import run_on_threads
+
+# The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4.
+# Each is twice the one before, which `kernel_and_slope` uses.
+BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
+
+# Identical predictions and samples have the median distance 0.
+MIN_BANDWIDTH = 1e-6
+
+P = ParamSpec("P")
+
+# Values of some of the points, and the gradient of the sum of all values by these points.
+Piece = tuple[torch.Tensor, torch.Tensor]
+
+# By how much probabilities of an example may miss 1, in float32 and in half precision.
+_ROUNDING, _HALF_ROUNDING = 1e-3, 2e-2
+
+
+def full_precision(loss: Callable[P, torch.Tensor]) -> Callable[P, torch.Tensor]:
+    """Compute a loss without autocast, whose half precision is too coarse for it."""
+
+    @wraps(loss)
+    def computed(*args: P.args, **kwargs: P.kwargs) -> torch.Tensor:
+        tensor = next(v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor))
+        with torch.autocast(tensor.device.type, enabled=False):
+            return loss(*args, **kwargs)
+
+    return computed
+
+
+def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
+    """Predictions P (K, B, d), in float32 where they are in half precision.
+
+    Raises a ValueError where they have another shape or, on a CPU, are no probabilities: to look at
+    values on a GPU would wait for it.
+    """
+    if predictions.ndim != 3 or not predictions.is_floating_point() or predictions.shape[-1] < 2:
+        shape = f"{predictions.dtype} of shape {tuple(predictions.shape)}"
+        raise ValueError(
+            f"P must be floats of shape (n_networks, n_inputs, n_classes), got {shape}"
+        )
+    half = predictions.dtype in (torch.float16, torch.bfloat16)
+    if predictions.device.type == "cpu" and not torch.compiler.is_compiling():
+        values = predictions.detach()
+        sums = values.sum(dim=-1)
+        rounding = _HALF_ROUNDING if half else _ROUNDING
+        # NaN passes: it makes the loss NaN, which training reports.
+        if bool(((sums - 1.0).abs() > rounding).any() or (values < -rounding).any()):
+            sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
+            raise ValueError(
+                f"P must hold probabilities: values from {float(values.min()):.3g} on, whose sum "
+                f"over classes is {sum_found:.3g} and not 1; pass logits.softmax(-1)"
+            )
+    return predictions.float() if half else predictions
+
+
+def with_gradient(
+    points: torch.Tensor,
+    pieces_of: Callable[[torch.Tensor, int, int], Sequence[Piece]],
+    definition: Callable[[torch.Tensor], torch.Tensor],
+    n_numbers: int,
+) -> torch.Tensor:
+    """Values (n,) of n points, whose gradient is computed along with them, on threads.
+
+    So the matrices of all pairs need not be kept. Either a value depends on its own point alone, or
+    only the sum of the values may be used. ``pieces_of(points, start, stop)`` computes
+    values and gradients of some of the points, and ``definition(points)`` the values by plain
+    operations, for second derivatives. `n_numbers` are computed in all.
+    """
+    values: torch.Tensor = _WithGradient.apply(points, pieces_of, definition, n_numbers)
+    return values
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, points: torch.Tensor, pieces_of: Any, definition: Any, n_numbers: int
+    ) -> torch.Tensor:
+        def compute(start: int, stop: int) -> Sequence[Piece]:
+            return pieces_of(points, start, stop)
+
+        pieces = chain(*run_on_threads(len(points), compute, n_numbers))
+        values, gradients = zip(*pieces, strict=True)
+        ctx.save_for_backward(points, torch.cat(gradients))
+        ctx.definition = definition
+        return torch.cat(values)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        points, gradient = ctx.saved_tensors
+        (slopes,) = grad_outputs
+        if torch.is_grad_enabled():  # for a second derivative
+            values = ctx.definition(points)
+            (gradient,) = torch.autograd.grad(values, points, slopes, create_graph=True)
+        else:
+            gradient = gradient * slopes.view(-1, *[1] * (gradient.ndim - 1))
+        return gradient, None, None, None
+
+
+def kernel(squared: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    """The paper's kernel, a sum of nine Gaussians of the squared distances."""
+    gaussians = [torch.exp(-0.5 * squared / (f * gamma).square()) for f in BANDWIDTH_FACTORS]
+    return torch.stack(gaussians).sum(0)
+
+
+def kernel_and_slope(
+    squared: torch.Tensor, gamma: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The kernel and its derivative by the squared distance, fast and without a gradient.
+
+    Three exponentials and their fourth powers serve all nine bandwidths. In float32 one
+    exponential alone would be wrong by 7e-3, three are by 5e-6.
+    """
+    shape = torch.broadcast_shapes(squared.shape, gamma.shape)
+    total, slope = squared.new_zeros(shape), squared.new_zeros(shape)
+    for widest in BANDWIDTH_FACTORS[2::3]:
+        rate = -0.5 / (gamma * widest).square()
+        gaussian = torch.exp(squared * rate)
+        for halvings in range(3):
+            if halvings:
+                gaussian = gaussian.square().square_()
+            total += gaussian
+            slope += gaussian * (rate * 4.0**halvings)
+    return total, slope
+
+
+def combine_means(
+    within_p: torch.Tensor, between: torch.Tensor, within_u: torch.Tensor, n_p: int, n_u: int | None
+) -> torch.Tensor:
+    """MMD from the kernel's means over all pairs; n_u None where within_u is an expectation."""
+    if n_u is not None:
+        within_u = _without_itself(within_u, n_u)
+    return _without_itself(within_p, n_p) - 2.0 * between + within_u
+
+
+def _without_itself(mean: torch.Tensor, n: int) -> torch.Tensor:
+    """A mean over all n^2 pairs without the n pairs of a point with itself, where k is 9."""
+    return (n * mean - len(BANDWIDTH_FACTORS)) / (n - 1)
