@@ -23,7 +23,6 @@ from ._base import validation as checks
 from ._base.environment import array_of, check_float32, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
-from ._base.theta0_array import tag
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
@@ -40,6 +39,7 @@ from .training.loop import (
     training_threads,
 )
 from .training.minibatches import PositivePairs, RowBatches
+from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
 
@@ -98,7 +98,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
-        return tag(self._rows(X), self.theta0_)
+        return attach_theta0(self._rows(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` X; an interrupt raises.

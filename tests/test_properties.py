@@ -131,7 +131,7 @@ def check(case):
             refused = error
         else:
             refused = None
-    ours = ("the start is learned from", "X is not scaled")
+    ours = ("the initializer learns from", "X is not scaled")
     others = [str(w.message) for w in said if w.category is not ConvergenceWarning]
     assert not [words for words in others if not words.startswith(ours)]
     if refused is not None:

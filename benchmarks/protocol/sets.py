@@ -121,7 +121,7 @@ def recommended_starts(data: Prepared) -> Made:
     """What the recommended line learns, by itself: one label of each class tells it how many."""
     line = StackedStartsClassifier(
         clone(NETWORK).set_params(max_iter=0),
-        others=[],
+        classifiers=[],
         unlabelled_label=-1,
         random_state=data.seed,
     ).fit(data.X, partly_labelled(data, 1, 0))
@@ -279,7 +279,7 @@ def _stacked_without_starts(cell: Cell) -> Proba:
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
-    line = cell.line(cell.starts if learned else [None], others=others, unlabelled_label=None)
+    line = cell.line(cell.starts if learned else [None], classifiers=others, unlabelled_label=None)
     return _tested(line.fit(cell.X, cell.y), cell)
 
 

@@ -25,6 +25,14 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
+# What users may choose of a perceptron's structure, by default the paper's.
+PERCEPTRON_DEFAULTS: dict[str, Any] = {
+    "hidden_layer_sizes": (392, 392, 392),
+    "activation": "relu",
+    "batch_norm": False,
+}
+
+
 def perceptron(
     n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
 ) -> dict[str, Any]:

@@ -25,7 +25,7 @@ Std = float | torch.Tensor
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
-    """s / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
+    """S / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
     n = max(parameter.numel(), 1)
     if parameter.ndim >= 2:
         n //= max(len(parameter), 1)
