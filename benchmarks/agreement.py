@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from data.tables import SPLITS, load
-from engines.engine import Call, Loky
+from protocol.backends import local_workers
 from protocol.command import add_output_options, command_parser, run_command, say
 from protocol.sets import Prepared, partly_labelled, prepared
 from reporting.data_tables import draws_of
@@ -52,8 +52,8 @@ def _measure(job: tuple[argparse.Namespace, pd.Series]) -> dict[str, Any]:
     for name in SPLITS[SPLIT]:
         data = prepared(load(name, options.data_dir, partial(say, options)), options.seed)
         cells = [n for of, n in gain.index if of == name and n in N_LABELS]
-        calls += [Call((n,), (data,)) for n in cells]
-    told = pd.DataFrame(list(Loky(None, options.jobs).results(_told, calls)))
+        calls += [((n,), (data,)) for n in cells]
+    told = pd.DataFrame(list(local_workers(options.jobs).results(_told, calls)))
     records = told.join(gain, on=["set", "n_labels"]).sort_values(["n_labels", "set"])
     settings = {"split": SPLIT, "draws": DRAWS, "n_labels": N_LABELS}
     return {"settings": settings, "records": records.round(2).to_dict("records")}

@@ -27,8 +27,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from engines.engine import Engine, add_engine_options, engine_of
 from protocol import command, methods
+from protocol.backends import Workers, add_backend_options, check_backend_options, connected
 from protocol.evaluation import Bench, prepare_bench
 from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
 from protocol.studies import add_kernels_option
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=number, default=1, help=rounds)
     add_kernels_option(parser)
     command.add_task_options(parser, first_run=None)
-    add_engine_options(parser)
+    add_backend_options(parser)
     return parser
 
 
@@ -118,16 +118,12 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-Job = tuple[Bench, Engine]
+def _prepare(options: argparse.Namespace) -> Bench:
+    check_backend_options(options)
+    return prepare_bench(plan_of(options))
 
 
-def _prepare(options: argparse.Namespace) -> Job:
-    plan = plan_of(options)
-    engine = engine_of(plan.backend, plan.address, plan.jobs)
-    return prepare_bench(plan), engine
-
-
-def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _scores(bench: Bench, workers: Workers) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Records of every theta0, each of which is learned first, and all scores."""
     plan = bench.options
     X = methods.rows_for(plan.network, bench.X)
@@ -140,7 +136,7 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
         for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
-    theta0s = learn_all(initializers, X, len(bench.X_unlabelled), engine, plan)
+    theta0s = learn_all(initializers, X, len(bench.X_unlabelled), workers, plan)
     records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
     rivals = Rivals(plan.rivals, bench)
     contenders = {}
@@ -154,21 +150,20 @@ def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[di
         others, learned = rivals.of_run(run)
         contenders[run] = own + others
         records += learned
-    scores = bench.evaluate(contenders, engine=engine)
+    scores = bench.evaluate(contenders, workers=workers)
     names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
     return records, scores
 
 
-def _measure(job: Job) -> dict[str, Any]:
-    bench, engine = job
+def _measure(bench: Bench) -> dict[str, Any]:
     plan = bench.options
-    with engine:
-        learned, scores = _scores(bench, engine)
+    with connected(plan) as workers:
+        learned, scores = _scores(bench, workers)
     return {
         "dataset": bench.dataset.about,
         "settings": vars(plan),
-        "backend": {"name": plan.backend, "jobs": engine.n_jobs},
+        "backend": {"name": plan.backend, "jobs": workers.n_jobs},
         "theta0": learned,
         "scores": pack_scores(scores),
     }

@@ -37,8 +37,8 @@ import joblib
 from tqdm import tqdm
 
 from data.tables import SPLITS, load
-from engines.engine import Call, Loky
 from protocol import command, sets
+from protocol.backends import local_workers
 from protocol.methods import select_names
 from protocol.store import Log, provenance
 from reporting.data_tables import DATA_TABLES
@@ -111,14 +111,14 @@ def _score(job: Job) -> None:
         if missing:
             cells.append((data, n_labels, draw, missing))
     busy = list(dict.fromkeys(data for data, *_ in cells))
-    engine = Loky(None, options.jobs)
+    workers = local_workers(options.jobs)
     calls = [
-        Call((name, key, folder), (data,))
+        ((name, key, folder), (data,))
         for data in busy
         for name, key in job.once(data).items()
         if not (key in done and sets.once_path(name, key, folder, data).exists())
     ]
-    for record in engine.results(sets.make_once, calls):
+    for record in workers.results(sets.make_once, calls):
         command.say(options, f"{record['set']}: {record['once']} made in {record['seconds']:.0f} s")
         job.log.append(record)
     made: dict[str, sets.Made] = {data.name: {} for data in busy}
@@ -126,10 +126,10 @@ def _score(job: Job) -> None:
         for name, key in job.once(data).items():
             made[data.name] |= joblib.load(sets.once_path(name, key, folder, data))
     scoring = [
-        Call((missing, n_labels, draw), (data, made[data.name]))
+        ((missing, n_labels, draw), (data, made[data.name]))
         for data, n_labels, draw, missing in cells
     ]
-    found = engine.results(sets.score_cell, scoring)
+    found = workers.results(sets.score_cell, scoring)
     for records in tqdm(found, total=len(scoring), unit="cell", disable=options.quiet):
         for record in records:
             job.log.append(record)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data.datasets import DATASETS
-from engines.engine import EngineError
+from protocol.backends import ClusterError
 from protocol.store import digest_of, provenance, write_json
 
 Job = TypeVar("Job")
@@ -73,7 +73,7 @@ def run_command(
     except KeyboardInterrupt:
         _tell(parser, "stopped; the same command goes on from here")
         return 130
-    except EngineError as error:
+    except ClusterError as error:
         _tell(parser, f"{error}; the same command goes on from here")
         return CLUSTER_LOST
     settings = _deciding(vars(options) | found.pop("settings", {}))

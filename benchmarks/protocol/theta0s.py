@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from engines.engine import Call, Engine
+from protocol.backends import Call, Workers
 from protocol.command import say
 from protocol.store import (
     code_digest,
@@ -141,7 +141,7 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
 
 
-# The theta0 of several runs, on any engine
+# The theta0 of several runs, on any backend
 
 LONGEST_FIRST = ("ours", "ours+coherence", "rlabel")
 
@@ -164,7 +164,7 @@ def learn_all(
     initializers: dict[tuple[str, int], BaseEstimator],
     X: np.ndarray,
     n_rows: int,
-    engine: Engine,
+    workers: Workers,
     options: argparse.Namespace,
 ) -> dict[tuple[str, int], Pretrained]:
     """The theta0 of each method and run, learned from the first ``n_rows`` of X, or found.
@@ -180,7 +180,7 @@ def learn_all(
     # Where several run at a time, the one that takes longest should not be the last to begin.
     missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
     # Bars of passes are for a terminal.
-    verbose = 0 if options.quiet or not engine.in_process else 1
+    verbose = 0 if options.quiet or workers.machines is not None else 1
 
     def calls() -> Iterator[Call]:
         for key in missing:
@@ -189,9 +189,9 @@ def learn_all(
             initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
             passes = params["max_iter"]
             say(options, f"run {key[1]}: learning theta0 of {key[0]}, passes: {passes}")
-            yield Call((key, deciding_versions(), initializer, paths[key], n_rows), (X,))
+            yield (key, deciding_versions(), initializer, paths[key], n_rows), (X,)
 
-    for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
+    for key, theta0 in workers.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
             _write(paths[key], theta0)
     return {key: learn(paths[key], own, X[:n_rows]) for key, own in initializers.items()}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import speed
-from engines.engine import threads
+from protocol.backends import threads
 from reporting.tables import build_table
 from results_stand_in import written
 from timing import agreement, fine_tuning, probe
