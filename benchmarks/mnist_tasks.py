@@ -28,15 +28,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol import command, methods
-from protocol.backends import Workers, add_backend_options, check_backend_options, connected
-from protocol.evaluation import Bench, prepare_bench
+from protocol.backends import add_backend_options, check_backend_options, connected
+from protocol.evaluation import prepare_bench
 from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
 from protocol.studies import add_kernels_option
 from protocol.tasks import DRAWS
 from protocol.theta0s import learn_all
 from reporting.pictures import draw_accuracy
 from reporting.results import pack_scores
-from reporting.tables import text_of
+from reporting.tables import publish
 
 # The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still. That
@@ -118,61 +118,45 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-def _prepare(options: argparse.Namespace) -> Bench:
-    check_backend_options(options)
-    return prepare_bench(plan_of(options))
-
-
-def _scores(bench: Bench, workers: Workers) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Records of every theta0, each of which is learned first, and all scores."""
-    plan = bench.options
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        check_backend_options(options)
+        plan = plan_of(options)
+        bench = prepare_bench(plan)
     X = methods.rows_for(plan.network, bench.X)
-    n_pixels = bench.X.shape[1]
     initializers = {
         (name, run): methods.initializer_of(
-            name, bench.network, n_pixels=n_pixels, random_state=bench.seed_of(run)
+            name, bench.network, n_pixels=bench.X.shape[1], random_state=bench.seed_of(run)
         )
         for run in bench.tasks
         for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
-    theta0s = learn_all(initializers, X, len(bench.X_unlabelled), workers, plan)
-    records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
-    rivals = Rivals(plan.rivals, bench)
-    contenders = {}
-    for run in bench.tasks:
-        own = [
-            methods.contender_of(
-                name, bench.network, X, theta0s.get((methods.theta0_of(name), run))
-            )
-            for name in plan.methods
-        ]
-        others, learned = rivals.of_run(run)
-        contenders[run] = own + others
-        records += learned
-    scores = bench.evaluate(contenders, workers=workers)
+    with command.resumable(parser), connected(plan) as workers:
+        theta0s = learn_all(initializers, X, len(bench.X_unlabelled), workers, plan)
+        records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
+        rivals = Rivals(plan.rivals, bench)
+        contenders = {}
+        for run in bench.tasks:
+            contenders[run], learned = rivals.of_run(run)
+            records += learned
+            for name in plan.methods:
+                theta0 = theta0s.get((methods.theta0_of(name), run))
+                contenders[run].append(methods.contender_of(name, bench.network, X, theta0))
+        scores = bench.evaluate(contenders, workers=workers)
     names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
-    return records, scores
-
-
-def _measure(bench: Bench) -> dict[str, Any]:
-    plan = bench.options
-    with connected(plan) as workers:
-        learned, scores = _scores(bench, workers)
-    return {
+    results = {
         "dataset": bench.dataset.about,
         "settings": vars(plan),
         "backend": {"name": plan.backend, "jobs": workers.n_jobs},
-        "theta0": learned,
+        "theta0": records,
         "scores": pack_scores(scores),
     }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    text = text_of("accuracy", "task_std", "gain", "against")
-    return command.run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
+    publish(parser, options, results, ("accuracy", "task_std", "gain", "against"), draw_accuracy)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -110,7 +110,7 @@ class Bench:
         y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
-        done, wanted = log.read(), []
+        wanted = []
         calls: list[Call] = []
         for task in (task for run in contenders for task in self.tasks[run]):
             rows = {n: draw_rows(y_train, task, n, seed=seed, law=law) for n in self.n_labels}
@@ -118,7 +118,7 @@ class Bench:
             for contender in contenders[task.run]:
                 cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}
                 wanted += list(cells.values())
-                missing = [cell for cell in cells.values() if cell["key"] not in done]
+                missing = [cell for cell in cells.values() if cell["key"] not in log.records]
                 splits = [(rows[cell["n_labels"]], test) for cell in missing]
                 # The rows, and theta0, which is in what `make` makes, are megabytes, and the same
                 # for many calls.
@@ -128,9 +128,8 @@ class Bench:
         found, quiet = workers.results(_score, calls), self.options.quiet
         for records in tqdm(found, title, len(calls), unit="task", disable=quiet):
             for record in records:
-                done[record["key"]] = record
                 log.append(record)
-        return [done[cell["key"]] for cell in wanted]
+        return [log.records[cell["key"]] for cell in wanted]
 
 
 def _score(

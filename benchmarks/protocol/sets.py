@@ -191,6 +191,12 @@ def once_key(name: str, data: Prepared) -> str:
     return digest_of(parts)
 
 
+def once_keys(methods: Sequence[str], data: Prepared) -> dict[str, str]:
+    """Things of ONCE that the methods need, and their keys."""
+    needed = dict.fromkeys(METHODS[name].once for name in methods)
+    return {name: once_key(name, data) for name in needed if name}
+
+
 def once_path(name: str, key: str, folder: Path, data: Prepared) -> Path:
     return folder / f"{data.name}-{name}-{key}.joblib"
 

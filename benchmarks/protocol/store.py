@@ -58,22 +58,18 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 class Log:
     """Results as they come, one JSON object a line, looked up by their ``"key"``.
 
-    A line that a killed process cut short is dropped on reading, and its cell is done again.
+    ``records`` has every whole one. A line that a killed process cut short is dropped on reading,
+    and its cell is done again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def read(self) -> dict[str, dict[str, Any]]:
-        """Every whole record by its key."""
-        if not self.path.exists():
-            return {}
-        records: dict[str, dict[str, Any]] = {}
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+        self.records: dict[str, dict[str, Any]] = {}
+        lines = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        for line in lines.splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                records[record["key"]] = record
-        return records
+                self.records[record["key"]] = record
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a record; it is on disk when this returns."""
@@ -83,6 +79,7 @@ class Log:
             file.write(b"\n" + json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        self.records[record["key"]] = record
 
 
 # Versions and machines

@@ -1,8 +1,8 @@
-"""The appendix's measurements, in cells, each kept as it ends."""
+"""What the commands of the appendix measure of a theta0, and the theta0s they learn."""
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from protocol import command
 from protocol.evaluation import Bench, load_scaled
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
-from protocol.store import Log, commit, digest_of
+from protocol.store import Log, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
@@ -20,10 +20,6 @@ from sklearn_mmdinit.diagnostics import (
     degenerate_softmax_ratio,
     prediction_samples,
 )
-
-Cell = tuple[str, dict[str, Any], str, Callable[[], dict[str, Any]]]
-"""A line of progress; what begins its record; what decides the rest, as a key; what finds it."""
-
 
 # What the appendix measures of a theta0
 
@@ -126,16 +122,13 @@ class Appendix(Bench):
         own = self.initializer({**(changes or {}), "max_iter": 0}, run)
         return own.fit(self.X[:BATCH_SIZE]).theta0_
 
-    def measured(self, name: str, cells: Iterable[Cell], **settings: Any) -> dict[str, Any]:
-        """Results of the cells, each of which is kept in the log of a name as it ends."""
-        log, records = Log(self.options.output / f"{name}.jsonl"), []
-        done = log.read()
-        for words, head, key, compute in cells:
-            if key not in done:
-                self.say(words)
-                done[key] = {"key": key, **head, **compute(), "commit": commit()}
-                log.append(done[key])
-            records.append(done[key])
+    def log(self, name: str) -> Log:
+        """The kept cells of a command of this name."""
+        return Log(self.options.output / f"{name}.jsonl")
+
+    def results(self, log: Log, keys: Sequence[str], **settings: Any) -> dict[str, Any]:
+        """What a command writes of the cells of these keys."""
+        records = [log.records[key] for key in keys]
         settings |= {"rows": len(self.X), "passes": self.network.epochs}
         settings |= {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
         return {

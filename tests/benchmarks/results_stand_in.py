@@ -122,6 +122,15 @@ def write_all(folder, files):
     return Library(folder)
 
 
+def status_of(command, arguments):
+    """The status that a command ends with."""
+    try:
+        command.main([*map(str, arguments)])
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
 def written(folder, **settings):
     """The only results in a folder that a command had with such settings."""
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]

@@ -26,7 +26,7 @@ from protocol.backends import connected, identity, local_workers, run_call, thre
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
-from results_stand_in import written
+from results_stand_in import status_of, written
 
 TINY = [
     *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
@@ -38,7 +38,7 @@ N_FITS = 3 * 3 * 2
 
 def _run(output, *more):
     with threads(1):  # a pre-training's; another number may round otherwise
-        return mnist_tasks.main([*TINY, "--output", str(output), *more])
+        return status_of(mnist_tasks, [*TINY, "--output", output, *more])
 
 
 def _figures(output):

@@ -18,9 +18,9 @@ from data import tables
 from data.patches import PatchFeatures
 from data.tables import SPLITS, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
-from reporting.results import added, unpack_draws
+from reporting.results import unpack_draws
 from reporting.tables import build_table
-from results_stand_in import written
+from results_stand_in import status_of, written
 from rivals.starts import hidden, scarf_theta0
 from sklearn_mmdinit import MLPClassifier, MMDInitializer, load_theta0, save_theta0
 
@@ -190,7 +190,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     arguments = [*arguments.split(), "--output", str(tmp_path), "--quiet"]
 
     def records():
-        assert real_data.main(arguments) == 0
+        assert status_of(real_data, arguments) == 0
         return unpack_draws(written(tmp_path)["scores"])
 
     first = records()
@@ -214,38 +214,13 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), again.drop(columns="seconds"))
 
 
-def test_what_is_measured_is_added_to_an_earlier_file_in_place_of_its_own(tmp_path):
-    def run(arguments):
-        before = {*tmp_path.glob("*.json")}
-        own = ["--sets", "wine", "--output", str(tmp_path), "--quiet", "--jobs=1"]
-        assert real_data.main([*own, *arguments.split()]) == 0
-        [path] = {*tmp_path.glob("*.json")} - before
-        return json.loads(path.read_text())
-
-    first = run("--methods prototype svm --n-labels 1 --draws 2")
-    first["scores"][0]["methods"]["svm"][0] = [1.0, 2.0]  # of draws 0 and 1
-    earlier = tmp_path / "earlier.json"
-    earlier.write_text(json.dumps(first))
-    both = run(f"--methods svm logistic --n-labels 1 --first-draw 1 --draws 2 --add-to {earlier}")
-    whole = run("--methods svm prototype logistic --n-labels 1 --draws 3")
-    found, right = (own["scores"][0]["methods"] for own in (both, whole))
-    assert found.keys() == right.keys()
-    assert found["svm"][0] == [1.0, *right["svm"][0][1:]]
-    assert found["prototype"][0] == [*right["prototype"][0][:2], None]
-    assert found["logistic"][0] == [None, *right["logistic"][0][1:]]
-    assert [part["settings"]["draws"] for part in both["parts"]] == [2, 2]
-    earlier.write_text(json.dumps(first | {"settings": first["settings"] | {"seed": 5}}))
-    with pytest.raises(ValueError, match=r"different seed .*\[0, 5\]"):
-        added(json.loads(earlier.read_text()), whole)
-
-
 def test_what_a_few_labels_told_stands_beside_what_coherence_gained(tmp_path, monkeypatch):
     gained = {"coherence": [[92.0, None], *[[1.0, None]] * 3], "scratch": [[90.0, 80.0]] * 4}
     scores = [{"set": "wine", "n_labels": 5, "methods": gained}]
     (tmp_path / "real-data-development.json").write_text(json.dumps({"scores": scores}))
     monkeypatch.setitem(agreement.SPLITS, "development", {"wine": SPLITS["report"]["wine"]})
     folder = ["--output", str(tmp_path), "--results", str(tmp_path), "--quiet", "--jobs=1"]
-    assert agreement.main(folder) == 0
+    assert status_of(agreement, folder) == 0
     [path] = tmp_path.glob("agreement-*.json")
     [record] = json.loads(path.read_text())["records"]
     # Of the draws at which both were measured.

@@ -12,7 +12,7 @@ import torch
 import speed
 from protocol.backends import threads
 from reporting.tables import build_table
-from results_stand_in import written
+from results_stand_in import status_of, written
 from timing import agreement, fine_tuning, probe
 from timing.agreement import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
@@ -180,7 +180,7 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     monkeypatch.setattr(speed, "check_learning", lambda *args: {"losses": 0.0})
     monkeypatch.setattr(speed, "measure_peak", lambda step, form="library": {"peak": 1 << 20})
 
-    assert speed.main(["--sections", "step", "modules", "--output", str(tmp_path)]) == 0
+    assert status_of(speed, ["--sections", "step", "modules", "--output", tmp_path]) == 0
     found = written(tmp_path)
     assert {"hardware", "git_commit", "versions", "threads", "agreement"} <= set(found)
     assert set(found["step"]["seconds"]) == {"floor", "products", "library", "direct", "vmap"}
@@ -222,6 +222,6 @@ def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
         raise DisagreementError("they differ")
 
     monkeypatch.setattr(speed, "check_outputs", disagree)
-    assert speed.main(["--sections", "step", "--output", str(tmp_path)]) == 2
+    assert status_of(speed, ["--sections", "step", "--output", tmp_path]) == 2
     assert "they differ" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -36,13 +36,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
 def test_a_damaged_log_is_read_and_gone_on_with(tmp_path):
     log = Log(tmp_path / "deeper" / "scores.jsonl")
-    assert log.read() == {}
+    assert log.records == {}
     log.append({"key": "a", "accuracy": 0.5})
     with log.path.open("ab") as file:
         file.write(b'\xff\xfe\n{"key": "b", "accu')
-    assert set(log.read()) == {"a"}
+    log = Log(log.path)
+    assert set(log.records) == {"a"}
     log.append({"key": "c", "accuracy": 0.75})
-    assert {key: r["accuracy"] for key, r in log.read().items()} == {"a": 0.5, "c": 0.75}
+    assert {key: r["accuracy"] for key, r in Log(log.path).records.items()} == {"a": 0.5, "c": 0.75}
 
 
 # Learned theta0

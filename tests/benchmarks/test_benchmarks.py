@@ -7,7 +7,7 @@ from protocol import evaluation, theta0s
 from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS
 from protocol.rivals import CLASSIFIERS
 from protocol.store import Log
-from results_stand_in import written
+from results_stand_in import status_of, written
 
 TINY = [
     "--dataset=digits",
@@ -28,7 +28,7 @@ def no_picture(monkeypatch):
 
 
 def _run(output, *more):
-    return mnist_tasks.main([*TINY, "--output", str(output), *more])
+    return status_of(mnist_tasks, [*TINY, "--output", output, *more])
 
 
 def _scores(output, **settings):
