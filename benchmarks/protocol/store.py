@@ -107,13 +107,20 @@ def require_versions(used: dict[str, str]) -> None:
         raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
 
 
+# Of the package's files, what learns no theta0.
+LEARNS_NOTHING = {
+    *("__init__", "classifiers", "stacking", "diagnostics", "theory", "export"),
+    *("_fine_tuning", "fine_tuning"),
+}
+
+
 @cache
 def code_digest(package: Path = Path(sklearn_mmdinit.__file__).parent) -> str:
     """What stands for the code that learns a theta0, whatever its comments and docstrings say."""
-    files = [*package.glob("_core/**/*.py"), *package.glob("losses/*.py")]
-    files += [package / f"{name}.py" for name in ("coherence", "initializers", "transforms")]
     parts = []
-    for path in sorted(files):
+    for path in sorted(package.rglob("*.py")):
+        if not LEARNS_NOTHING.isdisjoint(path.relative_to(package).with_suffix("").parts):
+            continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
