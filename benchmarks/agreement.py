@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.tables import SPLITS, load
+from data.labelled_sets import SPLITS, load
 from protocol import command
 from protocol.backends import Call, local_workers
 from protocol.sets import Prepared, partly_labelled, prepared

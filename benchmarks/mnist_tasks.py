@@ -29,8 +29,8 @@ from typing import Any
 
 from protocol import command, methods
 from protocol.backends import add_backend_options, check_backend_options, connected
+from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
 from protocol.evaluation import prepare_bench
-from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
 from protocol.studies import add_kernels_option
 from protocol.tasks import DRAWS
 from protocol.theta0s import learn_all

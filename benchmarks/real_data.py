@@ -33,7 +33,7 @@ from typing import Any
 import joblib
 from tqdm import tqdm
 
-from data.tables import SPLITS, load
+from data.labelled_sets import SPLITS, load
 from protocol import command, sets
 from protocol.backends import Call, local_workers
 from protocol.methods import select_names

@@ -33,8 +33,8 @@ import torch
 from protocol import command
 from reporting.tables import publish
 from reporting.time_tables import SPEED_KINDS
-from timing.agreement import check_learning, check_outputs
-from timing.fine_tuning import check_training, measure_fits
+from timing.checks import check_learning, check_outputs
+from timing.classifier_fits import check_training, measure_fits
 from timing.probe import compare, measure_coherent_fits, measure_peak
 from timing.steps import Step, measure_modules, measure_steps
 

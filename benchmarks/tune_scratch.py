@@ -18,8 +18,8 @@ from typing import Any
 
 from protocol import command, methods
 from protocol.evaluation import prepare_bench
+from reporting.estimates import mean_by
 from reporting.results import pack_scores
-from reporting.statistics import mean_by
 from reporting.tables import publish
 from reporting.task_tables import wide_of
 

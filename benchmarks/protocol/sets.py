@@ -18,18 +18,13 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
-from data.tables import Table, preprocessing
+from data.labelled_sets import Table, preprocessing
 from protocol.backends import threads
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
-from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
-from sklearn_mmdinit import (
-    MLPClassifier,
-    MMDInitializer,
-    StackedStartsClassifier,
-    Theta0,
-)
+from rivals.wrappers import nearest_rows, normalized_graph, symmetric_graph
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, StackedStartsClassifier, Theta0
 
 # To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
 # kept under the number before is then measured again.

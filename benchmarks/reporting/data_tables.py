@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pandas as pd
 
 from protocol.sets import METHODS, NETWORKS_WITHIN
+from reporting.estimates import N, gains, mean_by, ranks_of
 from reporting.layout import Table, gain_text, named_rows, several, texts
 from reporting.results import Results, unpack_draws
-from reporting.statistics import N, gains, mean_by, ranks_of
 
 LINE, FRESH = "stacked", "scratch"
 WITHIN = ("stacked, fresh", "stacked, labelled", "stacked, labelled, fresh", "stacked networks")

@@ -7,10 +7,10 @@ import pandas as pd
 
 from protocol.methods import FEATURES_THETA0, SCRATCH
 from protocol.store import digest_of
+from reporting.estimates import mean_by
 from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.pictures import draw
 from reporting.results import Library
-from reporting.statistics import mean_by
 from reporting.task_tables import OURS, rows_of_all_files
 
 PICTURE = "in-words.png"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pandas as pd
 
 import runs
+from reporting.estimates import Estimates
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
 from reporting.paper import figures_that_agree
 from reporting.results import Library, Results, made_with_table
-from reporting.statistics import Estimates
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
 from reporting.task_tables import FIGURES, differences_table, ranking_table, task_estimates, wide_of

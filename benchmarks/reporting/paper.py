@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from reporting.estimates import Estimates, width_over_batches, width_over_runs
 from reporting.layout import in_brackets, mean_and_std, texts
 from reporting.results import Results
-from reporting.statistics import Estimates, width_over_batches, width_over_runs
 
 HIDDEN_LAYER_SIZES = [392, 392, 392]
 

@@ -15,8 +15,8 @@ from matplotlib.ticker import LogLocator, MultipleLocator, NullFormatter
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
+from reporting.estimates import alike, critical_difference, gains, ranks_of
 from reporting.results import Results
-from reporting.statistics import alike, critical_difference, gains, ranks_of
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.estimates import N
 from reporting.layout import Table, several
-from reporting.statistics import N
 
 Results = dict[str, Any]
 """What a file of results holds."""

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from reporting.estimates import Estimates
 from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.paper import beside_paper, compares_with_paper, said_of
 from reporting.results import Results
-from reporting.statistics import Estimates
 
 FORM_NAMES = {"": "", "theorem": ", as stated", "sub_exponential": ", of its proof"}
 OF_RATIOS = ("degenerate_softmax", "dead_neurons")

@@ -11,18 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from protocol.contenders import ALL_RIVALS, scratch_of
 from protocol.methods import FEATURES, FEATURES_THETA0, SCRATCH, theta0_of
-from protocol.rivals import ALL_RIVALS, scratch_of
-from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
-from reporting.paper import (
-    beside_paper,
-    compares_with_paper,
-    learned_longer,
-    paper_table,
-    said_of,
-)
-from reporting.results import Library, Results, unpack_scores
-from reporting.statistics import (
+from reporting.estimates import (
     Estimates,
     accuracy_over_runs,
     by_task,
@@ -32,6 +23,9 @@ from reporting.statistics import (
     mean_by,
     task_std_over_runs,
 )
+from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
+from reporting.paper import beside_paper, compares_with_paper, learned_longer, paper_table, said_of
+from reporting.results import Library, Results, unpack_scores
 
 OURS = "xavier/fcn/ours"
 MEASURED_THERE = "best rival measured there"

@@ -10,9 +10,9 @@ from functools import partial
 import pandas as pd
 
 from protocol.methods import SCRATCH
+from reporting.estimates import complete, gains, mean_by
 from reporting.layout import Table, gain_text, mean_and_std, several, template_environment, texts
 from reporting.results import Results
-from reporting.statistics import complete, gains, mean_by
 from reporting.task_tables import wide_of
 
 # The setting that others of an ablation are compared with.

@@ -21,7 +21,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
-from rivals.classifiers import UNLABELLED, GraphLabelSpreading
+from rivals.wrappers import UNLABELLED, GraphLabelSpreading
 
 N_FOLDS = 5
 LEAST = 1e-6  # probability, so that a single row cannot decide a mean logarithm

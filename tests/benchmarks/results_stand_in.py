@@ -71,11 +71,7 @@ def task_results(scores, **settings):
     methods = list(dict.fromkeys(score["method"] for score in scores))
     own = {"classes": 2, "runs": runs, "methods": methods, "epochs": 5, "n_perturbations": 256}
     own["n_labels"] = sorted({score["n_labels"] for score in scores})
-    return {
-        **HEAD,
-        "settings": {**SETTINGS, **own, **settings},
-        "scores": pack_scores(scores),
-    }
+    return {**HEAD, "settings": {**SETTINGS, **own, **settings}, "scores": pack_scores(scores)}
 
 
 def ratios(softmax, dead):

@@ -18,11 +18,7 @@ import theorems
 import tune_scratch
 from data.datasets import load_digits_dataset, standardize
 from protocol import evaluation, studies, theta0s
-from protocol.methods import (
-    NO_PAPER_TERMS,
-    TUNED,
-    FineTuning,
-)
+from protocol.methods import NO_PAPER_TERMS, TUNED, FineTuning
 from protocol.store import Log
 from protocol.studies import measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows

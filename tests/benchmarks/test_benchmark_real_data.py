@@ -14,9 +14,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import agreement
 import real_data
-from data import tables
+from data import labelled_sets
+from data.labelled_sets import SPLITS, Table, Wheel, load, parse_keel, preprocessing
 from data.patches import PatchFeatures
-from data.tables import SPLITS, Table, Wheel, load, parse_keel, preprocessing
 from protocol import sets
 from reporting.results import unpack_draws
 from reporting.tables import build_table
@@ -99,7 +99,7 @@ def test_a_text_is_the_mean_of_its_tokens_vectors(tmp_path, monkeypatch):
         archive.writestr(config, tokenizer.to_str())
         archive.writestr("wordllama/weights/l2_supercat_256.safetensors", save({"any": vectors}))
     digest = hashlib.sha256((tmp_path / "any-1-py3-none-any.whl").read_bytes()).hexdigest()
-    monkeypatch.setattr(tables, "WORDLLAMA", Wheel("any", "1", digest))
+    monkeypatch.setattr(labelled_sets, "WORDLLAMA", Wheel("any", "1", digest))
     pairs = [["list songs", "play"], ["songs list songs", "play"], ["", "stop"]]
     parts = {"train": pairs, "val": [], "test": []}
     (tmp_path / "data_full.json").write_text(json.dumps(parts))

@@ -13,8 +13,8 @@ import speed
 from protocol.backends import threads
 from reporting.tables import build_table
 from results_stand_in import status_of, written
-from timing import agreement, fine_tuning, probe
-from timing.agreement import DisagreementError, check_learning, check_outputs
+from timing import checks, classifier_fits, probe
+from timing.checks import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
@@ -45,13 +45,13 @@ def test_outputs_agree_in_law_and_a_wrong_scale_does_not():
 
 def test_networks_that_differ_for_each_input_are_noticed(monkeypatch):
     """The law of every input alone is right here: only covariances across the batch tell."""
-    draw = agreement.prediction_samples
+    draw = checks.prediction_samples
 
     def one_input_at_a_time(source, X, random_state, **options):
         parts = [draw(source, X[[i]], random_state=i, **options) for i in range(len(X))]
         return np.concatenate(parts, axis=1)
 
-    monkeypatch.setattr(agreement, "prediction_samples", one_input_at_a_time)
+    monkeypatch.setattr(checks, "prediction_samples", one_input_at_a_time)
     with pytest.raises(DisagreementError, match="outputs differ in law"):
         check_outputs(SMALL, n_networks=1000)
 
@@ -89,12 +89,12 @@ def test_both_textbook_forms_take_the_same_steps():
 
 
 def test_classifiers_that_train_to_different_losses_are_noticed(monkeypatch):
-    means = fine_tuning.check_training(120, hidden=(64,))
+    means = classifier_fits.check_training(120, hidden=(64,))
     assert set(means) == {"ours", "scikit-learn"}
-    fits = fine_tuning._fits
-    monkeypatch.setattr(fine_tuning, "_fits", lambda *own: fits(*own) | {"other": lambda: 0.5})
+    fits = classifier_fits._fits
+    monkeypatch.setattr(classifier_fits, "_fits", lambda *own: fits(*own) | {"other": lambda: 0.5})
     with pytest.raises(DisagreementError, match="different losses"):
-        fine_tuning.check_training(120, hidden=(64,))
+        classifier_fits.check_training(120, hidden=(64,))
 
 
 # What is counted and measured
@@ -199,8 +199,8 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
 
 
 def test_fits_are_timed_beside_the_others(monkeypatch):
-    monkeypatch.setattr(fine_tuning, "HIDDEN", (8,))
-    (record,) = fine_tuning.measure_fits((60,), (1,), rounds=1)
+    monkeypatch.setattr(classifier_fits, "HIDDEN", (8,))
+    (record,) = classifier_fits.measure_fits((60,), (1,), rounds=1)
     assert (record["rows"], record["threads"]) == (60, 1)
     assert record["ours / scikit-learn"]["median"] > 0
     assert set(record["seconds"]) == {"ours", "scikit-learn"}

@@ -6,9 +6,9 @@ import pytest
 
 import report
 from protocol.store import write_json
+from reporting.estimates import alike, critical_difference
 from reporting.pages import DIGESTS
 from reporting.results import Library, unpack_draws
-from reporting.statistics import alike, critical_difference
 from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from reporting.time_tables import SPEED_KINDS

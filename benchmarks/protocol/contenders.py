@@ -26,7 +26,7 @@ from protocol.evaluation import Bench
 from protocol.store import data_digest
 from protocol.tasks import shuffled_rows
 from protocol.theta0s import Pretrained
-from rivals import classifiers, starts
+from rivals import starts, wrappers
 from rivals.few_labels import umap_embedding
 from sklearn_mmdinit import Coherence, Theta0
 
@@ -126,7 +126,7 @@ class _Features:
     @cached_property
     def nearest(self) -> np.ndarray:
         """The nearest training rows of each (n, N_NEIGHBORS)."""
-        return classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
+        return wrappers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
 
     def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
         """A rival of CLASSIFIERS under a name."""
@@ -152,13 +152,13 @@ class _Features:
             logistic = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
             return found, logistic, {"C": 10.0, "n_coordinates": found.shape[1]}
         shared = {"shared": SHARED_POWER} if of == "rival/shared-label-spreading" else {}
-        graph = classifiers.symmetric_graph(self.nearest[: self.n_train], **shared)
+        graph = wrappers.symmetric_graph(self.nearest[: self.n_train], **shared)
         values: dict[str, Any] = {"n_neighbors": N_NEIGHBORS} | shared
         if of == "rival/poisson-learning":
-            spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
+            spreading: Any = wrappers.PoissonLearning(graph, self.nearest)
         else:
-            graph = classifiers.normalized_graph(graph)
-            spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
+            graph = wrappers.normalized_graph(graph)
+            spreading = wrappers.GraphLabelSpreading(graph, self.nearest)
             values |= {"alpha": spreading.alpha}
         return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}
 
@@ -205,7 +205,7 @@ class Rivals:
 
             def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
                 return make_pipeline(
-                    classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
+                    wrappers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
                 )
 
             return methods.variant(self._scratch, name, augmented, copies)
@@ -215,7 +215,7 @@ class Rivals:
             features = [gradients.fit(self.bench.X), self._gradients.pca]
             copies |= by_gradients
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
-        trained = classifiers.AugmentedClassifier(svm, change, N_COPIES)
+        trained = wrappers.AugmentedClassifier(svm, change, N_COPIES)
         identity = self._pixels.identity | {"n_components": features[-1].n_components, "C": 10.0}
         identity |= {"changes": "of each task"} | copies
 
@@ -265,7 +265,7 @@ class Rivals:
             def self_trained(pipeline: Pipeline, random_state: int) -> Pipeline:
                 network = pipeline[-1]
                 return make_pipeline(
-                    classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
+                    wrappers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
                 )
 
             own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
