@@ -62,7 +62,10 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     ends = np.cumsum([array.size for array in theta0.arrays.values()])
     parts = zip(theta0.arrays.items(), np.split(epsilon, ends[:-1]), strict=True)
-    arrays = {name: (a + own.reshape(a.shape)).astype(np.float32) for (name, a), own in parts}
+    arrays = {
+        name: (a + noise_of_array.reshape(a.shape)).astype(np.float32)
+        for (name, a), noise_of_array in parts
+    }
     return Theta0(theta0.architecture, arrays)
 
 

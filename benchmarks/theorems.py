@@ -144,8 +144,8 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     n_networks = min(max(n_networks, n_rows // width), n_rows // 16)
     means, squares = [], []
     # Of their own for each width: large errors at one are not those at the next.
-    for own in np.random.SeedSequence([seed, width]).generate_state(n_networks):
-        network = _fresh((width, width), X, init="he", random_state=int(own))
+    for network_seed in np.random.SeedSequence([seed, width]).generate_state(n_networks):
+        network = _fresh((width, width), X, init="he", random_state=int(network_seed))
         pre_activations = X[:N_IMAGES] @ network.coefs_[0] + network.intercepts_[0]
         norms = relu_jacobian_row_norms(network.coefs_[1].T, pre_activations)
         means.append(norms.mean())

@@ -33,9 +33,9 @@ class IdxFile:
     def array(self, raw: bytes) -> NDArray[np.uint8]:
         """What the file holds; ValueError where these are not its bytes."""
         # A check against damage, not against an adversary; systems in FIPS mode ask to be told.
-        found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
-        if found != self.md5:
-            raise ValueError(f"wrong digest: {self.name} has md5 {found}, expected {self.md5}")
+        digest = hashlib.md5(raw, usedforsecurity=False).hexdigest()
+        if digest != self.md5:
+            raise ValueError(f"wrong digest: {self.name} has md5 {digest}, expected {self.md5}")
         return np.frombuffer(raw, np.uint8, offset=len(self.header)).reshape(self.shape).copy()
 
 

@@ -172,7 +172,10 @@ def _dask(address: str | None, n_jobs: int) -> Iterator[Workers]:
         fewest = min(map(len, machines.values())) if address else torch.get_num_threads()
         options = {"client": client, "pure": False}
         # One worker of each machine; where it dies, its call may go to any other.
-        firsts = {"workers": [own[0] for own in machines.values()], "allow_other_workers": True}
+        firsts = {
+            "workers": [workers[0] for workers in machines.values()],
+            "allow_other_workers": True,
+        }
         yield Workers(
             "dask",
             sum(map(len, machines.values())),

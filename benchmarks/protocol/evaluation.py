@@ -64,8 +64,8 @@ class Bench:
     def fine_tuned(self, name: str, learned: Pretrained) -> Contender:
         """The recommended network from a theta0, under a name of its own."""
         start = learned.initializer.theta0_
-        own = network_contender(FEATURES_THETA0, self.network, self.X, start)
-        return replace(own, name=name)
+        contender = network_contender(FEATURES_THETA0, self.network, self.X, start)
+        return replace(contender, name=name)
 
     @cached_property
     def _data_digest(self) -> str:
@@ -125,8 +125,8 @@ class Bench:
                 shared = (contender.make, contender.X)
                 args = (missing, deciding_versions(), random_state, labels, splits)
                 calls += [(args, shared)] if missing else []
-        found, quiet = workers.results(_score, calls), self.options.quiet
-        for records in tqdm(found, title, len(calls), unit="task", disable=quiet):
+        scored, quiet = workers.results(_score, calls), self.options.quiet
+        for records in tqdm(scored, title, len(calls), unit="task", disable=quiet):
             for record in records:
                 log.append(record)
         return [log.records[cell["key"]] for cell in wanted]

@@ -70,21 +70,21 @@ def seed_of(*parts: Any) -> int:
 
 def prepared(table: Table, seed: int) -> Prepared:
     """The split of a set, the same for all draws, and what is learned from its pool alone."""
-    n, own = len(table.y), seed_of(seed, table.name)
+    n, seed_of_set = len(table.y), seed_of(seed, table.name)
     n_pool, n_test = N_OF_PHOTOGRAPHS if table.kind == "photographs" else (N_POOL, N_TEST)
     pool, test = train_test_split(
         np.arange(n),
         train_size=min(n_pool, n - n // 4),
         test_size=min(n_test, n // 4),
         stratify=table.y,
-        random_state=own,
+        random_state=seed_of_set,
     )
     rows = table.X.iloc if isinstance(table.X, pd.DataFrame) else table.X
     transformer = preprocessing(table).fit(rows[pool])
     X, X_test = (transformer.transform(rows[part]) for part in (pool, test))
     y, y_test = table.y[pool], table.y[test]
     n_classes = int(table.y.max()) + 1
-    return Prepared(table.name, table.digest, X, y, X_test, y_test, n_classes, own)
+    return Prepared(table.name, table.digest, X, y, X_test, y_test, n_classes, seed_of_set)
 
 
 def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
@@ -250,13 +250,13 @@ class Cell:
         return partly_labelled(self.data, self.n_labels, self.draw)
 
     def line(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
-        own = {"unlabelled_label": -1, "random_state": self.seed, **params}
-        return StackedStartsClassifier(self.network(), starts, **own)
+        params = {"unlabelled_label": -1, "random_state": self.seed, **params}
+        return StackedStartsClassifier(self.network(), starts, **params)
 
     def network(self, start: Theta0 | None = None) -> MLPClassifier:
         """The network of all methods that have one, unfitted."""
-        own: MLPClassifier = clone(NETWORK)
-        return own.set_params(warm_start_from=start, random_state=self.seed)
+        network: MLPClassifier = clone(NETWORK)
+        return network.set_params(warm_start_from=start, random_state=self.seed)
 
 
 Proba = tuple[Any, np.ndarray]
@@ -379,12 +379,12 @@ def scores(proba: np.ndarray, classes: np.ndarray, y: np.ndarray, n_classes: int
     clipped = np.clip(full, few_labels.LEAST, 1.0)
     clipped /= clipped.sum(axis=1, keepdims=True)
     guess = full.argmax(axis=1)
-    found = {
+    figures = {
         "accuracy": accuracy_score(y, guess),
         "log_loss": log_loss(y, clipped, labels=np.arange(n_classes)),
         "calibration_error": calibration_error(clipped, y),
     }
-    return {name: round(float(value), 6) for name, value in found.items()}
+    return {name: round(float(value), 6) for name, value in figures.items()}
 
 
 def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: Made) -> Any:
@@ -414,11 +414,11 @@ def record_keys(
     data: Prepared, methods: Sequence[str], n_labels: int, draw: int, once: dict[str, str]
 ) -> dict[str, str]:
     """What stands for all that decides the record of each method, given the keys of ONCE."""
-    own = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
-    own += [n_labels, draw, deciding_versions(), repr(NETWORK)]
+    common = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
+    common += [n_labels, draw, deciding_versions(), repr(NETWORK)]
     keys = {}
     for name in methods:
-        method, parts = METHODS[name], [own, name]
+        method, parts = METHODS[name], [common, name]
         if method.once:
             parts.append(once[method.once])
         if method.package:

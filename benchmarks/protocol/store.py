@@ -89,20 +89,22 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "joblib")
 
 def versions() -> dict[str, str]:
     """Version of Python, of this library and of what the figures depend on."""
-    own = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
-    return own | {package: version(package) for package in PACKAGES}
+    first = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
+    return first | {package: version(package) for package in PACKAGES}
 
 
 @cache
 def deciding_versions() -> dict[str, str]:
     """The versions that can change a score, which Python's cannot."""
-    return {name: found for name, found in versions().items() if name != "python"}
+    return {name: number for name, number in versions().items() if name != "python"}
 
 
 def require_versions(used: dict[str, str]) -> None:
     """Raise a RuntimeError where a worker has other versions than those a score is kept under."""
-    own = deciding_versions()
-    other = [f"{name} {own[name]} and not {used[name]}" for name in used if own[name] != used[name]]
+    here = deciding_versions()
+    other = [
+        f"{name} {here[name]} and not {used[name]}" for name in used if here[name] != used[name]
+    ]
     if other:
         raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
 

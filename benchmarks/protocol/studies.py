@@ -103,13 +103,13 @@ class Appendix(Bench):
         return f"{self.options.init}/fcn/ours"
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        own: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
-        return own.set_params(window=WINDOW).set_params(**changes)
+        initializer: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
+        return initializer.set_params(window=WINDOW).set_params(**changes)
 
     def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
         """What stands for a theta0 and its ratios before it is learned."""
-        own = fit_key(self.initializer(changes, run), self.X_digest)
-        return digest_of([own, N_BATCHES, self.seed])
+        key = fit_key(self.initializer(changes, run), self.X_digest)
+        return digest_of([key, N_BATCHES, self.seed])
 
     def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
         """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
@@ -119,8 +119,8 @@ class Appendix(Bench):
 
     def fresh(self, changes: Mapping[str, Any] | None = None, run: int = 0) -> Theta0:
         """The weights that pre-training begins from."""
-        own = self.initializer({**(changes or {}), "max_iter": 0}, run)
-        return own.fit(self.X[:BATCH_SIZE]).theta0_
+        initializer = self.initializer({**(changes or {}), "max_iter": 0}, run)
+        return initializer.fit(self.X[:BATCH_SIZE]).theta0_
 
     def log(self, name: str) -> Log:
         """The kept cells of a command of this name."""

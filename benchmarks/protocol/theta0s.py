@@ -50,7 +50,7 @@ def theta0_digest(theta0: Theta0) -> str:
 
 def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
-    found = versions()
+    installed = versions()
     parameters = {
         # Those of an estimator within stand beside it under their names.
         name: type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
@@ -62,7 +62,7 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         "class": type(initializer).__name__,
         "parameters": parameters,
         "data": X_digest,
-        "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
+        "versions": {name: installed[name] for name in ("sklearn_mmdinit", "torch")},
     }
     return digest_of(parts)
 
@@ -124,19 +124,19 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     """An initializer fitted, with its training in a file until then; and what that took."""
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
-    own = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
+    takes_checkpoint = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             # An interrupted fit is of use to a user, and not here.
             warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
-            if own:
+            if takes_checkpoint:
                 fitted.set_params(checkpoint=training)
             fitted.fit(X)
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
     seconds = None if goes_on else round(time.perf_counter() - start, 2)
-    if own:
+    if takes_checkpoint:
         fitted.set_params(checkpoint=None)
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
 
@@ -194,4 +194,6 @@ def learn_all(
     for key, theta0 in workers.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
             _write(paths[key], theta0)
-    return {key: learn(paths[key], own, X[:n_rows]) for key, own in initializers.items()}
+    return {
+        key: learn(paths[key], initializer, X[:n_rows]) for key, initializer in initializers.items()
+    }

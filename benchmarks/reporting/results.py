@@ -48,8 +48,8 @@ def pack_scores(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     frame = pd.DataFrame(list(records), columns=SCORE)
     return [
         {"method": method, "run": int(run), "n_labels": int(n)}
-        | {"tasks": own["task"].tolist(), "accuracies": own["accuracy"].tolist()}
-        for (method, run, n), own in frame.groupby(["method", "run", "n_labels"], sort=False)
+        | {"tasks": group["task"].tolist(), "accuracies": group["accuracy"].tolist()}
+        for (method, run, n), group in frame.groupby(["method", "run", "n_labels"], sort=False)
     ]
 
 
@@ -79,8 +79,8 @@ def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[
     entries, draws = [], list(draws)
     for (name, n), cell in frame.groupby(["set", N], sort=False):
         methods = {}
-        for method, own in cell.groupby("method", sort=False):
-            by_draw = own.set_index("draw").reindex(draws)
+        for method, group in cell.groupby("method", sort=False):
+            by_draw = group.set_index("draw").reindex(draws)
             methods[method] = [
                 [None if pd.isna(v) else float(f"{v:.{digits}g}") for v in by_draw[figure]]
                 for figure, digits in FIGURES.items()

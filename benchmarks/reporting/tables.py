@@ -40,7 +40,7 @@ def build_table(kind: str, results: Results) -> Table:
 def text_of(results: Results, kinds: Sequence[str]) -> str:
     """The tables of these kinds as a terminal shows them, those without a row left out."""
     shown = [table for kind in kinds if (table := build_table(kind, results)).rows]
-    return "\n\n".join(f"{own.title}\n{own.frame.to_string(index=False)}" for own in shown)
+    return "\n\n".join(f"{table.title}\n{table.frame.to_string(index=False)}" for table in shown)
 
 
 def _deciding(options: dict[str, Any]) -> dict[str, Any]:

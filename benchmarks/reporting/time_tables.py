@@ -51,9 +51,9 @@ def coherence_points(results: Results) -> pd.DataFrame:
     ablation = points["section"] == "ablation"
     default = f"ablation/{DEFAULT}@" + points["passes"].astype(str)
     bases = default.where(ablation, SCRATCH)
-    pairs = {own: other for own, other in bases.items() if own != other and other in wide}
-    found = {own: complete(wide[own], wide[other]) for own, other in pairs.items()}
-    over = gains(pd.DataFrame(found, index=wide.index))
+    pairs = {name: other for name, other in bases.items() if name != other and other in wide}
+    differences = {name: complete(wide[name], wide[other]) for name, other in pairs.items()}
+    over = gains(pd.DataFrame(differences, index=wide.index))
     difference = texts(gain_text, *over[:3]).reindex(points.index).fillna("-")
     difference[ablation & (points["name"] == DEFAULT)] = "reference"
     accuracy = mean_by(wide[points.index], "n_labels").T

@@ -42,8 +42,8 @@ def passes(
 ) -> Iterator[Iterator[tuple[torch.Tensor, torch.Generator]]]:
     """Passes over rows X, each of mini-batches in an order of its own and what else may draw."""
     for number in range(n_passes):
-        own = np.random.SeedSequence([seed, number]).generate_state(1)[0]
-        generator = torch.Generator().manual_seed(int(own))
+        seed_of_epoch = np.random.SeedSequence([seed, number]).generate_state(1)[0]
+        generator = torch.Generator().manual_seed(int(seed_of_epoch))
         order = torch.randperm(len(X), generator=generator).numpy()
         yield (
             (torch.from_numpy(X[order[batch]].astype(np.float32)), generator)
@@ -102,7 +102,9 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
                     continue
                 mean = float(np.mean(losses[-self.window :]))
                 if mean < self.best_loss_:
-                    arrays = {n: own.cpu().numpy().copy() for n, own in module.state_dict().items()}
+                    arrays = {
+                        n: array.cpu().numpy().copy() for n, array in module.state_dict().items()
+                    }
                     self.theta0_, self.best_loss_ = Theta0(fresh.architecture, arrays), mean
         self.n_iter_ = self.max_iter
         return self
@@ -288,9 +290,14 @@ def scarf_theta0(
         others = torch.randint(len(rows), batch.shape, generator=generator)
         changed = torch.rand(batch.shape, generator=generator) < 0.6
         copies = torch.where(changed, rows[others, columns], batch)
-        found = nn.functional.normalize(network(batch)), nn.functional.normalize(network(copies))
+        projections = (
+            nn.functional.normalize(network(batch)),
+            nn.functional.normalize(network(copies)),
+        )
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(found[0] @ found[1].T, torch.arange(len(batch)))
+        loss = nn.functional.cross_entropy(
+            projections[0] @ projections[1].T, torch.arange(len(batch))
+        )
         torch.autograd.backward(loss)
         optimizer.step()
     return with_encoder(fresh, encoder)

@@ -120,12 +120,12 @@ def measure_coherent_fits(
     sizes: Sequence[tuple[int, int]] = SIZES, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
-    found = []
+    records = []
     for rows, columns in sizes:
         seconds, peak = _said([rows, columns, device], "fit")
-        own = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
-        found.append(own)
-    return found
+        record = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
+        records.append(record)
+    return records
 
 
 def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
@@ -148,8 +148,8 @@ def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
             times = in_turns(measures, rounds)
         seconds = ", ".join(f"{which} {1e3 * t['median']:.1f} ms" for which, t in times.items())
         shares = ratio(times, "new", "old")
-        found = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
-        print(f"{name}: {seconds}; new / old: {found}", flush=True)
+        summary = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
+        print(f"{name}: {seconds}; new / old: {summary}", flush=True)
 
 
 if __name__ == "__main__":
