@@ -203,7 +203,7 @@ def _ray(address: str | None, n_jobs: int) -> Iterator[Workers]:
     import ray
     from ray.util.joblib.ray_backend import RayBackend
 
-    class StreamingRayBackend(RayBackend):
+    class StreamingRayBackend(RayBackend):  # type: ignore[misc]
         """Ray's pool calls back as each call ends, so that results need not wait for all."""
 
         supports_return_generator = True
