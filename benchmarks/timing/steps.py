@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from protocol.convnet import ConvNet
+from protocol.networks import ConvNet
 from sklearn_mmdinit import MMDInitializer
 from timing.clock import in_turns, ratio, timed
 from timing.textbook import FORMS, TextbookStep

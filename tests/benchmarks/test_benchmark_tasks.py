@@ -7,7 +7,6 @@ from sklearn.model_selection import cross_val_score
 
 from data.datasets import load_digits_dataset, standardize
 from nets import assert_same_arrays
-from protocol.convnet import ConvNet
 from protocol.methods import (
     AUGMENTATIONS,
     CONVNET_FEATURES_THETA0,
@@ -24,6 +23,7 @@ from protocol.methods import (
     rows_for,
     theta0_of,
 )
+from protocol.networks import ConvNet
 from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
 from sklearn_mmdinit import MMDInitializer
