@@ -3,7 +3,7 @@
 MNIST's training images: 50,000 to learn from, 10,000 in place of the test images. The network of
 ``mnist_tasks.py`` is fine-tuned on binary tasks from the theta0 of each answer to a question; what
 that is worth is its difference from the base, on the same tasks and labelled images. Bases are the
-recommended line, the same for images, and a logistic regression on the first one's features::
+recommended estimator, the same for images, and a logistic regression on the first one's features::
 
     MMDInitializer(coherence="auto", random_state=0)
     MMDInitializer(coherence=Coherence(augmentation=RandomAffine(), embedding=OrientedGradients()))
@@ -38,7 +38,7 @@ DEFAULT, IMAGES, FEATURES = "default", "images", "features"
 
 AUGMENTATION, EMBEDDING = "coherence__augmentation", "coherence__embedding"
 BOTH: dict[str, Any] = {AUGMENTATION: RandomAffine(), EMBEDDING: OrientedGradients()}
-# A quarter of the rows in the paper's terms, which take most of a step; and fewer passes.
+# A quarter of the rows in the paper's terms, which take most of a step; and fewer epochs.
 SOON = {"batch_size": 8, "max_iter": 7}
 SOON_IN_WORDS = ", ".join(f"{name}={value}" for name, value in SOON.items())
 SHIFTS = RandomAffine(degrees=0.0, scale=0.0, shear=0.0)
@@ -52,7 +52,7 @@ class Nowhere:
         return csr_array(([1.0], ([0], [1])), shape=(len(X), len(X)))
 
 
-# Both ends of a walk are the same image then, each changed in its own way.
+# Both rows of a positive pair are the same image then, each augmented in its own way.
 CONTRASTIVE = methods.NO_PAPER_TERMS | {
     AUGMENTATION: RandomAffine(),
     "coherence__graph": Nowhere(),
@@ -61,7 +61,7 @@ CONTRASTIVE = methods.NO_PAPER_TERMS | {
 
 
 def _answer(question: str, name: str, base: str, changes: dict[str, Any], **more: Any) -> Variant:
-    """An answer to a question: changes of the recommended line, and its base."""
+    """An answer to a question: changes of the recommended estimator, and its base."""
     return Variant(name, {"question": question, "answer": name, "base": base}, changes, **more)
 
 

@@ -2,9 +2,9 @@
 
 Two sections. ``time``: the plain network of ``mnist_tasks.py``, fine-tuned on the same binary tasks
 from a theta0 of the paper's objective (with 64 perturbed networks), of coherence alone and of both,
-each pre-trained for several numbers of passes; a learning rate falls along the whole of a run,
+each pre-trained for several numbers of epochs; a learning rate falls along the whole of a run,
 so every point is a pre-training of its own, its seconds with the graph of neighbours.
-``ablation``: the recommended setting with a fixed number of passes, and one change at a time::
+``ablation``: the recommended setting with a fixed number of epochs, and one change at a time::
 
     MMDInitializer(coherence="auto", random_state=0)
     MMDInitializer(coherence=Coherence(separation=4.0), random_state=0)

@@ -38,7 +38,7 @@ from reporting.pictures import draw_accuracy
 from reporting.results import pack_scores
 from reporting.tables import publish
 
-# The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
+# The quick plan pre-trains for two epochs with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still. That
 # was chosen on run 0, so it is shown on another.
 QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "first_run": 8, "coherent_epochs": 4}
@@ -73,20 +73,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--network", choices=methods.NAMES_OF, default="mlp", help=network)
     rivals = "names or patterns such as lsuv or '*'; alone: those without a network"
     add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
-    add("--epochs", type=number, help="passes of the pre-training over the unlabelled images")
+    add("--epochs", type=number, help="epochs of the pre-training over the unlabelled images")
     add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
-    coherent = "passes with coherence; default: as many as it takes itself, in quick four"
+    coherent = "epochs with coherence; default: as many as it takes itself, in quick four"
     add("--coherent-epochs", type=number, help=coherent)
     command.add_classes_option(parser)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"
     add("--draw", choices=DRAWS, default="uniform", help=draw)
-    changes = "small changes of images that ours+coherence learns not to mind; default: none"
+    changes = "augmentation of the images in ours+coherence; default: none"
     add("--augmentation", choices=methods.AUGMENTATIONS, default="none", help=changes)
-    neighbors = "among what ours+coherence searches neighbours; default: pixels"
+    neighbors = "features in which ours+coherence searches neighbours; default: pixels"
     add("--neighbors", choices=methods.EMBEDDINGS, default="pixels", help=neighbors)
-    finely = "how finely ours+coherence tells images apart; default: %(default)s"
+    finely = "``separation`` of ours+coherence; default: %(default)s"
     separation = methods.NetworkSettings.separation
     add("--separation", type=command.positive_number, default=separation, help=finely)
     rounds = "times that theta0 of ours+coherence is learned; default: 1"

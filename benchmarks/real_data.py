@@ -1,7 +1,7 @@
-"""Claim: with 5 or 20 labels a class the recommended line has the best mean rank over all sets.
+"""Claim: with 5 or 20 labels a class the recommended estimator has the best mean rank over sets.
 
 Three quarters of a set's rows (at most 6,000) are there without labels, and N labels of each class
-are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is the recommended line::
+are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is recommended::
 
     StackedStartsClassifier(random_state=0).fit(X, y)
 

@@ -58,7 +58,7 @@ ROUNDING = 1e-6
 
 
 def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializer:
-    """An initializer fitted for no pass: its theta0 is fresh."""
+    """An initializer fitted for no epoch: its theta0 is fresh."""
     return MMDInitializer(sizes, max_iter=0, device="cpu", **params).fit(X[:2])
 
 

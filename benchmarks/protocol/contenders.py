@@ -237,7 +237,7 @@ class Rivals:
         initializer = starts.DenoisingAutoencoder(
             network.hidden_layer_sizes, network.classes, random_state=bench.seed_of(run)
         )
-        bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, passes: {initializer.max_iter}")
+        bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, epochs: {initializer.max_iter}")
         return bench.learn(initializer, AUTOENCODER_NETWORK)
 
     def _of_run(self, name: str, theta0: Pretrained | None) -> methods.Contender:

@@ -129,7 +129,7 @@ class NetworkSettings:
     """What of a network and its pre-training the command line decides.
 
     ``epochs``, ``n_perturbations`` and ``kernels`` are of the paper's objective; with coherence
-    there are ``coherent_epochs`` passes (None: as many as it takes itself), ``rounds`` times, each
+    there are ``coherent_epochs`` epochs (None: as many as it takes itself), ``rounds`` times, each
     round with neighbours among the last hidden activations of the one before.
     """
 

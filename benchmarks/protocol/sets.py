@@ -19,7 +19,6 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from data.labelled_sets import Table, preprocessing
-from protocol.backends import threads
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
@@ -113,14 +112,14 @@ Made = dict[str, Any]
 
 
 def recommended_starts(data: Prepared) -> Made:
-    """What the recommended line learns, by itself: one label of each class tells it how many."""
-    line = StackedStartsClassifier(
+    """Initial weights that the recommended estimator learns; one label a class counts classes."""
+    estimator = StackedStartsClassifier(
         clone(NETWORK).set_params(max_iter=0),
         others=[],
         unlabelled_label=-1,
         random_state=data.seed,
     ).fit(data.X, partly_labelled(data, 1, 0))
-    _, coherence, corruption = line.starts_
+    _, coherence, corruption = estimator.starts_
     return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
 
 
@@ -198,7 +197,7 @@ def once_path(name: str, key: str, folder: Path, data: Prepared) -> Path:
 
 def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, Any]:
     """Make a thing of ONCE and write its file; the record that says what it took."""
-    with threads(1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         made = ONCE[name](data)
@@ -241,15 +240,15 @@ class Cell:
 
     @cached_property
     def stacked(self) -> StackedStartsClassifier:
-        """The recommended line, with starts that were learned before."""
-        return self.line(self.starts).fit(self.data.X, self.partly)
+        """The recommended estimator, with starts that were learned before."""
+        return self.recommended(self.starts).fit(self.data.X, self.partly)
 
     @property
     def partly(self) -> np.ndarray:
         """Labels of the whole pool, -1 but in the rows drawn."""
         return partly_labelled(self.data, self.n_labels, self.draw)
 
-    def line(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
+    def recommended(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
         params = {"unlabelled_label": -1, "random_state": self.seed, **params}
         return StackedStartsClassifier(self.network(), starts, **params)
 
@@ -276,12 +275,13 @@ def _stacked(cell: Cell) -> Proba:
 
 
 def _stacked_without_starts(cell: Cell) -> Proba:
-    return _tested(cell.line([None]).fit(cell.data.X, cell.partly), cell)
+    return _tested(cell.recommended([None]).fit(cell.data.X, cell.partly), cell)
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
-    line = cell.line(cell.starts if learned else [None], others=others, unlabelled_label=None)
-    return _tested(line.fit(cell.X, cell.y), cell)
+    weights = cell.starts if learned else [None]
+    estimator = cell.recommended(weights, others=others, unlabelled_label=None)
+    return _tested(estimator.fit(cell.X, cell.y), cell)
 
 
 def _network(start: str, cell: Cell) -> Proba:
@@ -393,7 +393,7 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
     Seconds of networks within ``stacked``, which cost nothing more, are those of their training.
     """
     cell, records = Cell(data, n_labels, draw, made), []
-    with threads(1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Steep penalties end before they converge; a class with fewer labels than folds; and
         # LightGBM names the columns of an array itself and then misses those names.
         warnings.simplefilter("ignore")

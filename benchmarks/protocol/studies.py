@@ -84,7 +84,7 @@ def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, 
 
 # The theta0 of the appendix's commands
 
-# Five passes over 60,000 images in mini-batches of 32.
+# Five epochs over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
 WINDOW = 100
@@ -161,7 +161,7 @@ def add_objective_options(parser: argparse.ArgumentParser, n_perturbations: int)
 def add_appendix_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command of the appendix can be asked for."""
     add = parser.add_argument
-    passes = "passes of the pre-training; default: as many as make the paper's 9,375 steps"
+    passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
     command.add_network_options(parser)

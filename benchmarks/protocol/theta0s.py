@@ -179,7 +179,7 @@ def learn_all(
     missing = [key for key, path in paths.items() if not path.exists()]
     # Where several run at a time, the one that takes longest should not be the last to begin.
     missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
-    # Bars of passes are for a terminal.
+    # Bars of epochs are for a terminal.
     verbose = 0 if options.quiet or workers.machines is not None else 1
 
     def calls() -> Iterator[Call]:
@@ -187,8 +187,8 @@ def learn_all(
             params = initializers[key].get_params()
             loud = [name for name in params if name.rpartition("__")[2] == "verbose"]
             initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
-            passes = params["max_iter"]
-            say(options, f"run {key[1]}: learning theta0 of {key[0]}, passes: {passes}")
+            epochs = params["max_iter"]
+            say(options, f"run {key[1]}: learning theta0 of {key[0]}, epochs: {epochs}")
             yield (key, deciding_versions(), initializer, paths[key], n_rows), (X,)
 
     for key, theta0 in workers.results(_learn_in_worker, calls(), whole_machine=True):

@@ -210,7 +210,7 @@ def _seconds(results: Results) -> Table:
 
 
 def agreement_table(results: Results) -> Table:
-    """How often the better teller of held-out labels said whether coherence would gain."""
+    """How often the better predictor of held-out labels foretells a gain of coherence."""
     frame = pd.DataFrame(results["records"]).set_index([N, "set"])
     by_neighbors, gain = frame["neighbors"] > frame["linear"], frame["gain"]
     answers = {"gain if neighbours": by_neighbors, "gain if the model": ~by_neighbors}

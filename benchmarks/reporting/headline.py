@@ -44,7 +44,7 @@ def headline_table(library: Library) -> Table:
 
 
 def headline_digest(library: Library) -> str:
-    """What tells a picture of these figures from one of others."""
+    """A digest of the figures, which a picture of them carries."""
     return digest_of(headline_figures(library).round(6).to_json())
 
 

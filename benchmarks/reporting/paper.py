@@ -64,7 +64,7 @@ def learned_longer(results: Results) -> str:
     return "" if same else ", by 5 passes with K = 256"
 
 
-def said_of(name: str, ours: Estimates, results: Results) -> str:
+def comparison_note(name: str, ours: Estimates, results: Results) -> str:
     """What brackets and stars beside a table's figures say, to end a title."""
     differ = "not within two of its standard deviations over mini-batches"
     if _is_over_runs(name):

@@ -31,8 +31,8 @@ def draw(
     """Let ``paint`` fill a figure of so many inches, and write it, with a note in the file."""
     figure = Figure(figsize=size, layout="constrained")
     paint(figure)
-    told = {"Description": note} if note else None
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=told))
+    metadata = {"Description": note} if note else None
+    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=metadata))
     return f"{path} written"
 
 

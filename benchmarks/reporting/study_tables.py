@@ -12,7 +12,7 @@ from scipy import stats
 
 from reporting.estimates import Estimates
 from reporting.layout import Table, mean_and_std, named_rows, texts
-from reporting.paper import beside_paper, compares_with_paper, said_of
+from reporting.paper import beside_paper, compares_with_paper, comparison_note
 from reporting.results import Results
 
 FORM_NAMES = {"": "", "theorem": ", as stated", "sub_exponential": ", of its proof"}
@@ -73,7 +73,7 @@ def _degeneracies(results: Results) -> Table:
     if compares_with_paper(results):
         cells, more = (
             beside_paper(ratios, *OF_RATIOS),
-            more + said_of(OF_RATIOS[0], ratios, results),
+            more + comparison_note(OF_RATIOS[0], ratios, results),
         )
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
@@ -107,7 +107,9 @@ def _scale_and_weight(results: Results) -> Table:
     rows = texts(mean_and_std, estimates.mean, estimates.std)
     if compares_with_paper(results):
         rows = beside_paper(estimates, "scale_and_weight")
-        title += said_of("scale_and_weight", estimates, results) + "; the paper's of four runs"
+        title += (
+            comparison_note("scale_and_weight", estimates, results) + "; the paper's of four runs"
+        )
     rows.insert(0, "runs", estimates.n["DS"].astype(str))
     cells = pd.DataFrame(results["records"])
     last = cells["uniformity"].str[-1].groupby([cells["squared_scale"], cells["degeneracy_weight"]])

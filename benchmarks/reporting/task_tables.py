@@ -24,7 +24,13 @@ from reporting.estimates import (
     task_std_over_runs,
 )
 from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
-from reporting.paper import beside_paper, compares_with_paper, learned_longer, paper_table, said_of
+from reporting.paper import (
+    beside_paper,
+    compares_with_paper,
+    comparison_note,
+    learned_longer,
+    paper_table,
+)
 from reporting.results import Library, Results, unpack_scores
 
 OURS = "xavier/fcn/ours"
@@ -62,7 +68,7 @@ def task_table(kind: str, results: Results) -> Table:
     if not compares_with_paper(results):
         return named_rows(title, texts(mean_and_std, estimates.mean, estimates.std), "method")
     return named_rows(
-        title + said_of(kind, estimates, results), beside_paper(estimates, kind), "method"
+        title + comparison_note(kind, estimates, results), beside_paper(estimates, kind), "method"
     )
 
 

@@ -1,6 +1,6 @@
 """Tables of seconds and memory: what a second of pre-training buys, and speed.
 
-A point of ``coherence.py`` is a setting after so many passes. Its seconds are the fastest run's:
+A point of ``coherence.py`` is a setting after so many epochs. Its seconds are the fastest run's:
 all do the same work, and whatever else the machine does only adds to it.
 """
 

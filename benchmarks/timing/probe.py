@@ -102,8 +102,8 @@ def _process(subject: Any, form: str, checkout: Path = CHECKOUT) -> dict[str, An
     }
 
 
-def _said(subject: Any, form: str) -> list[str]:
-    """The words that such a process ends with."""
+def _last_line(subject: Any, form: str) -> list[str]:
+    """The words of the last line that such a process prints."""
     answer = subprocess.run(**_process(subject, form), stderr=subprocess.PIPE, check=False)
     if answer.returncode != 0:
         raise RuntimeError(f"measuring {form} of {subject} failed:\n{answer.stderr}")
@@ -113,7 +113,7 @@ def _said(subject: Any, form: str) -> list[str]:
 def measure_peak(step: Step, form: str = "library") -> dict[str, Any]:
     """Peak memory of a step above what the process held before: a GPU counts its own."""
     own_process = step.device == "cpu"
-    return {"peak": int(_said(asdict(step), form)[0]) if own_process else _peak(step, form)}
+    return {"peak": int(_last_line(asdict(step), form)[0]) if own_process else _peak(step, form)}
 
 
 def measure_coherent_fits(
@@ -122,7 +122,7 @@ def measure_coherent_fits(
     """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
     records = []
     for rows, columns in sizes:
-        seconds, peak = _said([rows, columns, device], "fit")
+        seconds, peak = _last_line([rows, columns, device], "fit")
         record = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
         records.append(record)
     return records

@@ -77,11 +77,11 @@ class Step:
         return MMDInitializer(**params | parameters)
 
     def start(self, X: np.ndarray, **parameters: Any) -> MMDInitializer:
-        """Fitted without a pass: what it begins with."""
+        """Fitted for no epoch: its weights are fresh."""
         return self.initializer(**parameters, max_iter=0).fit(X)
 
     def library(self) -> Callable[[], float]:
-        """A measure of the seconds of the library's step: what more passes add to ``fit``."""
+        """A measure of the seconds of the library's step: what more epochs add to ``fit``."""
         steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
         X = self.rows(steps_a_pass * rows)
         # On a GPU what a fit does beside its steps outweighs twenty, and both fits are recorded.
