@@ -279,7 +279,7 @@ def _stacked_without_starts(cell: Cell) -> Proba:
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
-    weights = cell.starts if learned else [None]
+    weights: list[Theta0 | None] = cell.starts if learned else [None]
     estimator = cell.recommended(weights, others=others, unlabelled_label=None)
     return _tested(estimator.fit(cell.X, cell.y), cell)
 
