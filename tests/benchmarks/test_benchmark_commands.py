@@ -31,7 +31,6 @@ from results_stand_in import records, status_of, written
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
 from sklearn_mmdinit.theory import perturbation_std
-from sklearn_mmdinit.training import loop as train
 
 X = standardize(load_digits_dataset())[0]
 DIGITS = ("--dataset=digits", "--quiet")
