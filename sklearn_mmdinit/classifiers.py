@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
@@ -32,13 +31,14 @@ from ._base.module_factory import (
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .networks.info import describe_with_logits, takes_integers
-from .theta0 import Architecture, Theta0, arrays_of
+from .theta0 import Architecture, Theta0, arrays_of, start_
 from .warm_start import (
     Start,
     attached_theta0,
     factory_of,
     find_source,
     is_fitted_initializer,
+    module_at,
     name_of,
     start_at,
     with_params,
@@ -221,7 +221,20 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     (1, 8, 8)
     """
 
-    module: Any = None
+    _parameter_constraints: ClassVar = {
+        "batch_size": [checks.integers()],
+        "max_iter": [checks.integers(0)],
+        "learning_rate_init": [checks.POSITIVE],
+        "optimizer": [checks.one_of(net.OPTIMIZERS), type],
+        "validation_split": [
+            checks.numbers(0, 1, closed="neither"),
+            checks.has_methods("split"),
+            tuple,
+            None,
+        ],
+        "class_weight": [dict, checks.one_of(["balanced"]), None],
+        "unlabelled_label": [Real, str, None],
+    }
     input_shape_: tuple[int, ...]
 
     def __init__(
@@ -298,12 +311,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     def _check_parameters(self) -> None:
         """Raise an error that names the first parameter that is not valid."""
-        checks.check_positive(self, "max_iter", least=0)
-        checks.check_positive(self, "batch_size")
-        checks.check_finite(self, "learning_rate_init", zero=False)
+        checks.check_parameters(self)
         net.check_skorch_params(self._skorch_params())
-        labels.check_parameters(self.class_weight, self.unlabelled_label)
-        net.find_optimizer(self.optimizer)
         torch_device(self.device)
 
     def _seeds(self) -> list[int]:
@@ -403,16 +412,13 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     def _build_net(
         self, start: Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
-    ) -> net.Net:
-        """The net at the start, after an initializer that is not fitted has learned."""
-        if start.must_learn:
-            seed = None if self.random_state is None else seeds[3]
-            start = start.learn(X, X_unlabelled, seed)
-        self.theta0_, self.initializer_ = start.theta0, start.initializer
-        return net.build_net(
-            replace(start, initializer=None).build,
+    ) -> None:
+        """Make the net at the start, after an initializer that is not fitted has learned."""
+        # First the net, so that what skorch does not take is reported before a long training.
+        self.net_ = net.build_net(
+            partial(module_at, start.factory, start.theta0),
             self._skorch_params(),
-            optimizer=net.find_optimizer(self.optimizer),
+            optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
             lr=self.learning_rate_init,
             batch_size=int(self.batch_size),
             device=torch_device(self.device),
@@ -421,6 +427,11 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             module_draws=not start.theta0.architecture.is_perceptron,
             classes=list(range(len(self.classes_))),
         )
+        if start.must_learn:
+            start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
+            self.net_.module = partial(module_at, start.factory, start.theta0)
+            start_(self.net_.module_, start.theta0)
+        self.theta0_, self.initializer_ = start.theta0, start.initializer
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
         """Train the net and store what came of it."""
@@ -500,7 +511,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             labels.warn_if_few(X, y)
         split = self.validation_split
         rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
-        self.net_ = self._build_net(start, X, unlabelled, seeds)
+        self._build_net(start, X, unlabelled, seeds)
         return self._train(rows, self.max_iter)
 
     @checks.all_or_nothing
@@ -539,18 +550,20 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
         validate = partial(self._validated, reset=first)
         X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
-        if np.ndim(classes) > 1:
-            raise ValueError(f"classes must be a list of labels, got {classes!r}")
-        _check_partial_fit_first_call(self, classes)
-        labels.check_classes(self.classes_, self.unlabelled_label)
-        indices = labels.encode(y[labelled], self.classes_, "y", "classes")
+        if first and classes is None:
+            raise ValueError("classes must be passed in the first call of partial_fit")
+        given = self.classes_ if classes is None else classes
+        classes, indices = labels.learn_classes(y[labelled], given, self.unlabelled_label)
+        if not (first or np.array_equal(classes, self.classes_)):
+            raise ValueError(f"classes={given!r} are not those of the first call, {self.classes_}")
+        self.classes_ = classes
         if first:
             seeds = self._seeds()
             start = self._resolve_start(X_given, X, seeds[2])
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
         if first:
-            self.net_ = self._build_net(start, X, (), seeds)
+            self._build_net(start, X, (), seeds)
         return self._train(rows, n_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -780,7 +793,7 @@ class MLPClassifier(NetClassifier):
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
         defaults = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
         defaults |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
-        if net.find_optimizer(self.optimizer) is SGD:
+        if self.optimizer in ("sgd", SGD):
             momentum = skorch_params.get("optimizer__momentum", 0.0)
             nesterov = skorch_params.get("optimizer__nesterov", False)
             defaults |= {"solver": "sgd", "momentum": momentum, "nesterovs_momentum": nesterov}

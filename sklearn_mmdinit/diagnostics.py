@@ -24,7 +24,7 @@ from . import losses
 from ._base.environment import array_of, check_float32
 from ._base.module_factory import ModuleFactory, uncompiled
 from ._base.random_streams import StepRandom
-from ._base.validation import check_fits_in_memory, check_integer, check_number
+from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
@@ -87,13 +87,13 @@ def _scale(source: Any, perturbation_scale: float | None) -> float:
         # A classifier's is that of the initializer it started from.
         own = getattr(source, "initializer_", source)
         perturbation_scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
-    check_number("perturbation_scale", perturbation_scale)
+    check_argument("perturbation_scale", perturbation_scale, numbers())
     return float(perturbation_scale)
 
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        check_integer(name, count)
+        check_argument(name, count, integers())
 
 
 def _logits(
@@ -408,7 +408,7 @@ def neighbor_agreement(
     Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
     ... %: coherence may help.
     """
-    check_integer("cv", cv, 2)
+    check_argument("cv", cv, integers(2))
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)

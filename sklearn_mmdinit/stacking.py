@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,15 +18,9 @@ from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from ._base import validation as checks
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
-from ._base.validation import (
-    all_or_nothing,
-    check_finite,
-    check_positive,
-    examples_checked,
-    is_auto,
-)
-from .classifiers import MLPClassifier, PartlyLabelled
+from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import seed_
@@ -270,6 +265,16 @@ class StackedStartsClassifier(PartlyLabelled):
     (True, True)
     """
 
+    _parameter_constraints: ClassVar = {
+        "estimator": [NetClassifier, None],
+        "starts": [list, tuple, checks.AUTO],
+        "classifiers": [list, tuple, checks.AUTO],
+        "student": [checks.has_methods("fit", "predict_proba"), checks.AUTO, None],
+        "cv": [checks.integers(2)],
+        "min_advantage": [checks.numbers()],
+        "unlabelled_label": [Real, str, None],
+    }
+
     def __init__(
         self,
         estimator: Any = None,
@@ -303,7 +308,7 @@ class StackedStartsClassifier(PartlyLabelled):
             ]
         return cloned
 
-    @all_or_nothing
+    @checks.all_or_nothing
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None, classes: Any = None) -> Self:
         """Learn the starts, train the networks and the classifiers, and weight them.
 
@@ -323,42 +328,34 @@ class StackedStartsClassifier(PartlyLabelled):
         self : estimator
             The fitted classifier.
         """
-        network = self._checked_network()
-        self._check_classifiers()
-        self._check_student()
+        checks.check_parameters(self)
         if attached_theta0(X) is not None:
             hint = "pass that initializer in starts instead"
             raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
-
-        validate = partial(examples_checked, self)
+        validate = partial(checks.examples_checked, self)
         X, y, labelled = labels.validate_labelled(
             partial(validate, reset=True, ensure_min_samples=2), X, y, self.unlabelled_label
         )
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
-        shape = X.shape[1:]
         more_rows = labels.validate_unlabelled(
-            X_unlabelled, lambda X: validate(X, reset=False, shape=shape)[0]
+            X_unlabelled, lambda rows: validate(rows, reset=False, shape=X.shape[1:])[0]
         )
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         folds_seed, seed, start_seed, rows_seed = map(int, draws)
-        network = seeded(network, seed)
-        self.starts_ = self._learned_starts(network, X, more_rows, start_seed)
-
+        all_rows = X, more_rows
         unlabelled = np.concatenate([X[~labelled], *more_rows])
         drawn = np.random.default_rng(rows_seed).permutation(len(unlabelled))[:_MAX_UNLABELLED]
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self.classifiers, self.student
-        if is_auto(classifiers):
-            classifiers = _automatic_classifiers(X, unlabelled) if len(shape) == 1 else []
-        if is_auto(student):
-            forest = RandomForestClassifier(100, min_samples_leaf=3)
-            student = forest if len(shape) == 1 else None
+        classifiers, student = self._others(X, unlabelled, seed)
+        network = self.estimator
+        if network is None:
+            network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
+        network = seeded(network, seed).set_params(unlabelled_label=None)
+        self.starts_ = self._learned_starts(network, *all_rows, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
-        for classifier in classifiers:
-            members.append(seeded(classifier, seed))
-            seed_(members[-1], seed)  # also the steps of a Pipeline
+        members += classifiers
 
         parallel = Parallel(n_jobs=self.n_jobs)
         data = self.classes_, X, y
@@ -375,64 +372,34 @@ class StackedStartsClassifier(PartlyLabelled):
             np.concatenate(held_out).reshape(len(members), len(rows), -1), indices[rows]
         )
         if student is not None and len(unlabelled):
-            self._fit_student(seeded(student, seed), X, y, unlabelled)
+            self._fit_student(student, X, y, unlabelled)
         return self
 
-    def _checked_network(self) -> Any:
-        """The network to train from each start, after checks of parameters."""
-        check_positive(self, "cv", least=2)
-        check_finite(self, "min_advantage")
-        labels.check_parameters(None, self.unlabelled_label)
-        if self.estimator is None:
-            return MLPClassifier((256, 256), max_iter=60, validation_split=None)
-        if isinstance(self.estimator, type) or not hasattr(self.estimator, "warm_start_from"):
-            valid = "None, a NetClassifier or an MLPClassifier"
-            raise TypeError(f"estimator must be {valid}, got {self.estimator!r}")
-        unlabelled_label = self.estimator.unlabelled_label
-        if unlabelled_label is not None and self.unlabelled_label is None:
-            hint = f"pass it to StackedStartsClassifier, with {unlabelled_label=}"
-            raise ValueError(f"estimator has an unlabelled_label: {hint}")
-        return clone(self.estimator).set_params(unlabelled_label=None)
-
-    def _check_classifiers(self) -> None:
-        """Raise an error unless the classifiers have probabilities, or a score a class."""
-        if is_auto(self.classifiers):
-            return
-        if not isinstance(self.classifiers, list | tuple):
-            valid = '"auto" or a list of classifiers'
-            raise TypeError(f"classifiers must be {valid}, got {self.classifiers!r}")
-        for classifier in self.classifiers:
-            has_scores = hasattr(classifier, "predict_proba") or hasattr(
-                classifier, "decision_function"
-            )
-            if isinstance(classifier, type) or not has_scores:
-                valid = "classifiers with predict_proba or decision_function"
-                raise TypeError(f"classifiers must be {valid}, got {classifier!r}")
-            for name, value in classifier.get_params().items():
-                is_pairwise = name.endswith("decision_function_shape") and value == "ovo"
-                if is_pairwise and not hasattr(classifier, "predict_proba"):
-                    valid = f'{name}="ovr", a score a class'
-                    raise ValueError(f"classifiers must have {valid}, got {classifier!r}")
-
-    def _check_student(self) -> None:
-        """Raise an error unless a student has probabilities, and takes weights of rows."""
-        student = self.student
-        if student is None or is_auto(student):
-            return
-        takes_weights = hasattr(student, "fit") and has_fit_parameter(student, "sample_weight")
-        if isinstance(student, type) or not (takes_weights and hasattr(student, "predict_proba")):
-            valid = '"auto", None or a classifier with predict_proba and sample_weight in fit'
-            raise TypeError(f"student must be {valid}, got {student!r}")
+    def _others(self, X: np.ndarray, unlabelled: np.ndarray, seed: int) -> tuple[list[Any], Any]:
+        """The classifiers beside the networks, and the student or None, with seeds."""
+        classifiers, student, is_table = self.classifiers, self.student, X.ndim == 2
+        if checks.is_auto(classifiers):
+            classifiers = _automatic_classifiers(X, unlabelled) if is_table else []
+        if checks.is_auto(student):
+            student = RandomForestClassifier(100, min_samples_leaf=3) if is_table else None
+        with checks.add_error_context("classifiers or student"):
+            classifiers = [seeded(classifier, seed) for classifier in classifiers]
+            student = None if student is None else seeded(student, seed)
+        scores = checks.has_methods("predict_proba"), checks.has_methods("decision_function")
+        for classifier in classifiers:
+            checks.check_argument("classifiers", classifier, *scores)
+            seed_(classifier, seed)  # also the steps of a Pipeline
+        if student is not None and not has_fit_parameter(student, "sample_weight"):
+            raise TypeError(f"student must take sample_weight in fit, got {student!r}")
+        return classifiers, student
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, X_unlabelled: Sequence[Any], seed: int
     ) -> list[Any]:
         """The starts, with each initializer fitted."""
-        given = _automatic_starts(network, X) if is_auto(self.starts) else self.starts
-        if not isinstance(given, list | tuple) or not given:
-            raise ValueError(f'starts must be "auto" or a list of at least one, got {given!r}')
-        if words := [s for s in given if isinstance(s, str) and s in ("auto", "pipeline")]:
-            raise ValueError(f"starts must not depend on a Pipeline, got {words[0]!r} among them")
+        given = _automatic_starts(network, X) if checks.is_auto(self.starts) else self.starts
+        if not given:
+            raise ValueError("starts must be at least one, got []")
         # Check all of them before the first one learns.
         checked = [self._checked_start(network, start, X) for start in given]
         return [
@@ -521,5 +488,5 @@ class StackedStartsClassifier(PartlyLabelled):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "weights_")
-        (X,) = examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
+        (X,) = checks.examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
         return self._stacked_proba(X)

@@ -8,7 +8,6 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -17,12 +16,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 from torch import nn
 
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.validation import inside_another, warn_user
+from ._base.validation import add_error_context, inside_another, warn_user
 from .networks.info import describe
 from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
 
@@ -126,12 +124,12 @@ def seeded(estimator: Any, seed: int | None) -> Any:
 def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
     """An initializer with other parameters; the given one does not change.
 
-    The given one itself if no value differs. A fitted copy if only ``random_state`` or
+    The given one itself if all values are its own. A fitted copy if only ``random_state`` or
     ``verbose`` differ, which an ensemble sets in its members: theta0 is learned already. An
     unfitted copy otherwise.
     """
     before = initializer.get_params(deep=True)
-    changed = {k: v for k, v in params.items() if k not in before or not _is_same(v, before[k])}
+    changed = {k: v for k, v in params.items() if k not in before or v is not before[k]}
     if not changed:
         return initializer
     keeps_theta0 = all(k == "verbose" or k.split("__")[-1] == "random_state" for k in changed)
@@ -140,15 +138,7 @@ def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
         for part in {name.partition("__")[0] for name in changed if "__" in name}:
             setattr(copied, part, clone(before[part]))
         return copied.set_params(**changed)
-    copied = clone(initializer)
-    # The clone of a FrozenEstimator is itself.
-    copied = copy.copy(initializer) if copied is initializer else copied
-    return copied.set_params(**changed)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    plain = isinstance(one, str | Real) and type(one) is type(other)
-    return one is other or (plain and bool(one == other))
+    return clone(initializer).set_params(**changed)
 
 
 # Where training starts
@@ -241,16 +231,21 @@ class Start:
         initializer = seeded(self.initializer, seed)
         # An initializer only counts the classes of y.
         y = np.arange(self.theta0.architecture.n_classes)
-        rows = _concatenate(X, X_unlabelled, initializer)
-        with inside_another():
+        rows = X
+        if X_unlabelled:
+            arrays = [X, *X_unlabelled]
+            any_sparse = any(map(issparse, arrays))
+            rows = vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)
+        with inside_another(), add_error_context(f"{name_of(initializer)}, by X and X_unlabelled"):
             initializer.fit(rows, y)
         return replace(self, theta0=initializer.theta0_, initializer=initializer)
 
-    def build(self) -> nn.Module:
-        """A module in single precision, at theta0."""
-        module = self.factory.build().float()
-        start_(module, self.theta0)
-        return module
+
+def module_at(factory: ModuleFactory, theta0: Theta0) -> nn.Module:
+    """A module of the factory in single precision, at theta0."""
+    module = factory.build().float()
+    start_(module, theta0)
+    return module
 
 
 def start_at(
@@ -273,7 +268,13 @@ def start_at(
         return Start(factory, fresh, initializer)
     theta0 = _with_last_layer_of(fresh, theta0)
     start_(module, theta0)
-    _check_feature_names(initializer, feature_names)
+    # A Theta0, and rows without names, have none to compare.
+    learned_names = getattr(initializer, "feature_names_in_", None)
+    if learned_names is not None and feature_names is not None:
+        for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
+            if name != learned:
+                fitted = f"the initializer was fitted with {learned!r} as column {column}"
+                raise ValueError(f"{fitted}, and X has {name!r} there")
     return Start(factory, theta0, initializer)
 
 
@@ -288,17 +289,6 @@ def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architect
     except ValueError as error:
         problem = f"{name_of(initializer)} would learn weights that this module cannot start at"
         raise ValueError(f"{problem}: {error}") from error
-
-
-def _check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
-    """Raise an error if the initializer was fitted with other columns, or in another order."""
-    learned_names = getattr(initializer, "feature_names_in_", None)
-    if learned_names is None or feature_names is None:
-        return
-    for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
-        if name != learned:
-            fitted = f"the initializer was fitted with {learned!r} as column {column}"
-            raise ValueError(f"{fitted}, and X has {name!r} there")
 
 
 def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
@@ -322,18 +312,3 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
         f"n_classes={needed.n_classes}, or name all classes with fit(classes=)"
     )
     return fitted
-
-
-def _concatenate(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
-    """All rows that an initializer is to learn from."""
-    arrays = [X, *X_unlabelled]
-    any_sparse = any(map(issparse, arrays))
-    if any_sparse and not get_tags(initializer).input_tags.sparse:
-        # The caller knows whether a dense copy fits in memory.
-        problem = f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense"
-        raise ValueError(
-            f"{problem} rows only: pass it fitted, on X[:10000].toarray() for instance"
-        )
-    if len(arrays) == 1:
-        return X
-    return vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)

@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 
 # Private in scikit-learn, which is why no other file imports it.
 from sklearn.utils._param_validation import (
+    HasMethods,
     Interval,
     InvalidParameterError,
     StrOptions,
@@ -125,6 +126,11 @@ AUTO, POSITIVE = StrOptions({"auto"}), numbers(closed="neither")
 def one_of(options: Collection[str]) -> StrOptions:
     """One of these strings."""
     return StrOptions(dict.fromkeys(options).keys())  # in their order, for messages
+
+
+def has_methods(*names: str) -> HasMethods:
+    """An object that has these methods."""
+    return HasMethods([*names])
 
 
 def check_parameters(estimator: Any) -> None:
@@ -240,37 +246,3 @@ def examples_checked(
     if shape is not None and X.shape[1:] != shape:
         raise ValueError(f"X has examples of shape {X.shape[1:]}, fit saw shape {shape}")
     return X, *labels
-
-
-# The older checks, until the tables of every estimator replace them
-
-
-def check_choice(name: str, value: Any, valid: Collection[str]) -> None:
-    check_argument(name, value, one_of(valid))
-
-
-def check_bool(name: str, value: Any) -> bool:
-    check_argument(name, value, "boolean")
-    return bool(value)
-
-
-def check_kind(name: str, value: Any, kind: Any) -> None:
-    check_argument(name, value, kind)
-
-
-def check_integer(name: str, value: Any, least: int = 1, auto: bool = False) -> None:
-    check_argument(name, value, integers(least), *[AUTO] * auto)
-
-
-def check_number(name: str, value: Any, *, zero: bool = True, auto: bool = False) -> None:
-    check_argument(name, value, numbers() if zero else POSITIVE, *[AUTO] * auto)
-
-
-def check_positive(estimator: Any, *names: str, least: int = 1, auto: bool = False) -> None:
-    for name in names:
-        check_integer(name, getattr(estimator, name), least, auto)
-
-
-def check_finite(estimator: Any, *names: str, zero: bool = True, auto: bool = False) -> None:
-    for name in names:
-        check_number(name, getattr(estimator, name), zero=zero, auto=auto)

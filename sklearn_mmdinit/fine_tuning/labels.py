@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from .._base.environment import array_of
-from .._base.validation import add_error_context, check_number, finite_array, warn_user
+from .._base.validation import add_error_context, check_argument, finite_array, numbers, warn_user
 
 # An initializer is meant for many rows: with fewer labelled rows, and no others, it warns.
 _FEW_ROWS = 100
@@ -53,19 +53,6 @@ def warn_if_few(X: Any, y: Any) -> None:
             "X_unlabelled, to a classifier with warm_start_from=initializer, or fit the "
             "initializer on them first"
         )
-
-
-def check_parameters(class_weight: Any, unlabelled_label: Any) -> None:
-    """Raise an error if class_weight or unlabelled_label is not valid."""
-    if not (unlabelled_label is None or isinstance(unlabelled_label, str | Real)):
-        valid = "None, a number or a string"
-        raise ValueError(f"unlabelled_label must be {valid}, got {unlabelled_label!r}")
-    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
-        return
-    if not isinstance(class_weight, Mapping):
-        raise ValueError(f'class_weight must be None, "balanced" or a dict, got {class_weight!r}')
-    for label, weight in class_weight.items():
-        check_number(f"class_weight of {label!r}", weight)
 
 
 def validate_labelled(
@@ -191,10 +178,7 @@ def validate_weights(sample_weight: Any, labelled: np.ndarray) -> np.ndarray | N
     finite_array("sample_weight", weights)  # scikit-learn does not check a single number for NaN
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative, got {weights.min()}")
-    with np.errstate(over="ignore"):
-        sum_is_finite = np.isfinite(weights.sum())
-    # Only ratios of weights matter.
-    return (weights if sum_is_finite else weights / weights.max())[labelled]
+    return weights[labelled]
 
 
 def class_weights(
@@ -211,6 +195,8 @@ def class_weights(
         totals = np.bincount(y, weights, minlength=len(classes))
         # A class without weight has no row in the loss.
         return totals.sum() / (len(classes) * np.where(totals > 0, totals, np.inf))
+    for label, weight in class_weight.items():
+        check_argument(f"class_weight of {label!r}", weight, numbers())
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     # A fold may lack a class. So a weight too many is an error only if another is missing.
@@ -249,13 +235,15 @@ def split_rows(
     no validation rows.
     """
     name = f"validation_split={validation_split!r}"
-    if hasattr(validation_split, "split") and not isinstance(validation_split, str):
+    if hasattr(validation_split, "split"):
         with add_error_context(name):
-            return _first_split(validation_split, X, y)
-    is_fraction = isinstance(validation_split, Real) and not isinstance(validation_split, bool)
-    if not (is_fraction and 0 < validation_split < 1):
-        valid = "a float above 0 and below 1, a splitter, a tuple (X_val, y_val) or None"
-        raise ValueError(f"validation_split must be {valid}, got {validation_split!r}")
+            train, valid = map(np.asarray, next(iter(validation_split.split(X, y)), ((), ())))
+            if len(train) == 0 or len(valid) == 0:
+                raise ValueError(f"it gives {len(train)} training and {len(valid)} validation rows")
+            if (last := max(train.max(), valid.max())) >= len(y):
+                of = f"only {len(y)} rows have a label and a weight"
+                raise ValueError(f"it names row {last}, but {of}")
+            return train, valid
     # A stratified draw needs two rows of each class, and room for all classes on both sides.
     counts = np.bincount(y)
     n_classes, fewest = np.count_nonzero(counts), counts[counts > 0].min()
@@ -268,18 +256,6 @@ def split_rows(
     _, first = np.unique(y[order], return_index=True)  # one row of each class, to train on
     valid_rows = np.delete(order, first)[:n_valid]
     return np.setdiff1d(order, valid_rows), valid_rows
-
-
-def _first_split(splitter: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    split = next(iter(splitter.split(X, y)), None)
-    if split is None:
-        raise ValueError("the splitter gives no split")
-    train, valid = map(np.asarray, split)
-    if len(train) == 0 or len(valid) == 0:
-        raise ValueError(f"it gives {len(train)} training and {len(valid)} validation rows")
-    if (last := max(train.max(), valid.max())) >= len(y):
-        raise ValueError(f"it names row {last}, but only {len(y)} rows have a label and a weight")
-    return train, valid
 
 
 def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.utils import check_scalar
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import Callback, EarlyStopping
+from skorch.callbacks import EarlyStopping
 from skorch.utils import noop, to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -32,7 +31,7 @@ from .._base.environment import learned_is_finite, seeded_generators, with_gradi
 from .._base.mlp import MLP
 from .._base.module_factory import FAMILIAR, uncompiled
 from .._base.threads import worthwhile_threads
-from .._base.validation import add_error_context, check_choice
+from .._base.validation import AUTO, add_error_context, check_argument, is_auto, one_of
 from ..networks.info import isolated_pass
 from ..networks.passes import dense_gradients_
 
@@ -54,6 +53,15 @@ _SKORCH_NAMES = {
     if name not in {"module", "optimizer", "batch_size", "device", "args", "kwargs"}
 }
 _SKORCH_PARTS = {"callbacks", "criterion", "iterator_train", "iterator_valid", "optimizer"}
+# What skorch would report late or not at all.
+_CONSTRAINTS: dict[str, list[Any]] = {
+    "callbacks": [list, tuple, None],
+    "criterion": [callable],
+    "iterator_train": [callable],
+    "iterator_valid": [callable],
+    "predict_nonlinearity": [callable, AUTO, None],
+    "verbose": [Integral],
+}
 
 # Limits of a batch without gradients: rows, and numbers in them (16 MiB of float32).
 _EVALUATION_ROWS = 4096
@@ -75,44 +83,14 @@ def is_skorch_param(name: str) -> bool:
     return bool(is_known) and name not in FAMILIAR
 
 
-def find_optimizer(optimizer: Any) -> type[torch.optim.Optimizer]:
-    """The optimizer class of a name, or the class itself; a ValueError otherwise."""
-    if isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer):
-        return optimizer
-    if isinstance(optimizer, str) and optimizer in OPTIMIZERS:
-        return OPTIMIZERS[optimizer]
-    valid = f"one of {sorted(OPTIMIZERS)} or a subclass of torch.optim.Optimizer"
-    raise ValueError(f"optimizer must be {valid}, got {optimizer!r}")
-
-
 def check_skorch_params(params: Mapping[str, Any]) -> None:
     """Raise an error that names the first of skorch's parameters that is not valid."""
-    check_scalar(params.get("verbose", 0), "verbose", Integral)
-    callbacks = params.get("callbacks")
-    is_valid = callbacks is None or isinstance(callbacks, list | tuple)
-    if not is_valid or not all(map(_is_callback_item, callbacks or ())):
-        valid = "None or a list of skorch callbacks, or pairs of a name and one or None"
-        raise ValueError(f"callbacks must be {valid}, got {callbacks!r}")
-    for name, value in params.items():
-        names_callback = name.startswith("callbacks__") and name.count("__") == 1
-        if names_callback and not (value is None or isinstance(value, Callback)):
-            raise ValueError(f"{name} must be None or a skorch callback, got {value!r}")
+    for name in params.keys() & _CONSTRAINTS.keys():
+        check_argument(name, params[name], *_CONSTRAINTS[name])
     criterion = params.get("criterion")
     if isinstance(criterion, type) and issubclass(criterion, nn.NLLLoss):
         hint = "modules return logits here, which nn.CrossEntropyLoss, the default, takes"
         raise ValueError(f"criterion must not be {criterion.__name__}: {hint}")
-    nonlinearity = params.get("predict_nonlinearity", "auto")
-    if not (nonlinearity is None or nonlinearity == "auto" or callable(nonlinearity)):
-        valid = "None, 'auto' or a function"
-        raise ValueError(f"predict_nonlinearity must be {valid}, got {nonlinearity!r}")
-
-
-def _is_callback_item(item: Any) -> bool:
-    """Whether skorch takes this in its list of callbacks."""
-    named = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
-    callback = item[1] if named else item
-    callback_type = callback if isinstance(callback, type) else type(callback)
-    return issubclass(callback_type, Callback) or (named and callback is None)
 
 
 # Rows and mini-batches
@@ -259,7 +237,7 @@ class Net(NeuralNetClassifier):
     """
 
     # After the last training: states of these generators, and what `_multiplications` counts.
-    generator_states_: tuple[torch.Tensor, ...] = ()
+    generator_states_: Sequence[torch.Tensor] = ()
     n_multiplications_: float | None = None
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
@@ -272,16 +250,6 @@ class Net(NeuralNetClassifier):
             super().notify(method_name, **kwargs)
         except KeyboardInterrupt as error:
             raise _Stop from error
-        except KeyError as error:  # EarlyStopping raises it if an epoch has no valid_loss
-            recorded = sorted(self.history[-1]) if self.history else []
-            problem = f"a callback fails in {method_name} with KeyError: {error}"
-            hint = f"an epoch has {recorded}, and with a validation_split valid_loss too"
-            raise ValueError(f"{problem}; {hint}") from error
-
-    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        """Mini-batches of a dataset."""
-        with add_error_context(f"iterator_train={self.iterator_train!r} or iterator_valid"):
-            return super().get_iterator(dataset, training)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Logits of a batch, with or without weights of rows."""
@@ -291,16 +259,22 @@ class Net(NeuralNetClassifier):
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
     ) -> torch.Tensor:
         """The loss of a batch: the weighted mean over its rows if they have weights."""
-        weights = _inputs_and_weights(X)[1]
+        weights, criterion = _inputs_and_weights(X)[1], self.criterion_
         if weights is None:
-            with add_error_context(f"criterion={self.criterion_}"):
-                loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
-                if loss.numel() != 1:
-                    shape = tuple(loss.shape)
-                    valid = "one number, as with reduction='mean'"
-                    raise ValueError(f"criterion must return {valid}, got a loss of shape {shape}")
+            loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
         else:
-            losses = self._row_losses(weights, y_pred, y_true, X, training, **kwargs)
+            reduction = getattr(criterion, "reduction", None)
+            criterion.reduction = "none"
+            try:
+                losses = super().get_loss(y_pred, y_true, X, training, **kwargs)
+            finally:
+                criterion.reduction = reduction
+            has_weight = getattr(criterion, "weight", None) is not None
+            if reduction != "mean" or losses.shape != weights.shape or has_weight:
+                valid = "a criterion whose reduction may be 'mean' or 'none', without weights: "
+                hint = "give class_weight in place of criterion__weight"
+                given = f"{criterion} with {reduction=}"
+                raise ValueError(f"weights of rows need {valid}{hint}; got {given}")
             weights = to_tensor(weights, device=self.device)
             # Weights have mean 1 over all batches. So skorch's mean over batches, weighted by
             # their numbers of rows, is the weighted mean over all rows.
@@ -313,64 +287,38 @@ class Net(NeuralNetClassifier):
             raise ValueError(f"nothing to train: no parameter of {name} changes its outputs")
         return loss
 
-    def _row_losses(self, weights: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """The loss of each row, from a criterion that returns their mean."""
-        if getattr(self.criterion_, "weight", None) is not None:
-            hint = "give class_weight in place of criterion__weight"
-            raise ValueError(f"weights of rows need a criterion without class weights: {hint}")
-        reduction, losses = getattr(self.criterion_, "reduction", None), None
-        if reduction == "mean":
-            self.criterion_.reduction = "none"
-            try:
-                losses = super().get_loss(*args, **kwargs)
-            finally:
-                self.criterion_.reduction = reduction
-        if losses is None or losses.shape != weights.shape:
-            valid = "a criterion with reduction='mean', which can return a loss a row instead"
-            given = f"{self.criterion_} with {reduction=}"
-            raise ValueError(f"weights of rows need {valid}; got {given}")
-        return losses
+    def prepare(self) -> None:
+        """Make the module, the criterion, the optimizer and the callbacks."""
+        parts = f"criterion={self.criterion!r}, optimizer={self.optimizer!r} or callbacks"
+        with with_gradients(), self._private_generators(), add_error_context(parts):
+            self.initialize()
+        for name, value in vars(self).items():
+            if name.startswith("callbacks__") and value is not None:
+                valid = one_of(dict(self.callbacks_))
+                check_argument(f"the callback in {name}", name.split("__")[1], valid)
+        if self.iterator_train is RowLoader:
+            # Batch normalization cannot train on a single last row.
+            batch_norms = [part for part in self.module_.modules() if isinstance(part, _BatchNorm)]
+            self.iterator_train__join_last = bool(batch_norms)
+        dense_gradients_(self.module_)
 
     def train(self, rows: Rows, n_epochs: int) -> None:
-        """Train on rows, and go on from where the last training ended.
-
-        If it raises or is interrupted, a net that was trained before is as it was; a net that
-        was not is to be dropped.
-        """
+        """Train on rows from where the last training ended; leave no trace if it fails."""
         self.max_epochs = n_epochs
-        with with_gradients(), self._private_generators():
-            undo = self._undo_on_failure() if self.initialized_ else nullcontext()
-            if not self.initialized_:
-                self._initialize_checked()
-            if _has_batch_norm(self.module_) and min(len(rows), self.batch_size) < 2:
-                given = f"{len(rows)} rows and batch_size={self.batch_size}"
-                raise ValueError(f"batch normalization needs at least 2 training rows, got {given}")
+        with with_gradients(), self._private_generators(), self._undo_on_failure():
             if self.n_multiplications_ is None:
                 self.n_multiplications_ = _multiplications(self, rows)
-            with undo, worthwhile_threads(self.n_multiplications_):
+            with worthwhile_threads(self.n_multiplications_):
                 # Not partial_fit, which takes Ctrl-C for a callback that ends training.
                 self.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
-                for epoch in self.history_:
-                    epoch["batches"].clear()  # nothing reads them, and they grow with the rows
-                if not learned_is_finite(self.module_):
-                    hint = f"lower learning_rate_init={self.lr!r} or standardize X"
-                    raise ValueError(f"the weights are no longer finite after training; {hint}")
-
-    def _initialize_checked(self) -> None:
-        """Make the module, the criterion, the optimizer and the callbacks."""
-        parts = f"criterion={self.criterion!r}, optimizer={self.optimizer!r} or callbacks"
-        with add_error_context(parts):
-            self.initialize()
-        callback_names = sorted(dict(self.callbacks_))
-        for name in vars(self):
-            if name.startswith("callbacks__") and name.count("__") > 1:
-                check_choice(f"the callback in {name}", name.split("__")[1], callback_names)
-        if self.iterator_train is RowLoader:
-            self.iterator_train__join_last = _has_batch_norm(self.module_)
-        dense_gradients_(self.module_)
+            for epoch in self.history_:
+                epoch["batches"].clear()  # nothing reads them, and they grow with the rows
+            if not learned_is_finite(self.module_):
+                hint = f"lower learning_rate_init={self.lr!r} or standardize X"
+                raise ValueError(f"the weights are no longer finite after training; {hint}")
 
     @contextmanager
     def _private_generators(self) -> Iterator[None]:
@@ -381,14 +329,12 @@ class Net(NeuralNetClassifier):
         device, gpus = torch.device(self.device), []
         if device.type == "cuda":
             gpus = [torch.cuda.current_device() if device.index is None else device.index]
+        generators = [torch.default_generator, *(torch.cuda.default_generators[i] for i in gpus)]
         with seeded_generators(self.seed, gpus):
-            if self.generator_states_:
-                torch.set_rng_state(self.generator_states_[0])
-            for gpu, state in zip(gpus, self.generator_states_[1:], strict=False):
-                torch.cuda.set_rng_state(state, gpu)
+            for generator, state in zip(generators, self.generator_states_, strict=False):
+                generator.set_state(state)
             yield
-            states = (torch.get_rng_state(), *map(torch.cuda.get_rng_state, gpus))
-            self.generator_states_ = states
+            self.generator_states_ = [generator.get_state() for generator in generators]
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
@@ -396,16 +342,14 @@ class Net(NeuralNetClassifier):
         parts = [self.module_, self.criterion_, self.optimizer_]
         parts = [part for part in parts if hasattr(part, "load_state_dict")]
         states = [copy.deepcopy(part.state_dict()) for part in parts]
-        generator = getattr(self, "iterator_train__generator", None)
-        generator_state = generator.get_state() if generator is not None else None
-        n_epochs = len(self.history_)
+        generator = getattr(self, "iterator_train__generator", torch.Generator("cpu"))
+        generator_state, n_epochs = generator.get_state(), len(self.history_)
         try:
             yield
         except BaseException:
             for part, state in zip(parts, states, strict=True):
                 part.load_state_dict(state)
-            if generator is not None:
-                generator.set_state(generator_state)
+            generator.set_state(generator_state)
             del self.history_[n_epochs:]
             raise
 
@@ -422,14 +366,14 @@ def build_net(
     module_draws: bool,
     **params: Any,
 ) -> Net:
-    """A net for Rows of `row_size` numbers, whose module may draw random numbers in training.
+    """An initialized net for Rows of `row_size` numbers.
 
-    The caller's `skorch_params` replace defaults; `params` are fixed.
+    The caller's `skorch_params` replace defaults; `params` are fixed. `module_draws` says whether
+    the module may draw random numbers in training.
     """
-    given = {"verbose": 0, **skorch_params}
-    if given.get("predict_nonlinearity") == "auto":
-        del given["predict_nonlinearity"]
+    given = {name: value for name, value in skorch_params.items() if not is_auto(value)}
     defaults: dict[str, Any] = {
+        "verbose": 0,
         "criterion": nn.CrossEntropyLoss,
         # For any criterion, because modules return logits.
         "predict_nonlinearity": partial(torch.softmax, dim=-1),
@@ -442,7 +386,7 @@ def build_net(
     defaults["iterator_valid__batch_size"] = max(batch_size, n_rows)
     if "iterator_train" not in given:  # another iterator may not take it
         defaults["iterator_train__generator"] = torch.Generator("cpu").manual_seed(seed)
-    if not given["verbose"]:
+    if not given.get("verbose"):
         defaults["callbacks__print_log"] = None
     can_fuse = optimizer in _FUSED and device.type in ("cpu", "cuda")
     if can_fuse and not given.keys() & _FUSED_EXCLUDES:
@@ -461,11 +405,9 @@ def build_net(
         "seed": seed if module_draws or skorch_params.keys() - {"verbose"} else None,
         **params,
     }
-    return Net(make_module, **(defaults | given | fixed))
-
-
-def _has_batch_norm(module: nn.Module) -> bool:
-    return any(isinstance(part, _BatchNorm) for part in module.modules())
+    net = Net(make_module, **(defaults | given | fixed))
+    net.prepare()
+    return net
 
 
 def _multiplications(net: Net, rows: Rows) -> float:
