@@ -28,8 +28,8 @@ from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embe
 from .fine_tuning import labels
 from .networks.info import SAMPLERS, NetworkBuilder
 from .theta0 import Theta0, checked_path
+from .training import Config, resolve
 from .training.checkpoint import Checkpointer
-from .training.config import Config, resolve
 from .training.loop import (
     State,
     check_step_fits_in_memory,

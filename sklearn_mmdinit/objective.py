@@ -1,4 +1,4 @@
-r"""The paper's objective, for any module and mini-batch: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
+"""The paper's objective for any module and mini-batch, in any training loop."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class MMDObjective(nn.Module):
         info, random = self._begun(module, X)
         return self.terms(module, info, X, random)
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """What a look at the module shows, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator)

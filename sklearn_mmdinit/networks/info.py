@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import torch
 from torch import nn
@@ -212,7 +212,7 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    stateful = kept[0] != _kept_by(module)[0]
+    stateful = kept == "unknown" or kept != _kept_by(module)
     # Which layers are called may depend on the rows where the pass looks at values.
     idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
     return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
@@ -269,39 +269,27 @@ def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> l
     return sorted({name.rpartition(".")[0] for name in idle} - called)
 
 
-def _generator_states() -> tuple[Any, ...]:
-    """States of the global generators of PyTorch, Python and NumPy, to be compared."""
-    numpy_state = repr(np.random.get_state())  # noqa: NPY002
-    states = [torch.get_rng_state().numpy().tobytes()]
+def _generator_states() -> str:
+    """A hash of the states of the global generators of PyTorch, Python and NumPy."""
+    states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
-        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
-    return tuple(states), random.getstate(), numpy_state
+        states += torch.cuda.get_rng_state_all()
+    arrays = [state.numpy() for state in states]
+    return str(joblib.hash((arrays, random.getstate(), np.random.get_state())))  # noqa: NPY002
 
 
-def _kept_by(module: nn.Module) -> tuple[list[Any], list[Any]]:
-    """What a module keeps beside its parts, by identity; and the objects, to keep them alive."""
-    common = {*vars(nn.Module()), "forward"}
-    things: list[Any] = []
-    versions: list[Any] = []
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if name not in common:
-                inside = [*value, *value.values()] if isinstance(value, dict) else value
-                things += [value, *(inside if isinstance(inside, list | set | deque) else ())]
-                things += getattr(value, "__dict__", {}).values()
-        things += part._buffers.values()
-        versions += [buffer._version for buffer in part._buffers.values() if buffer is not None]
-    states = [_state_of(thing) for thing in things]
-    return [*map(id, things), *versions, *states], things
-
-
-def _state_of(thing: Any) -> Any:
-    """State of a random generator; None for anything else."""
-    if isinstance(thing, random.Random):
-        return thing.getstate()
-    if isinstance(thing, np.random.Generator):
-        return repr(thing.bit_generator.state)
-    return thing.get_state().tolist() if isinstance(thing, torch.Generator) else None
+def _kept_by(module: nn.Module) -> str:
+    """A hash of what a module keeps beside its parameters; "unknown" where it has none."""
+    common = vars(nn.Module()).keys() | {"forward"}
+    kept = [
+        {name: value for name, value in vars(part).items() if name not in common}
+        for part in module.modules()
+    ]
+    versions = [buffer._version for buffer in module.buffers()]
+    try:
+        return str(joblib.hash((kept, versions)))
+    except Exception:  # of something that cannot be pickled
+        return "unknown"
 
 
 def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
