@@ -315,11 +315,11 @@ def _last_call(
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     """Whether vmap can pass networks at once; False: one after the other; or an error."""
     name, failures = type(module).__name__, []
-    # A layer that is computed again for its gradient would be so without its perturbation.
-    as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
-        "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
-    )
     for by_vmap in (True, False):
+        # A layer that is computed again for its gradient would be so without its perturbation.
+        as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
+            "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+        )
         try:
             with isolated_pass(module), as_it_is:
                 logits = functional_logits(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.backends import mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
@@ -90,12 +91,16 @@ _n_plain_attention = 0
 def plain_attention() -> Iterator[None]:
     """Let attention use plain operations: fused ones have no second derivative and no vmap.
 
-    PyTorch's setting is one for all threads: the first one in sets it, the last one out resets it.
+    PyTorch's settings are for all threads: the first one in sets them, the last one out resets
+    them.
     """
     global _n_plain_attention
     with _attention_lock:
         if _n_plain_attention == 0:
             _attention.enter_context(sdpa_kernel(SDPBackend.MATH))
+            # In evaluation mode nn.MultiheadAttention has a fused form without any derivative.
+            _attention.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+            mha.set_fastpath_enabled(False)
         _n_plain_attention += 1
     try:
         yield
