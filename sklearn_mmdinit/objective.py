@@ -1,4 +1,4 @@
-r"""The paper's objective, for any module and mini-batch: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
+r"""The paper's objective for any module: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import nn
 
 from ._base.module_factory import uncompiled
 from ._base.random_streams import StepRandom
-from ._base.validation import check_choice, check_integer, check_kind, check_number
+from ._base.validation import check_bool, check_choice, check_integer, check_kind, check_number
 from .losses import degeneracy, detachment, uniformity
+from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
 from .networks.passes import jacobian_norms, plain_pass
 
@@ -140,6 +141,7 @@ class MMDObjective(nn.Module):
             check_number(name, weight)
         check_number("perturbation_scale", perturbation_scale, zero=False)
         check_choice("sampler", sampler, SAMPLERS)
+        check_bool("closed_form", closed_form)
         if generator is not None:
             check_kind("generator", generator, torch.Generator)
             if generator.device.type != "cpu":
@@ -183,10 +185,16 @@ class MMDObjective(nn.Module):
 
         Raises
         ------
+        TypeError
+            If `module` is no nn.Module or `X` is no tensor.
         ValueError
-            If the module returns no logits, or no sampler can perturb it. Errors of the module
-            itself stay as they are, with a note.
+            If `X` has no examples, the module returns no logits, or no sampler can perturb it.
+            Errors of the module itself stay as they are, with a note.
         """
+        check_kind("module", module, nn.Module)
+        check_kind("X", X, torch.Tensor)
+        if X.ndim == 0 or len(X) == 0:
+            raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
         info, random = self._begun(module, X)
         return self.terms(module, info, X, random)
@@ -194,7 +202,7 @@ class MMDObjective(nn.Module):
     @torch.compiler.disable
     def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """What a look at the module shows, and the source of this call's draws."""
-        seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return self._info(module, X), StepRandom(int(seed), X.device)
 
     def terms(
@@ -234,7 +242,9 @@ class MMDObjective(nn.Module):
         """What a look at the module shows; one look is enough while nothing changes."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
-        key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving
+        # Hooks or shared weights that came since the last look are beyond the gram sampler.
+        is_chain = bool(gram_layers(module))
+        key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
         known, info = self._infos.get(module, (None, None))
         if info is None or known != key:
             info = inspect_module(module, X, self.sampler)

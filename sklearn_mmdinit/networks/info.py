@@ -71,7 +71,7 @@ def perturbed_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), by the sampler that serves."""
     if info.sampler == "gram":
-        return gram_logits(gram_layers(module), X, n_copies, scale, random)
+        return gram_logits(gram_layers(module), X, n_copies, scale, random, draws=info.draws)
     return functional_logits(
         module,
         X,
@@ -80,6 +80,7 @@ def perturbed_logits(
         random,
         by_vmap=info.by_vmap,
         n_activations=info.n_activations,
+        draws=info.draws,
     )
 
 
@@ -188,7 +189,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> tuple[list[_Call], int, torch.T
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
     """A pass to look at: it leaves no trace in the module's statistics and in the generators."""
-    with kept_generators(), isolated(module):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with kept_generators(gpus), isolated(module):
         state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             yield

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .._base.threads import chunked
-from . import EMBEDDINGS, NORMALISATIONS
+from . import EMBEDDINGS, NORMALISATIONS, follows_rows
 from .gram import factor_and_shift, gram_layers
 
 # Rows of a chunk that one thread passes through a chain: enough for products at full rate.
@@ -43,13 +43,13 @@ def pretraining_mode_(module: nn.Module) -> None:
     A normalisation in evaluation mode stays so if the module is in training mode: it is frozen.
     """
     dense_gradients_(module)
-    follows_rows = [
+    norms = [
         part
         for part in module.modules()
         if isinstance(part, _NormBase | _SpectralNorm) and (part.training or not module.training)
     ]
     module.eval()
-    for part in follows_rows:
+    for part in norms:
         part.train()
 
 
@@ -124,7 +124,9 @@ def hooked(
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:
     """Layers of a module that normalise by the rows of a mini-batch."""
-    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
+    return [
+        part for part in module.modules() if isinstance(part, _BatchNorm) and follows_rows(part)
+    ]
 
 
 # What passes show
@@ -177,7 +179,7 @@ def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Stati
     There is no pass where nothing follows the rows.
     """
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
-    follows_rows = any(
+    has_state = any(
         isinstance(part, _NormBase | _SpectralNorm) and part.training for part in module.modules()
     )
 
@@ -186,7 +188,7 @@ def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Stati
         variance, mean = torch.var_mean(args[0], dim=axes, correction=0)
         statistics[norm].append((mean, variance))
 
-    if follows_rows:
+    if statistics or has_state:
         with hooked(list(statistics), note):
             module(X.clone())
     return statistics
@@ -251,7 +253,7 @@ def _norms_of_rows(
                 allow_unused=True,
             )
         squares = [
-            slope.float().movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
+            _full(slope).movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
             for slope, (_, axis) in zip(slopes, inputs, strict=False)
             if slope is not None
         ]
@@ -262,6 +264,11 @@ def _norms_of_rows(
             "detachment_weight=0"
         )
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)
+
+
+def _full(slope: torch.Tensor) -> torch.Tensor:
+    """Slopes in single precision at least."""
+    return slope.float() if slope.itemsize < 4 else slope
 
 
 def _tapped(
