@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -100,20 +100,21 @@ def inspect_module(
     name = type(module).__name__
     if not parameter_stds(module, 1.0):
         raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
-    calls, n_activations, logits, draws, stateful = _look(module, X)
-    last = _last_call(calls, logits, hidden_layer, module)
+    look = _look(module, X)
+    calls = look.calls
+    last = _last_call(calls, hidden_layer, module)
     is_last = isinstance(module.get_submodule(calls[last].layer), nn.Linear) if calls else False
     info = ModuleInfo(
-        n_classes=logits.shape[1],
+        n_classes=look.n_classes,
         sampler="gram",
-        n_activations=n_activations,
+        n_activations=look.n_activations,
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
         last_layer=calls[last].layer
         if is_last and (calls[last].gives_logits or hidden_layer)
         else "",
-        draws=draws,
-        stateful=stateful or has_hooks(module),
+        draws=look.draws,
+        stateful=look.stateful or has_hooks(module),
     )
     if sampler != "functional" and gram_layers(module) and X.is_floating_point():
         return info
@@ -124,6 +125,10 @@ def inspect_module(
             "'auto'"
         )
     by_vmap = _passes_by_vmap(module, X)
+    if by_vmap and look.idle:  # else the layers that a pass calls may depend on its rows
+        warn_user(
+            f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
+        )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
 
 
@@ -145,8 +150,19 @@ class _Call:
     gives_logits: bool
 
 
-def _look(module: nn.Module, X: torch.Tensor) -> tuple[list[_Call], int, torch.Tensor, bool, bool]:
-    """Calls of layers, numbers of an example's activations, logits, whether it draws or keeps."""
+class _Look(NamedTuple):
+    """What one pass has shown."""
+
+    calls: list[_Call]
+    n_classes: int
+    n_activations: int  # numbers that the pass computes for one example
+    draws: bool  # whether it draws random numbers
+    stateful: bool  # whether it changes what the module keeps
+    idle: list[str]  # layers that it does not call, and whose parameters do not act on the logits
+
+
+def _look(module: nn.Module, X: torch.Tensor) -> _Look:
+    """Look at a pass, and at one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
     fewer: list[torch.Size] = []
@@ -182,8 +198,9 @@ def _look(module: nn.Module, X: torch.Tensor) -> tuple[list[_Call], int, torch.T
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    _warn_if_idle(module, logits, {names[layer] for layer in called})
-    return calls, -(-n_numbers // len(X)), logits, draws, kept[0] != _kept_by(module)[0]
+    stateful = kept[0] != _kept_by(module)[0]
+    idle = _idle_layers(module, logits, {names[layer] for layer in called})
+    return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
 
 @contextmanager
@@ -230,19 +247,12 @@ def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
         warn_user(f"the module {name} returns probabilities; remove its softmax to return logits")
 
 
-def _warn_if_idle(module: nn.Module, logits: torch.Tensor, called: set[str]) -> None:
-    """Warn of layers that no pass calls and whose parameters do not act on the logits."""
+def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
+    """Layers that were not called and whose parameters do not act on the logits."""
     parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    slopes = torch.autograd.grad(
-        logits.sum(), list(parameters.values()), allow_unused=True, retain_graph=True
-    )
+    slopes = torch.autograd.grad(logits.sum(), list(parameters.values()), allow_unused=True)
     idle = [name for name, slope in zip(parameters, slopes, strict=True) if slope is None]
-    layers = sorted({name.rpartition(".")[0] for name in idle} - called)
-    if layers:
-        warn_user(
-            f"no pass of the module {type(module).__name__} calls its layers {layers}: they stay "
-            "as they are"
-        )
+    return sorted({name.rpartition(".")[0] for name in idle} - called)
 
 
 def _generator_states() -> tuple[Any, ...]:
@@ -294,9 +304,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
     return -1
 
 
-def _last_call(
-    calls: Sequence[_Call], logits: torch.Tensor, hidden_layer: str | None, module: nn.Module
-) -> int:
+def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
     """Number of the call that gives the logits: the named layer's, or the last call."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
