@@ -296,7 +296,8 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        if args[0] is not handed_on:
+        # An activation in place hands on the same tensor, but no pre-activation.
+        if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()
         return tap(output)
