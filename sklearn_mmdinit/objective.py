@@ -166,7 +166,12 @@ class MMDObjective(nn.Module):
         return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_infos": WeakKeyDictionary()}  # of modules that are not copied
+        # A copy looks anew: the modules that were looked at are not copied.
+        return {name: value for name, value in vars(self).items() if name != "_infos"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._infos = WeakKeyDictionary()
 
     def forward(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
         """Draw networks around a module and compute the terms on a mini-batch.

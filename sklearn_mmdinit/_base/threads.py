@@ -136,6 +136,7 @@ class _Chunked(torch.autograd.Function):
                 return [chunk(i) for i in range(start, stop)]
 
         results = list(chain(*run_on_threads(n_chunks, compute)))
+        ctx.chunk = chunk
         ctx.sizes = [len(result) for result in results]
         # PyTorch keeps the graphs of the chunks as long as the graph that this is in. It also
         # notices if the tensors change before the backward pass.
@@ -145,6 +146,7 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         again = torch.is_grad_enabled()  # for a second derivative
+        chunk = ctx.chunk
         n_chunks = len(ctx.sizes)
         results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
         gradients = grad_outputs[0].split(ctx.sizes)
@@ -155,8 +157,9 @@ class _Chunked(torch.autograd.Function):
             with torch.set_grad_enabled(again):
                 for i in range(start, stop):
                     if results[i].requires_grad:
+                        # A second derivative frees the graph that it goes through.
                         terms = torch.autograd.grad(
-                            results[i],
+                            chunk(i) if again else results[i],
                             learned,
                             gradients[i],
                             retain_graph=True,
