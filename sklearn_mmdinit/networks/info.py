@@ -55,7 +55,7 @@ class ModuleInfo:
     # of the call; without the call that gives the logits.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of these calls
-    last_layer: str = ""  # the linear layer that gives the logits; "": none does
+    last_layer: str = ""  # the linear layer that gives the logits, or is named; "": none
     # Whether a pass draws random numbers, changes what the module keeps, or runs a user's hooks.
     draws: bool = False
     stateful: bool = False
@@ -103,16 +103,20 @@ def inspect_module(
     look = _look(module, X)
     calls = look.calls
     last = _last_call(calls, hidden_layer, module)
-    is_last = isinstance(module.get_submodule(calls[last].layer), nn.Linear) if calls else False
+    last_layer = hidden_layer or ""
+    if hidden_layer is not None:
+        with torch.no_grad(), isolated_pass(module):
+            hidden_activations(module, X, hidden_layer)  # an error where they are no rows
+    elif calls and calls[last].gives_logits:
+        is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
+        last_layer = calls[last].layer if is_linear else ""
     info = ModuleInfo(
         n_classes=look.n_classes,
         sampler="gram",
         n_activations=look.n_activations,
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
-        last_layer=calls[last].layer
-        if is_last and (calls[last].gives_logits or hidden_layer)
-        else "",
+        last_layer=last_layer,
         draws=look.draws,
         stateful=look.stateful or has_hooks(module),
     )
@@ -305,7 +309,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Number of the call that gives the logits: the named layer's, or the last call."""
+    """Number of the call that gives the logits: else the named layer's last, or the last one."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
         if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
@@ -316,10 +320,10 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
                 f"{sorted(linear)}, got {hidden_layer!r}"
             )
-        given = [i for i, call in enumerate(calls) if call.gives_logits]
-        return given[-1] if given else numbers[-1]
+    else:
+        numbers = [len(calls) - 1]
     given = [i for i, call in enumerate(calls) if call.gives_logits]
-    return given[-1] if given else len(calls) - 1
+    return (given or numbers)[-1]
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
