@@ -162,16 +162,6 @@ def test_mmd_of_a_point_mass_is_known():
         assert found == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("spread", [1.0, 0.1])
-def test_the_closed_form_from_few_pairs_is_that_on_the_grid(spread):
-    p = (0.3 + spread * (uniform_simplex(4, 60, 2, seed=3)[..., 0] - 0.3)).requires_grad_()
-    gamma = torch.tensor([0.2, 0.3, 0.5, 0.7], dtype=torch.float64)
-    values = [closed_form_mmd(p, gamma, on_grid=on_grid) for on_grid in (True, False)]
-    torch.testing.assert_close(*values, atol=2e-6, rtol=0)
-    slopes = [torch.autograd.grad(value.sum(), p)[0] for value in values]
-    torch.testing.assert_close(*slopes, atol=1e-5 * float(slopes[0].abs().max()), rtol=1e-5)
-
-
 @pytest.mark.parametrize("law", ["uniform", "middle", "corner", "sharp", "edges"])
 def test_the_interval_form_agrees_with_the_dense_one(law):
     draws = uniform_simplex(4, 60, 2, seed=3)[..., 0]
@@ -389,12 +379,8 @@ def test_rows_in_chunks_have_the_norms_of_loops(activation):
 
 def test_there_is_no_jacobian_with_respect_to_integers():
     module, info, X = of_zoo("words")
-    norms = jacobian_norms(module, X, 3, info.taps)
-    assert norms.shape == (4, 3, 2), "of the embedding and the layer of its tokens"
-    torch.autograd.backward(detachment(norms))
-    assert module.table.weight.grad.abs().sum() > 0
-    alone = nn.Sequential(nn.Embedding(7, 3), nn.Flatten())
-    module, info, X = looked_at(alone, tokens(length=1))
+    assert jacobian_norms(module, X, 3, info.taps).shape == (4, 3, 2), "of the embedding and mix"
+    module, info, X = looked_at(nn.Sequential(nn.Embedding(7, 3), nn.Flatten()), tokens(length=1))
     with pytest.raises(ValueError, match="set detachment_weight=0"):
         jacobian_norms(module, X, 3, info.taps)
 
@@ -432,17 +418,6 @@ def test_detachment_by_hand():
     module, info, X = looked_at(nn.Sequential(layer), rows(4, 3))
     found = detachment(jacobian_norms(module, X, 2, info.taps))
     assert float(found.detach()) == pytest.approx(0.625)
-
-
-def test_detachment_takes_the_worst_layer():
-    # A dead first layer: the Jacobian with respect to the input is 0, so the loss is at least 1
-    # whatever the last layer's norm.
-    module, info, X = looked_at(mlp(3, 4, 2), rows(5, 3))
-    with torch.no_grad():
-        module.linears[0].bias.fill_(-100)
-        norms = jacobian_norms(module, X, 2, info.taps)
-    assert (norms < 1e-5).all()
-    assert float(detachment(norms)) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_a_class_has_no_part_in_the_heads_of_others():
