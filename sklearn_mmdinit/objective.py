@@ -204,7 +204,7 @@ class MMDObjective(nn.Module):
         info, random = self._begun(module, X)
         return self.terms(module, info, X, random)
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """What a look at the module shows, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)

@@ -114,18 +114,19 @@ def gram_logits(
     numbers, as dropout does.
     """
     first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+    linear: Any = layers[first]
     H = X.clone() if first else X  # an elementwise layer may work in place
     for layer in layers[:first]:
         H = layer(H)
-    if H.ndim != 2 or H.shape[1] != layers[first].in_features:
-        shape = f"(n, {layers[first].in_features})"
+    if H.ndim != 2 or H.shape[1] != linear.in_features:
+        shape = f"(n, {linear.in_features})"
         raise ValueError(f"X must be of shape {shape} for the first linear layer, got {H.shape}")
     L = None
     if not H.requires_grad:
         # All networks have these inputs in common, and so the mean and the factor of the noise.
         with torch.no_grad(), torch.autocast(H.device.type, enabled=False):
-            L = noise_factor(H[None], *_stds(layers[first], scale))[0]
-        H, first = layers[first](H), first + 1
+            L = noise_factor(H[None], *_stds(linear, scale))[0]
+        H, first = linear(H), first + 1
     n_chunks, n_kept = _plan(layers, len(X), n_copies, X.device)
     bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
     randoms = random.split(n_chunks)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.func import vmap
 
 from .._base.environment import in_portions, kept_generators, with_gradients
 from .._base.mlp import MLP
@@ -29,7 +30,14 @@ from ..theta0 import (
 from . import EMBEDDINGS, paper_std, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
-from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mode_
+from .passes import (
+    TAPPED,
+    hidden_activations,
+    hooked,
+    isolated,
+    plain_attention,
+    pretraining_mode_,
+)
 
 SAMPLERS = ("auto", "gram", "functional")
 
@@ -129,11 +137,21 @@ def inspect_module(
             "'auto'"
         )
     by_vmap = _passes_by_vmap(module, X)
-    if by_vmap and look.idle:  # else the layers that a pass calls may depend on its rows
+    if by_vmap and look.idle and not _depends_on_values(module, X):
         warn_user(
             f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
+
+
+def _depends_on_values(module: nn.Module, X: torch.Tensor) -> bool:
+    """Whether the layers that a pass calls may depend on the values of X, which vmap refuses."""
+    try:
+        with isolated_pass(module), plain_attention(), torch.no_grad():
+            vmap(module, randomness="different")(X[None].clone())
+    except Exception:
+        return True
+    return False
 
 
 def _why_not_gram(module: nn.Module) -> str:
