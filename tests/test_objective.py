@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -302,22 +303,22 @@ def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "words"),
+    ("name", "value"),
     [
-        ({"n_perturbations": 1}, ValueError, "n_perturbations == 1, must be >= 2"),
-        ({"n_perturbations": 2.5}, TypeError, "n_perturbations must be an instance of int"),
-        ({"uniformity_weight": -1}, ValueError, "uniformity_weight must be a finite number >= 0"),
-        ({"degeneracy_weight": float("nan")}, ValueError, "degeneracy_weight must be a finite"),
-        ({"detachment_weight": "1"}, TypeError, "detachment_weight must be an instance of float"),
-        ({"perturbation_scale": 0}, ValueError, "perturbation_scale must be a finite number > 0"),
-        ({"sampler": "direct"}, ValueError, "sampler must be one of .*got 'direct'"),
-        ({"closed_form": "yes"}, ValueError, "closed_form must be True or False"),
-        ({"generator": 3}, TypeError, "generator must be an instance of Generator"),
+        ("n_perturbations", 1),
+        ("n_perturbations", 2.5),
+        ("uniformity_weight", -1),
+        ("degeneracy_weight", float("nan")),
+        ("detachment_weight", "1"),
+        ("perturbation_scale", 0),
+        ("sampler", "direct"),
+        ("closed_form", "yes"),
+        ("generator", 3),
     ],
 )
-def test_each_wrong_parameter_is_named(params, error, words):
-    with pytest.raises(error, match=words):
-        MMDObjective(**params)
+def test_each_wrong_parameter_is_named_with_its_value(name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be .*, got {re.escape(repr(value))}"):
+        MMDObjective(**{name: value})
 
 
 class Broken(nn.Linear):
@@ -328,8 +329,8 @@ class Broken(nn.Linear):
 @pytest.mark.parametrize(
     ("module", "X", "error", "words"),
     [
-        ("net", batch(), TypeError, "module must be an instance of Module, got 'net'"),
-        (nn.Linear(6, 3), rows(), TypeError, "X must be an instance of Tensor"),
+        ("net", batch(), TypeError, "module must be .*, got 'net'"),
+        (nn.Linear(6, 3), rows(), TypeError, "X must be .*, got a ndarray"),
         (nn.Linear(6, 3), batch()[:0], ValueError, r"X must hold examples .*got shape \(0, 6\)"),
         (nn.Linear(6, 3), batch(width=5), RuntimeError, r"given examples of shape \(5,\)"),
         (nn.Linear(6, 1), batch(), ValueError, r"must return logits.*it returned .*\(4, 1\)"),
