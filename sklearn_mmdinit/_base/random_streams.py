@@ -37,7 +37,7 @@ def rows_generator(seed: int, step: int) -> np.random.Generator:
 
 
 class StepRandom:
-    """ModuleFactory of the draws of one step at a time."""
+    """The draws of one step at a time."""
 
     def __init__(self, seed: int, device: str | torch.device = "cpu") -> None:
         self.seed = seed
@@ -75,15 +75,24 @@ class StepRandom:
         numbers = torch.empty(shape, device=self.device, dtype=torch.float32)
         return numbers.normal_(generator=self.generator)
 
-    def checkpointed(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """``function()``, computed again with the same draws for its gradient, to save memory."""
+    def checkpointed(
+        self, function: Callable[[], torch.Tensor], *, draws: bool = False
+    ) -> torch.Tensor:
+        """``function()``, computed again with the same draws for its gradient, to save memory.
+
+        `draws`: whether it draws from PyTorch's global generators too.
+        """
         state = self.generator.get_state()
 
-        def repeated() -> torch.Tensor:
+        def repeated(on_device: torch.Tensor) -> torch.Tensor:
             self.generator.set_state(state)
             return function()
 
-        result: torch.Tensor = checkpoint(repeated, use_reentrant=False, preserve_rng_state=False)
+        # PyTorch keeps the generators of the devices of the arguments.
+        on_device = torch.empty(0, device=self.device)
+        result: torch.Tensor = checkpoint(
+            repeated, on_device, use_reentrant=False, preserve_rng_state=draws
+        )
         return result
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:
