@@ -16,51 +16,28 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.optim import SGD
 
+from . import warm_start
+from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import as_float32, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
-from ._base.module_factory import (
-    PREFIX,
-    ExtraParamsMixin,
-    ModuleFactory,
-    check_source,
-    keywords_of,
-    uncompiled,
-    with_n_classes,
-)
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .networks.info import describe_with_logits, takes_integers
 from .theta0 import Architecture, Theta0, arrays_of, start_
-from .warm_start import (
-    Start,
-    attached_theta0,
-    factory_of,
-    find_source,
-    is_fitted_initializer,
-    module_at,
-    name_of,
-    start_at,
-    with_params,
-)
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
 # Rows of the forward pass that describes a module.
 _N_DESCRIBED = 4
 
-# Parameters that scikit-learn's MLPClassifier has too.
-_ALSO_OF_SKLEARN = ("batch_size", "learning_rate_init", "random_state")
 
-
-def _describe(factory: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
+def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Architecture:
     """The architecture of a fresh module of the factory, which takes rows X (n, ...)."""
     keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
         # Known without a forward pass, which would not be safe among threads.
         return Architecture.of_perceptron(**keywords)
-    if next(module.parameters(), None) is None:
-        raise ValueError(f"there is nothing to train: {type(module).__name__} has no parameters")
     rows = X[:_N_DESCRIBED]
     return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
 
@@ -69,20 +46,8 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
     """Base of classifiers whose rows may lack a label."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, as ``predict_proba`` takes them.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Members of ``classes_``.
-        """
-        indices = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[indices]
+        """The most probable of ``classes_`` for each row of X."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label.
@@ -104,7 +69,7 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
 
-class NetClassifier(ExtraParamsMixin, PartlyLabelled):
+class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
     Trains all parameters that require a gradient by cross entropy, and keeps those of the epoch
@@ -155,10 +120,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none: they are in no loss and not in ``score``, but
         an initializer that is fitted here learns from them. NaN stands for None as well.
-        Cross-validate with -1, by which folds can be stratified, and with ``scoring=None``, which
-        is ``score``; ``scoring="accuracy"`` counts these rows as wrong. Estimators that encode
-        labels first, such as VotingClassifier, CalibratedClassifierCV and OneVsRestClassifier,
-        make a class of them.
+        Estimators that encode labels first, such as VotingClassifier, make a class of them, and
+        ``scoring="accuracy"`` counts them as wrong.
     device : str, default="auto"
         Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
@@ -267,7 +230,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         self._set_keywords(keywords)
 
     def _is_keyword(self, name: str) -> bool:
-        return name.startswith(PREFIX) or net.is_skorch_param(name)
+        return name.startswith(factories.PREFIX) or net.is_skorch_param(name)
 
     def _skorch_params(self) -> dict[str, Any]:
         """Parameters that skorch gets under its own names."""
@@ -294,13 +257,13 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             if not hasattr(initializer := self.warm_start_from, "set_params"):
                 name = prefix + min(nested)
                 raise ValueError(f"{name!r} cannot be set: {initializer!r} is not an initializer")
-            self.warm_start_from = with_params(initializer, nested)
+            self.warm_start_from = warm_start.with_params(initializer, nested)
         return self
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
         # A plain clone would un-fit the initializer, and each fold would fit it again.
-        if is_fitted_initializer(self.warm_start_from):
+        if warm_start.is_fitted_initializer(self.warm_start_from):
             cloned.warm_start_from = self.warm_start_from
         return cloned
 
@@ -319,8 +282,9 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         """Seeds of the validation split, training, fresh weights and an initializer."""
         # Always these four draws: two fits that differ only in warm_start_from have the same
         # split and mini-batches.
-        draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
-        return list(map(int, draws))
+        return (
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4).tolist()
+        )
 
     def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
         """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
@@ -376,14 +340,14 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
         return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
-    def _factory(self, source: Any, seed: int) -> ModuleFactory:
+    def _factory(self, source: Any, seed: int) -> factories.ModuleFactory:
         """The factory of modules for the rows, the classes and the source; `seed` of weights."""
-        keywords, n_classes = keywords_of(vars(self)), len(self.classes_)
-        check_source(self.module, keywords)
+        keywords, n_classes = factories.keywords_of(vars(self)), len(self.classes_)
+        factories.check_source(self.module, keywords)
         if self.module is not None:
-            keywords = with_n_classes(self.module, keywords, n_classes)
-            return ModuleFactory(self.module, keywords, seed)
-        factory = factory_of(source, self.n_features_in_, n_classes, seed)
+            keywords = factories.with_n_classes(self.module, keywords, n_classes)
+            return factories.ModuleFactory(self.module, keywords, seed)
+        factory = warm_start.factory_of(source, self.n_features_in_, n_classes, seed)
         if factory is None:
             raise ValueError(
                 f"module=None, and warm_start_from={self.warm_start_from!r} has no module either: "
@@ -391,9 +355,9 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             )
         return factory
 
-    def _resolve_start(self, X_given: Any, X: Any, seed: int) -> Start:
+    def _resolve_start(self, X_given: Any, X: Any, seed: int) -> warm_start.Start:
         """Where training starts, checked before an initializer learns; X as given and validated."""
-        source = find_source(self.warm_start_from, X_given)
+        source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, seed)
         module = factory.build()
         arrays = arrays_of(module)
@@ -402,21 +366,23 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             name = architecture.module
             raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
         feature_names = getattr(self, "feature_names_in_", None)
-        start = start_at(source, factory, module, Theta0(architecture, arrays), feature_names)
+        start = warm_start.start_at(
+            source, factory, module, Theta0(architecture, arrays), feature_names
+        )
         self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
         # An initializer warns about unscaled rows itself.
-        warned = start.must_learn or attached_theta0(X_given) is not None
+        warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
         if not (warned or takes_integers(module)):
             checks.warn_if_unscaled(X, feature_names)
         return start
 
     def _build_net(
-        self, start: Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
+        self, start: warm_start.Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
     ) -> None:
         """Make the net at the start, after an initializer that is not fitted has learned."""
         # First the net, so that what skorch does not take is reported before a long training.
         self.net_ = net.build_net(
-            partial(module_at, start.factory, start.theta0),
+            partial(warm_start.module_at, start.factory, start.theta0),
             self._skorch_params(),
             optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
             lr=self.learning_rate_init,
@@ -429,7 +395,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         )
         if start.must_learn:
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-            self.net_.module = partial(module_at, start.factory, start.theta0)
+            self.net_.module = partial(warm_start.module_at, start.factory, start.theta0)
             start_(self.net_.module_, start.theta0)
         self.theta0_, self.initializer_ = start.theta0, start.initializer
 
@@ -469,10 +435,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
             neither, but an initializer that is fitted here learns from it.
         X_unlabelled : array-like or tuple of array-likes, default=None
             More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here. ``set_fit_request(X_unlabelled=True)`` lets a cross-validation, a search and a
-            Pipeline pass them on. Give a tuple ``(X_unlabelled,)`` there: an array of as many
-            rows as X would be divided among the folds. A Pipeline transforms them if its
-            ``transform_input`` is ``["X_unlabelled"]``.
+            here. In a cross-validation give a tuple ``(X_unlabelled,)``: an array of as many rows
+            as X would be divided among the folds.
         classes : array-like of shape (n_classes,), default=None
             All labels, if y lacks some of them; None: those of y.
 
@@ -480,18 +444,6 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         -------
         self : estimator
             The fitted classifier.
-
-        Raises
-        ------
-        FileNotFoundError
-            If ``warm_start_from`` names a file that does not exist.
-        NotFittedError
-            If ``warm_start_from`` is frozen and not fitted.
-        TypeError
-            If ``warm_start_from`` has another type than the valid ones.
-        ValueError
-            If a parameter or an argument is not valid, theta0 does not fit the data or the
-            parameters, or the weights are no longer finite after training.
         """
         X_given = X
         self._check_parameters()
@@ -521,7 +473,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
         the present weights and optimizer, with the parameters of the first call. ``max_iter``
         calls with the same rows equal ``fit`` with ``validation_split=None`` exactly. For
-        callbacks each call is a training of its own.
+        callbacks each call is a training of its own. ``class_weight`` may not be "balanced".
 
         Parameters
         ----------
@@ -536,12 +488,6 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         -------
         self : estimator
             The classifier.
-
-        Raises
-        ------
-        ValueError
-            As for ``fit``; and if ``classes`` is missing in the first call or changes later,
-            y holds other labels, or ``class_weight`` is "balanced".
         """
         X_given = X
         first = not hasattr(self, "net_")
@@ -603,9 +549,8 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     @property
     def validation_loss_curve_(self) -> list[float] | None:
         """Validation loss of each epoch, or None without validation."""
-        history = self.history_
-        validated = self.best_validation_loss_ is not None
-        return [epoch["valid_loss"] for epoch in history] if validated else None
+        losses = [epoch.get("valid_loss") for epoch in self.history_]
+        return None if self.best_validation_loss_ is None else losses
 
 
 class MLPClassifier(NetClassifier):
@@ -624,12 +569,7 @@ class MLPClassifier(NetClassifier):
         Batch normalization before each activation. None: the initializer's, or False.
     init : {"xavier", "he"}, default="xavier"
         Fresh weights: Glorot uniform or Kaiming normal (fan-in).
-    warm_start_from : object, default="auto"
-        Where training starts: "auto" (from a theta0 that X carries in a Pipeline, or fresh
-        weights), "pipeline" (only the former), None (fresh weights), an initializer (a fitted one
-        is used as it is, a clone of an unfitted one is fitted here), a Theta0 or the path of a
-        ``.safetensors`` file. :class:`NetClassifier` says more.
-    optimizer, learning_rate_init, batch_size, max_iter
+    warm_start_from, optimizer, learning_rate_init, batch_size, max_iter
         As :class:`NetClassifier` takes them.
     validation_split, class_weight, unlabelled_label, device, random_state
         As :class:`NetClassifier` takes them.
@@ -721,33 +661,31 @@ class MLPClassifier(NetClassifier):
     def _is_keyword(self, name: str) -> bool:
         return net.is_skorch_param(name)
 
-    def _factory(self, source: Any, seed: int) -> ModuleFactory:
+    def _factory(self, source: Any, seed: int) -> factories.ModuleFactory:
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
         sizes = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        factory = factory_of(source, self.n_features_in_, len(self.classes_), seed)
+        factory = warm_start.factory_of(source, self.n_features_in_, len(self.classes_), seed)
         if source is not None and (factory is None or factory.module is not MLP):
-            raise ValueError(f"{name_of(source)} is of no perceptron, which MLPClassifier needs")
+            raise ValueError(
+                f"{warm_start.name_of(source)} is of no perceptron, which MLPClassifier needs"
+            )
         of_source = dict(factory.keywords) if factory else {}
         of_source.pop("init", None)
         chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
         chosen = {name: value for name, value in chosen.items() if value is not None}
         keywords = perceptron(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
-        named = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
-        for name in (*sizes, *chosen):
-            if (value := of_source.get(name, keywords[name])) != keywords[name]:
-                where = named.get(name, "this classifier")
-                raise ValueError(
-                    f"{name_of(source)} has {name}={value!r}, "
-                    f"but {where} has {name}={keywords[name]!r}"
-                )
-        return ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
+        for name, value in of_source.items():
+            if value != keywords[name]:
+                needed = f"X, y and this classifier need {name}={keywords[name]!r}"
+                raise ValueError(f"{warm_start.name_of(source)} has {name}={value!r}, but {needed}")
+        return factories.ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
         """The current weights."""
-        module = uncompiled(self.module_)
-        return Theta0(self.theta0_.architecture, arrays_of(module))
+        arrays = arrays_of(factories.uncompiled(self.module_))
+        return Theta0(self.theta0_.architecture, arrays)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -765,7 +703,8 @@ class MLPClassifier(NetClassifier):
         Its ``partial_fit`` goes on from these weights, and so does its ``fit`` with
         ``warm_start=True`` if y holds each of the classes; its optimizer starts anew. Batch
         normalization is folded into the linear layers, with its running statistics. For two
-        classes the single output is the difference of the two logits.
+        classes the single output is the difference of the two logits. scikit-learn has neither
+        "gelu" nor another criterion than the cross entropy.
 
         Parameters
         ----------
@@ -778,12 +717,6 @@ class MLPClassifier(NetClassifier):
         -------
         fitted : sklearn.neural_network.MLPClassifier
             Its weights are float64.
-
-        Raises
-        ------
-        ValueError
-            If the activation is "gelu", which scikit-learn has not, the criterion is not the
-            cross entropy, or predict_nonlinearity is given.
         """
         check_is_fitted(self, "net_")
         if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
@@ -791,14 +724,15 @@ class MLPClassifier(NetClassifier):
         skorch_params = self._skorch_params()
         if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
-        defaults = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
+        names = ("batch_size", "learning_rate_init", "random_state")
+        defaults = {name: getattr(self, name) for name in names}
         defaults |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if self.optimizer in ("sgd", SGD):
             momentum = skorch_params.get("optimizer__momentum", 0.0)
             nesterov = skorch_params.get("optimizer__nesterov", False)
             defaults |= {"solver": "sgd", "momentum": momentum, "nesterovs_momentum": nesterov}
-        names = getattr(self, "feature_names_in_", None)
-        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(defaults | params))
+        feature_names = getattr(self, "feature_names_in_", None)
+        fitted = sklearn_mlp(self._weights(), self.classes_, feature_names, **(defaults | params))
         fitted.loss_curve_ = self.loss_curve_
         fitted.n_iter_ = self.n_iter_
         return fitted

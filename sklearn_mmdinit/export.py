@@ -44,16 +44,11 @@ def sklearn_mlp(
 ) -> MLPClassifier:
     """A fitted MLPClassifier of scikit-learn with the weights of an MLP, initial or trained."""
     architecture = theta0.architecture
-    if not architecture.is_perceptron:
-        raise ValueError(f"scikit-learn has no {architecture.module}; use to_module()")
-    n_classes, keywords = architecture.n_classes, architecture.keywords
-    structure = {name: keywords[name] for name in ("hidden_layer_sizes", "activation")}
+    structure = {name: architecture.keywords[name] for name in ("hidden_layer_sizes", "activation")}
     if (activation := structure["activation"]) not in _ACTIVATIONS:
         raise ValueError(f"{activation=} is none of scikit-learn's, {list(_ACTIVATIONS)}")
     for name in sorted(params.keys() & structure.keys()):
         raise ValueError(f"{name}={params[name]!r} cannot be chosen: it is {structure[name]!r}")
-    if len(classes) != n_classes:
-        raise ValueError(f"classes={classes.tolist()} are {len(classes)}, but {n_classes=}")
     weights, biases = folded_layers(theta0)
     if len(classes) == 2:
         # The softmax of two logits is the logistic function of their difference, which is

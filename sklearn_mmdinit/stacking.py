@@ -176,9 +176,8 @@ class StackedStartsClassifier(PartlyLabelled):
     starts : "auto" or list, default="auto"
         Values of ``warm_start_from`` for the networks: None for fresh weights, initializers,
         Theta0s or paths of ``.safetensors`` files. The first one is in the baseline. A fitted
-        initializer is used as it is, also in clones of this classifier; in a parameter grid wrap
-        it in a FrozenEstimator, because scikit-learn un-fits those there. A clone of an unfitted
-        one learns once from all rows, before labels are used. "auto": fresh weights,
+        initializer is used as it is; a clone of an unfitted one learns once from all rows,
+        before labels are used. "auto": fresh weights,
         ``MMDInitializer(coherence="auto")``, and one with walks of 2 edges and
         :class:`RandomCorruption`.
     classifiers : "auto" or list of classifiers, default="auto"
@@ -422,17 +421,12 @@ class StackedStartsClassifier(PartlyLabelled):
 
     def _set_default_weights(self) -> None:
         """Temperatures and weights without held-out labels."""
-        n_networks = len(self.starts_)
-        classifiers = self.estimators_[n_networks:]
-        spreads = self._is_label_spreading()[n_networks:]
-        temperatures = [_DEFAULT_TEMPERATURE, 1.0]
-        self.temperatures_ = np.repeat(temperatures, [n_networks, len(classifiers)])
+        is_network = np.arange(len(self.estimators_)) < len(self.starts_)
+        has_proba = np.array([hasattr(each, "predict_proba") for each in self.estimators_])
         # Label spreading weighs as much as a network, and so do the others together.
-        shares = np.array(
-            [hasattr(classifier, "predict_proba") for classifier in classifiers], dtype=float
-        )
-        shares[~spreads] /= max(shares[~spreads].sum(), 1.0)
-        weights = np.r_[np.ones(n_networks), shares]
+        others = has_proba & ~is_network & ~self._is_label_spreading()
+        weights = has_proba / np.where(others, others.sum(), 1)
+        self.temperatures_ = np.where(is_network, _DEFAULT_TEMPERATURE, 1.0)
         self.weights_ = weights / weights.sum()
         self.log_losses_, self.advantage_ = np.full(len(weights), np.nan), 0.0
 

@@ -24,7 +24,10 @@ from ._base.validation import add_error_context, inside_another, warn_user
 from .networks.info import describe
 from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
 
-_VALID = "None, 'auto', 'pipeline', an initializer, a Theta0 or the path of a .safetensors file"
+_VALID = (
+    "None, 'auto', 'pipeline', an initializer (not its class), a Theta0 (that of a classifier is "
+    "its theta0_) or the path of a .safetensors file"
+)
 _LOST_BY = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
     "ColumnTransformer around it, set_output(transform='pandas') and slicing; pass it as "
@@ -97,7 +100,8 @@ def theta0_is_lost(X: Any) -> bool:
 def is_initializer(source: Any) -> bool:
     """Whether an object is an initializer, fitted or not: its methods decide, not its class."""
     source = _unfrozen(source)
-    if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
+    has_methods = hasattr(source, "get_params") and hasattr(source, "fit")
+    if isinstance(source, type) or not has_methods or hasattr(source, "predict_proba"):
         return False
     needed = {*PERCEPTRON_DEFAULTS, "n_classes"}
     return source.get_params(deep=False).keys() >= needed or is_fitted_initializer(source)
@@ -150,31 +154,22 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
         return None
     if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
         return _theta0_from_pipeline(X, required=warm_start_from == "pipeline")
-    if hasattr(warm_start_from, "predict_proba") and not isinstance(warm_start_from, type):
-        raise TypeError(
-            f"warm_start_from must be {_VALID}; got a {type(warm_start_from).__name__}: pass its "
-            "theta0_ to start where it did, or go on with its training by its partial_fit"
-        )
     if is_initializer(warm_start_from):
         if isinstance(warm_start_from, FrozenEstimator) and theta0_in(warm_start_from) is None:
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
         return warm_start_from
-    if isinstance(warm_start_from, str) and not warm_start_from.endswith(".safetensors"):
-        raise ValueError(f"warm_start_from must be {_VALID}; got {warm_start_from!r}")
-    if isinstance(warm_start_from, str | os.PathLike):
+    if isinstance(warm_start_from, Theta0):
+        return warm_start_from
+    if isinstance(warm_start_from, os.PathLike) or str(warm_start_from).endswith(".safetensors"):
         return load_theta0(warm_start_from)
-    if not isinstance(warm_start_from, Theta0):
-        hint = "; pass an instance, not the class" if isinstance(warm_start_from, type) else ""
-        raise TypeError(f"warm_start_from must be {_VALID}; got {warm_start_from!r}{hint}")
-    return warm_start_from
+    error = ValueError if isinstance(warm_start_from, str) else TypeError
+    raise error(f"warm_start_from must be {_VALID}; got {warm_start_from!r}")
 
 
 def _theta0_from_pipeline(X: Any, required: bool) -> Theta0 | None:
     """The theta0 that X carries; an error if X lost it, or lacks it where it is required."""
-    if theta0_is_lost(X):
-        raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOST_BY}")
     theta0 = attached_theta0(X)
-    if theta0 is None and (required or _follows_initializer()):
+    if theta0 is None and (required or theta0_is_lost(X) or _follows_initializer()):
         raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOST_BY}")
     return theta0
 

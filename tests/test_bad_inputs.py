@@ -258,7 +258,7 @@ table(
 table(
     learn(mm.MLPClassifier, "partial_fit", data=TWO, hidden_layer_sizes=(3,)),
     ("classes", (None, [1, 1], [0, 2], [[0, 1]]), ValueError),
-    ("classes", (3, "01", [0, None]), EITHER, "array-like|label|classes"),
+    ("classes", (3, "01"), EITHER, "classes"),
     ("classes", ([0, 1, 2],), ValueError, {"unlabelled_label": 1}),
     ("classes", ([0, 1],), ValueError, "class_weight", {"class_weight": "balanced"}),
 )

@@ -119,10 +119,19 @@ def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {n.removeprefix(PREFIX): v for n, v in parameters.items() if n.startswith(PREFIX)}
 
 
-def with_n_classes(module: Any, keywords: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
-    """Arguments of a class, with ``n_classes`` if it takes that and it is not among them."""
-    takes = inspect.isclass(module) and "n_classes" in inspect.signature(module).parameters
-    return {"n_classes": n_classes, **keywords} if takes else dict(keywords)
+def with_n_classes(
+    module: Any, keywords: Mapping[str, Any], n_classes: int | None
+) -> dict[str, Any]:
+    """Arguments of a class, with ``n_classes`` if it takes that and it is not among them.
+
+    None: the class's own default, or the paper's two.
+    """
+    takes = (
+        inspect.signature(module).parameters.get("n_classes") if inspect.isclass(module) else None
+    )
+    if takes is None or (n_classes is None and takes.default is not inspect.Parameter.empty):
+        return dict(keywords)
+    return {"n_classes": n_classes or _N_CLASSES, **keywords}
 
 
 def factory_of_initializer(
@@ -137,13 +146,7 @@ def factory_of_initializer(
         chosen["hidden_layer_sizes"] = check_widths(chosen["hidden_layer_sizes"])
         sizes = {"n_features": n_features, "n_classes": n_classes or _N_CLASSES}
         return ModuleFactory(MLP, sizes | chosen, seed)
-    keywords = keywords_of(parameters)
-    if n_classes is None:
-        # The class's own default, if it has one.
-        takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
-        if "n_classes" in takes and takes["n_classes"].default is not inspect.Parameter.empty:
-            return ModuleFactory(module, keywords, seed)
-    return ModuleFactory(module, with_n_classes(module, keywords, n_classes or _N_CLASSES), seed)
+    return ModuleFactory(module, with_n_classes(module, keywords_of(parameters), n_classes), seed)
 
 
 class ExtraParamsMixin:
@@ -155,11 +158,9 @@ class ExtraParamsMixin:
 
     def _unknown_parameter(self, name: str) -> TypeError:
         """The error for a name that is no parameter, with the one that is meant."""
-        names = inspect.signature(type(self).__init__).parameters
+        names = ["X", "y", *inspect.signature(type(self).__init__).parameters]
         meant = FAMILIAR.get(name) or next(iter(get_close_matches(name, names)), "")
-        where = (
-            "" if meant in ("X", "y", *names) or self._is_keyword(meant) else " of the classifier"
-        )
+        where = "" if meant in names or self._is_keyword(meant) else " of the classifier"
         hint = f"; here it is {meant!r}{where}" if meant else ""
         return TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
 
@@ -171,18 +172,7 @@ class ExtraParamsMixin:
         vars(self).update(keywords)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters, with those beyond the signature.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to add parameters of its parts.
-
-        Returns
-        -------
-        params : dict
-            Values by name.
-        """
+        """Get parameters, with those beyond the signature; `deep` adds those of its parts."""
         in_signature: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
         beyond = {name: value for name, value in vars(self).items() if self._is_keyword(name)}
         return beyond | in_signature

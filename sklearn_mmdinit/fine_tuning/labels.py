@@ -87,13 +87,11 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
             warn_user("-1 in y is learned as a class; unlabelled_label=-1 says that it is none")
         return np.ones(len(y), dtype=bool)
     # A number never equals a string, so that all rows would seem to have a label.
-    is_text = {isinstance(v, str) for v in y} if y.dtype.kind == "O" else {y.dtype.kind in "UST"}
-    name = f"unlabelled_label={unlabelled_label!r}"
-    if isinstance(unlabelled_label, str) not in is_text:
-        raise ValueError(f"{name} cannot stand among labels of dtype {y.dtype}")
+    if isinstance(unlabelled_label, str) not in {isinstance(label, str) for label in y.tolist()}:
+        raise ValueError(f"{unlabelled_label=} cannot stand among labels of dtype {y.dtype}")
     labelled = np.asarray(y != unlabelled_label, dtype=bool)
     if not labelled.any():
-        raise ValueError(f"y has no labelled rows: all {len(y)} have {name}")
+        raise ValueError(f"y has no labelled rows: all {len(y)} have {unlabelled_label=}")
     return labelled
 
 
@@ -127,24 +125,19 @@ def learn_classes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes, the given ones or those of y, and the index of each label among them."""
     check_classification_targets(y)
-    if classes is not None:
-        if np.ndim(classes) != 1:
-            raise ValueError(f"classes must be a list of labels, got {classes!r}")
-        check_classes(classes := np.unique(np.asarray(classes)), unlabelled_label)
-        return classes, encode(y, classes, "y", "classes")
-    classes, indices = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y must hold labels of at least two classes, got {classes.tolist()}")
-    return classes, indices
-
-
-def check_classes(classes: np.ndarray, unlabelled_label: Any) -> None:
-    """Raise an error if these sorted classes are not at least two, or one is unlabelled_label."""
-    labels = classes.tolist()
+    if classes is None:
+        classes, indices = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold labels of at least two classes, got {classes.tolist()}")
+        return classes, indices
+    if np.ndim(classes) != 1:
+        raise ValueError(f"classes must be a list of labels, got {classes!r}")
+    labels = (classes := np.unique(np.asarray(classes))).tolist()
     if len(labels) < 2:
         raise ValueError(f"classes must be at least two, got {labels}")
     if unlabelled_label is not None and unlabelled_label in labels:
         raise ValueError(f"classes={labels} must not hold {unlabelled_label=}")
+    return classes, encode(y, classes, "y", "classes")
 
 
 def encode(y: np.ndarray, classes: np.ndarray, name: str, classes_name: str) -> np.ndarray:

@@ -67,7 +67,7 @@ def test_a_splitter_validates(data):
     by_splitter = small(validation_split=PredefinedSplit(fold), max_iter=2).fit(X, y)
     by_pair = small(validation_split=(X[:50], y[:50]), max_iter=2).fit(X[50:], y[50:])
     np.testing.assert_array_equal(by_splitter.coefs_[0], by_pair.coefs_[0])
-    with pytest.raises(ValueError, match="gives no split"):
+    with pytest.raises(ValueError, match="0 training and 0 validation rows"):
         small(validation_split=PredefinedSplit(np.full(len(X), -1))).fit(X, y)
 
 
