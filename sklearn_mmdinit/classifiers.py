@@ -54,12 +54,8 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, as ``predict_proba`` takes them.
-        y : array-like of shape (n_samples,)
-            Labels; rows with ``unlabelled_label`` are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
+        X, y, sample_weight
+            As ``fit`` takes them; rows with ``unlabelled_label`` are left out.
 
         Returns
         -------
@@ -239,16 +235,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of the initializer, the module and skorch.
 
-        Parameters
-        ----------
-        **params : dict
-            Values by name. A new value of ``warm_start_from__<name>`` replaces the initializer
-            by an unfitted copy, unless it is ``random_state`` or ``verbose``.
-
-        Returns
-        -------
-        self : estimator
-            This one.
+        A new value of ``warm_start_from__<name>`` replaces the initializer by an unfitted copy,
+        unless it is ``random_state`` or ``verbose``.
         """
         prefix = "warm_start_from__"
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -513,18 +501,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         return self._train(rows, n_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class.
+        """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. Values may differ by 1e-5 with the other rows
-            of X.
+        X is as ``fit`` takes it. Values may differ by 1e-5 with the other rows of X.
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(net.Rows(self._validated(X)))

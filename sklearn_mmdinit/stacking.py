@@ -317,10 +317,8 @@ class StackedStartsClassifier(PartlyLabelled):
             Inputs, best standardized. A module may take rows of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
-        X_unlabelled : array-like of shape (n_unlabelled, n_features) or tuple of such, default=None
-            More rows without a label; a tuple if X is divided into folds.
-        classes : array-like of shape (n_classes,), default=None
-            All labels, if y lacks some of them; None: those of y.
+        X_unlabelled, classes
+            As :class:`NetClassifier` takes them.
 
         Returns
         -------
@@ -469,18 +467,7 @@ class StackedStartsClassifier(PartlyLabelled):
         return np.asarray(np.sum(weighted, axis=0))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, calibrated by cross-validation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        proba : ndarray of float64 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
+        """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")
         (X,) = checks.examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
         return self._stacked_proba(X)

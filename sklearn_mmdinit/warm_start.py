@@ -89,11 +89,6 @@ def attached_theta0(X: Any) -> Theta0 | None:
     return X.theta0 if isinstance(X, Theta0Array) else None
 
 
-def theta0_is_lost(X: Any) -> bool:
-    """Whether X was derived from an array that carried theta0, and does not carry it."""
-    return isinstance(X, Theta0Array) and X.theta0 is None
-
-
 # Initializers
 
 
@@ -153,7 +148,11 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
     if warm_start_from is None:
         return None
     if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
-        return _theta0_from_pipeline(X, required=warm_start_from == "pipeline")
+        theta0 = attached_theta0(X)
+        is_needed = warm_start_from == "pipeline" or isinstance(X, Theta0Array)
+        if theta0 is None and (is_needed or _follows_initializer()):
+            raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOST_BY}")
+        return theta0
     if is_initializer(warm_start_from):
         if isinstance(warm_start_from, FrozenEstimator) and theta0_in(warm_start_from) is None:
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
@@ -164,14 +163,6 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
         return load_theta0(warm_start_from)
     error = ValueError if isinstance(warm_start_from, str) else TypeError
     raise error(f"warm_start_from must be {_VALID}; got {warm_start_from!r}")
-
-
-def _theta0_from_pipeline(X: Any, required: bool) -> Theta0 | None:
-    """The theta0 that X carries; an error if X lost it, or lacks it where it is required."""
-    theta0 = attached_theta0(X)
-    if theta0 is None and (required or theta0_is_lost(X) or _follows_initializer()):
-        raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOST_BY}")
-    return theta0
 
 
 def _follows_initializer() -> bool:

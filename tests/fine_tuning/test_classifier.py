@@ -20,8 +20,6 @@ from sklearn_mmdinit import (
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
-    load_theta0,
-    save_theta0,
 )
 from sklearn_mmdinit.fine_tuning.labels import split_rows
 from sklearn_mmdinit.fine_tuning.net import RowLoader, Rows
@@ -246,23 +244,14 @@ def test_an_unlabelled_mark_among_classes_is_asked_about(data):
         ("callbacks__best_epoch", "validation_split"),
         ("solver", "optimizer"),
         ("max_epochs", "max_iter"),
+        ("class_weights", "class_weight"),  # nearly a name
     ],
 )
 def test_a_familiar_name_is_told_what_it_is_called_here(kind, name, ours):
-    here = kind is not MMDInitializer or ours in kind().get_params()
-    told = f"{kind.__name__} has no .*'{name}'; .*'{ours}'" + ("$" if here else " of the class")
-    for call in (kind, kind().set_params):
-        with pytest.raises(TypeError, match=told):
-            call(**{name: 1})
-
-
-def test_a_name_that_is_nearly_one_is_told():
-    for kind, name, ours in (
-        (MMDInitializer, "num_classes", "n_classes"),
-        (MLPClassifier, "hidden_sizes", "hidden_layer_sizes"),
-    ):
-        with pytest.raises(TypeError, match=f"'{name}'; here it is '{ours}'$"):
-            kind(**{name: 3})
+    told = f"{kind.__name__} has no .*'{name}'"
+    told += f"; .*'{ours}'" * (kind is not MMDInitializer or ours in kind().get_params())
+    with pytest.raises(TypeError, match=told):
+        kind(**{name: 1})
 
 
 class Recorder(Callback):
@@ -276,19 +265,6 @@ def test_callbacks_run_on_copies(data):
     assert not hasattr(mine, "epochs_")
     assert dict(clf.net_.callbacks_)["recorder"].epochs_ == 3
     assert clone(clf).callbacks[0][1] is not mine
-
-
-def test_values_of_a_grid_over_arrays_are_as_good(data, tmp_path):
-    X, y = data
-    plain = {"activation": "tanh", "batch_norm": True, "init": "he"}
-    of_numpy = {name: np.array([value])[0] for name, value in plain.items()}
-    assert all(isinstance(value, np.generic) for value in of_numpy.values())
-    own = {"hidden_layer_sizes": (6,), "max_iter": 1, "random_state": 0}
-    found, expected = (MLPClassifier(**own, **p).fit(X, y) for p in (of_numpy, plain))
-    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
-    save_theta0(tmp_path / "theta0.safetensors", found)
-    again = load_theta0(tmp_path / "theta0.safetensors")
-    assert again.architecture == expected.theta0_.architecture
 
 
 def test_training_is_the_cpu_s_whatever_the_default_device_is(data):

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from torch.utils.data import DataLoader
 
-from nets import Counting, assert_same_weights, digits, fits
+from nets import assert_same_weights, digits
 from sklearn_mmdinit import MLPClassifier
 
 
@@ -56,27 +56,6 @@ def test_so_they_are_with_partial_fit_and_a_pair(data):
         streams[0].partial_fit(X[rows], y[rows], classes=[0, 1, 2])
         streams[1].partial_fit(sp.csr_array(X)[rows], y[rows], classes=[0, 1, 2])
     assert_same(*streams, X)
-
-
-class TakesSparse(Counting):
-    """An initializer that takes sparse rows, and says so."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def fit(self, X, y=None):
-        assert sp.issparse(X)
-        return super().fit(X.toarray())
-
-
-def test_an_initializer_that_takes_sparse_rows_gets_them(data):
-    X, y = data
-    fits.clear()
-    clf = small(warm_start_from=TakesSparse((8,), activation="relu"))
-    clf.fit(sp.csr_array(X), y, X_unlabelled=X[:10])
-    assert fits == [110]
 
 
 def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
