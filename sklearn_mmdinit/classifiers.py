@@ -47,7 +47,8 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable of ``classes_`` for each row of X."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        indices = self.predict_proba(X).argmax(axis=1)  # first, because it checks for a fit
+        return self.classes_[indices]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label.
