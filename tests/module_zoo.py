@@ -243,6 +243,13 @@ def frozen_layer():
     return module
 
 
+def dead():
+    """A perceptron whose hidden units are 0 for all inputs."""
+    module = mlp(6, 5, 3)
+    nn.init.constant_(module.linears[0].bias, -100.0)
+    return module
+
+
 def hooked():
     """Layers whose inputs and outputs are changed by hooks of the user's."""
     first, norm, last = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
@@ -271,6 +278,7 @@ CHAINS = {
     "duplicate rows": (lambda: mlp(6, 5, 3), rows(2)[[0, 1, 0, 0]]),
     "more rows than inputs": (lambda: mlp(2, 3, 2), rows(9, 2)),
     "zero input": (lambda: mlp(6, 5, 3), np.zeros((3, 6), np.float32)),
+    "dead layer": (dead, rows()),
     "flatten first": (lambda: flat_perceptron(3, 6), images()),
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
