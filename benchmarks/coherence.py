@@ -2,9 +2,9 @@
 
 Two sections. ``time``: the plain network of ``mnist_tasks.py``, fine-tuned on the same binary tasks
 from a theta0 of the paper's objective (with 64 perturbed networks), of coherence alone and of both,
-each pre-trained for several numbers of passes; a learning rate falls along the whole of a run,
+each pre-trained for several numbers of epochs; a learning rate falls along the whole of a run,
 so every point is a pre-training of its own, its seconds with the graph of neighbours.
-``ablation``: the recommended setting with a fixed number of passes, and one change at a time::
+``ablation``: the recommended setting with a fixed number of epochs, and one change at a time::
 
     MMDInitializer(coherence="auto", random_state=0)
     MMDInitializer(coherence=Coherence(separation=4.0), random_state=0)
@@ -19,20 +19,15 @@ It chooses settings, so it looks at run 4 and those after it, with draws of thei
 runs and nothing was stopped: of several runs the tables have the fastest one's.
 """
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from itertools import product
-from pathlib import Path
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from protocol import command, methods
-from protocol.evaluation import Bench, prepare_bench
+from protocol.evaluation import prepare_bench
+from protocol.pretrainings import Variant, measure_variants
 from reporting.pictures import draw_coherence
 from reporting.results import pack_scores
-from reporting.tables import text_of
+from reporting.tables import publish
 from sklearn_mmdinit import Coherence, MMDInitializer
 
 # The paper's objective has K = 64 in place of 256: a quarter of the time.
@@ -75,77 +70,30 @@ def _ablation() -> dict[str, dict[str, Any]]:
 ABLATION = _ablation()
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A pre-training of its own: its section, name and passes, and parameters that it sets."""
-
-    section: str
-    name: str
-    passes: int
-    changes: dict[str, Any]
-
-    @property
-    def method(self) -> str:
-        """Name under which its scores are kept."""
-        return f"{self.section}/{self.name}@{self.passes}"
-
-
 SECTIONS = {"time": OBJECTIVES, "ablation": ABLATION}
 
 
-def _settings(options: argparse.Namespace) -> list[Setting]:
+def settings_of(sections: Sequence[str], patterns: Sequence[str]) -> list[Variant]:
     """What is to be measured; ValueError for an unknown setting."""
     # A pattern may belong to one section alone.
-    every = [name for section in options.sections for name in SECTIONS[section]]
-    chosen = methods.select_names(options.settings, every, what="setting")
+    every = [name for section in sections for name in SECTIONS[section]]
+    chosen = methods.select_names(patterns, every, what="setting")
     return [
-        Setting(section, name, number, changes)
-        for section, every in SECTIONS.items()
-        if section in options.sections
-        for name, changes in every.items()
+        Variant(
+            f"{section}/{name}@{passes}",
+            {"section": section, "name": name, "passes": passes, "changes": changes},
+            {"max_iter": passes, **changes},
+            keep_graph=section == "ablation",
+        )
+        for section, settings in SECTIONS.items()
+        if section in sections
+        for name, changes in settings.items()
         if name in chosen
-        for number in (PAPER_PASSES if name == "paper" else PASSES[section])
+        for passes in (PAPER_PASSES if name == "paper" else PASSES[section])
     ]
 
 
-def initializer_for(
-    setting: Setting, network: methods.NetworkSettings, *, random_state: int, graphs: Path
-) -> BaseEstimator:
-    """The unfitted initializer of a setting; where time counts each fit makes its own graph."""
-    return MMDInitializer(
-        network.hidden_layer_sizes,
-        coherence=Coherence(memory=str(graphs)) if setting.section == "ablation" else None,
-        max_iter=setting.passes,
-        device=network.device,
-        random_state=random_state,
-    ).set_params(**setting.changes)
-
-
-Job = tuple[list[Setting], Bench]
-
-
-def _prepare(options: argparse.Namespace) -> Job:
-    return _settings(options), prepare_bench(options)
-
-
-def _measure(job: Job) -> dict[str, Any]:
-    """Records of every theta0, and all scores; each setting is finished before the next."""
-    settings, bench = job
-    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
-    scores = bench.evaluate({run: [scratch] for run in bench.tasks}, title="evaluating scratch")
-    records, graphs = [], bench.options.output / "graphs"
-    for run, setting in product(bench.tasks, settings):
-        bench.say(f"run {run}: {setting.method}")
-        seed = bench.seed_of(run)
-        initializer = initializer_for(setting, bench.network, random_state=seed, graphs=graphs)
-        learned = bench.learn(initializer, setting.method)
-        records.append(asdict(setting) | {"run": run} | learned.record())
-        contender = bench.fine_tuned(setting.method, learned)
-        scores += bench.evaluate({run: [contender]}, title=setting.method)
-    return {"dataset": bench.dataset.about, "theta0": records, "scores": pack_scores(scores)}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     add = parser.add_argument
     every = [*SECTIONS]
@@ -153,9 +101,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = "names or patterns such as 'gain=*'; a wrong one is answered with those that there are"
     add("--settings", nargs="+", default=["*"], help=names)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=1, first_run=4)
-    text = text_of("coherence_time", "coherence_ablation")
-    return command.run_command(parser, argv, _prepare, _measure, text, draw_coherence)
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        settings = settings_of(options.sections, options.settings)
+        bench = prepare_bench(options)
+    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
+    with command.resumable(parser):
+        scores = bench.evaluate({run: [scratch] for run in bench.tasks}, title="evaluating scratch")
+        measured = measure_variants(settings, bench)
+    results = {"dataset": bench.dataset.about, "theta0": measured["theta0"]}
+    results["scores"] = pack_scores(scores + measured["scores"])
+    publish(parser, options, results, ("coherence_time", "coherence_ablation"), draw_coherence)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

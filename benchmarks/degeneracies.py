@@ -19,20 +19,20 @@ What was done is kept; (0.4, 1) is not learned again where ``mnist_tasks.py --pr
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
-from protocol import studies
-from protocol.command import command_parser, run_command
-from reporting.tables import text_of
+from protocol import command, studies
+from protocol.store import commit
+from reporting.tables import publish
 
 # The paper's (lambda, xi), and those whose densities are drawn.
 SETTINGS = ((0.0, 0.0), (0.4, 0.0), (0.0, 1.0), (0.4, 1.0))
 WITH_DENSITIES = ((0.0, 0.0), (0.4, 1.0))
+NAMES = ("degeneracy_weight", "detachment_weight")
 
-Setting = tuple[float, float]
 
-
-def weights(text: str) -> Setting:
+def weights(text: str) -> tuple[float, float]:
     """Two numbers of 0 or more; argparse says what is none."""
     weight, detachment = map(float, text.split(","))
     if not (0.0 <= weight < math.inf and 0.0 <= detachment < math.inf):
@@ -40,44 +40,40 @@ def weights(text: str) -> Setting:
     return weight, detachment
 
 
-def _cell(appendix: studies.Appendix, setting: Setting | None, run: int) -> studies.Cell:
-    """Of theta0 with a lambda and a xi; None: of the fresh weights."""
-    names = ("degeneracy_weight", "detachment_weight")
-    if setting is None:
-        name, head = "fresh weights", dict.fromkeys(names)
-        changes: dict[str, Any] = {"max_iter": 0}
-    else:
-        name = f"theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}"
-        head = changes = dict(zip(names, setting, strict=True))
-
-    def measure() -> dict[str, Any]:
-        learned = None if setting is None else appendix.learned(changes, run)
-        theta0 = appendix.fresh(run=run) if learned is None else learned.initializer.theta0_
-        found = studies.measure_ratios(theta0, appendix.X, seed=appendix.seed)
-        if run == 0 and setting in (None, *WITH_DENSITIES):
-            found["densities"] = studies.measure_densities(theta0, appendix.X, seed=appendix.seed)
-        return found if learned is None else found | {"theta0": learned.record()}
-
-    key, head = appendix.key(changes, run), {**head, "run": run}
-    return f"run {run}: {name}", head, key, measure
-
-
-def _measure(appendix: studies.Appendix) -> dict[str, Any]:
-    settings = dict.fromkeys((None, *appendix.options.settings))
-    runs = range(appendix.options.runs)
-    cells = [_cell(appendix, own, run) for run in runs for own in settings]
-    return appendix.measured("degeneracies", cells, networks_a_ratio=studies.N_PERTURBATIONS)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__file__, __doc__)
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
     which: dict[str, Any] = {"nargs": "+", "type": weights, "metavar": "LAMBDA,XI"}
     default = "which to measure, as 0.4,1; default: the paper's 0,0 0.4,0 0,1 0.4,1"
     parser.add_argument("--settings", default=SETTINGS, help=default, **which)
     studies.add_objective_options(parser, n_perturbations=256)
-    text = text_of("degeneracies", "densities")
-    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        appendix = studies.prepare_appendix(options)
+    log, keys = appendix.log("degeneracies"), []
+    with command.resumable(parser):
+        # None stands for the fresh weights.
+        for run, setting in product(range(options.runs), dict.fromkeys((None, *options.settings))):
+            head = dict(zip(NAMES, setting or (None, None), strict=True))
+            changes = {"max_iter": 0} if setting is None else head
+            keys.append(appendix.key(changes, run))
+            if keys[-1] in log.records:
+                continue
+            record = {"key": keys[-1], **head, "run": run}
+            if setting is None:
+                appendix.say(f"run {run}: fresh weights")
+                theta0 = appendix.fresh(run=run)
+            else:
+                appendix.say(f"run {run}: theta0 with lambda = {setting[0]:g}, xi = {setting[1]:g}")
+                learned = appendix.learned(changes, run)
+                theta0, record["theta0"] = learned.initializer.theta0_, learned.record()
+            record |= studies.measure_ratios(theta0, appendix.X, seed=options.seed)
+            if run == 0 and setting in (None, *WITH_DENSITIES):
+                densities = studies.measure_densities(theta0, appendix.X, seed=options.seed)
+                record["densities"] = densities
+            log.append(record | {"commit": commit()})
+    results = appendix.results(log, keys, networks_a_ratio=studies.N_PERTURBATIONS)
+    publish(parser, options, results, ("degeneracies", "densities"))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -19,17 +19,15 @@ constant function.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from protocol import studies
-from protocol.command import command_parser, run_command
-from protocol.store import digest_of
+from protocol import command, studies
+from protocol.store import commit, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import fit_key
-from reporting.tables import text_of
+from reporting.tables import publish
 from sklearn_mmdinit import Theta0
 from sklearn_mmdinit.theory import perturbation_std
 
@@ -64,70 +62,64 @@ def perturbed(theta0: Theta0, noise: np.ndarray, perturbation_scale: float) -> T
     epsilon = noise * perturbation_std(theta0.architecture, perturbation_scale)
     ends = np.cumsum([array.size for array in theta0.arrays.values()])
     parts = zip(theta0.arrays.items(), np.split(epsilon, ends[:-1]), strict=True)
-    arrays = {name: (a + own.reshape(a.shape)).astype(np.float32) for (name, a), own in parts}
+    arrays = {
+        name: (a + noise_of_array.reshape(a.shape)).astype(np.float32)
+        for (name, a), noise_of_array in parts
+    }
     return Theta0(theta0.architecture, arrays)
 
 
-def _measure(appendix: studies.Appendix) -> dict[str, Any]:
-    """One pre-training, looked at after some of its steps, on ``N_ROWS`` of its images."""
-    X, seed = appendix.X, appendix.seed
-    steps_a_pass = len(X) // studies.BATCH_SIZE
-    steps = log_spaced_steps(steps_a_pass * appendix.network.epochs)
-    # The rows of a pass come in an order of its own, and in portions up to each of the steps.
-    ends = sorted({*steps, *range(steps_a_pass, max(steps), steps_a_pass)})
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    studies.add_appendix_options(parser)
+    parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        appendix = studies.prepare_appendix(options)
+    X, seed = appendix.X, options.seed
+    steps_an_epoch = len(X) // studies.BATCH_SIZE
+    steps = log_spaced_steps(steps_an_epoch * appendix.network.epochs)
+    # Each epoch has its order of rows, and is learned in portions up to each of the steps.
+    ends = sorted({*steps, *range(steps_an_epoch, max(steps), steps_an_epoch)})
     initializer, learned = appendix.initializer(CHANGES), 0
     yardstick = X[shuffled_rows(len(X), "yardstick", seed=seed)[:N_ROWS]]
-
-    def theta0_after(step: int) -> Theta0:
-        """Theta0 after so many steps, which are not fewer than those of the call before."""
-        nonlocal learned
-        for end in [end for end in ends if learned < end <= step]:
-            number, first = divmod(learned, steps_a_pass)
-            order = shuffled_rows(len(X), "passes", 0, number, seed=seed)
-            last = first + end - learned
-            initializer.partial_fit(
-                X[order[first * studies.BATCH_SIZE : last * studies.BATCH_SIZE]]
-            )
-            learned = end
-        theta0: Theta0 = initializer.theta0_
-        return theta0
-
     scorer = appendix.initializer(CHANGES | {"max_iter": 0}).fit(yardstick)
 
     def loss(theta0: Theta0) -> float:
         scorer.theta0_ = theta0
         return float(-scorer.score(yardstick))
 
-    def measure(step: int) -> dict[str, Any]:
-        theta0 = theta0_after(step) if step else appendix.fresh(CHANGES)
-        m = sum(array.size for array in theta0.arrays.values())
-        # The same at each step, and for each s the same up to their length.
-        rng = np.random.default_rng(diagnostics_seed(seed=seed))
-        noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
-        nearby = [
-            [loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
-            for square in SQUARED_SCALES
-        ]
-        return {"at_theta0": loss(theta0), "nearby": nearby}
-
-    own = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
-    cells = []
-    for step in (0, *steps):
-        # A portion that ends before the step changes the order of rows.
-        passed = [end for end in ends if end <= step]
-        key = digest_of([*own, passed, SQUARED_SCALES, N_DRAWS, N_ROWS])
-        name = f"L_iod near theta0 after {step} steps"
-        cells.append((name, {"step": step}, key, partial(measure, step)))
+    log, keys = appendix.log("detachment_nearby"), []
+    identity = [fit_key(appendix.initializer(CHANGES), appendix.X_digest), seed]
+    with command.resumable(parser):
+        for step in (0, *steps):
+            # A portion that ends before the step changes the order of rows.
+            passed = [end for end in ends if end <= step]
+            keys.append(digest_of([*identity, passed, SQUARED_SCALES, N_DRAWS, N_ROWS]))
+            if keys[-1] in log.records:
+                continue
+            appendix.say(f"L_iod near theta0 after {step} steps")
+            for end in [end for end in passed if end > learned]:
+                epoch, first = divmod(learned, steps_an_epoch)
+                order = shuffled_rows(len(X), "passes", 0, epoch, seed=seed)
+                last, learned = first + end - learned, end
+                rows = order[first * studies.BATCH_SIZE : last * studies.BATCH_SIZE]
+                initializer.partial_fit(X[rows])
+            theta0 = initializer.theta0_ if step else appendix.fresh(CHANGES)
+            # The same noise at each step, and for each s the same up to its length.
+            m = sum(array.size for array in theta0.arrays.values())
+            rng = np.random.default_rng(diagnostics_seed(seed=seed))
+            noises = [rng.standard_normal(m, dtype=np.float32) for _ in range(N_DRAWS)]
+            nearby = [
+                [loss(perturbed(theta0, noise, math.sqrt(square))) for noise in noises]
+                for square in SQUARED_SCALES
+            ]
+            record = {"key": keys[-1], "step": step, "at_theta0": loss(theta0), "nearby": nearby}
+            log.append(record | {"commit": commit()})
     settings = {"changes": CHANGES, "squared_scales": SQUARED_SCALES, "draws": N_DRAWS}
-    return appendix.measured("detachment_nearby", cells, rows_measured=N_ROWS, **settings)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__file__, __doc__)
-    studies.add_appendix_options(parser)
-    parser.set_defaults(n_perturbations=CHANGES["n_perturbations"])
-    return run_command(parser, argv, studies.prepare_appendix, _measure, text_of("detachment"))
+    results = appendix.results(log, keys, rows_measured=N_ROWS, **settings)
+    publish(parser, options, results, ["detachment"])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -27,18 +27,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from engines.engine import Engine, add_engine_options, engine_of
 from protocol import command, methods
-from protocol.evaluation import Bench, prepare_bench
-from protocol.rivals import ALL_RIVALS, Rivals, select_rivals
+from protocol.backends import add_backend_options, check_backend_options, connected
+from protocol.contenders import ALL_RIVALS, Rivals, select_rivals
+from protocol.evaluation import prepare_bench
 from protocol.studies import add_kernels_option
 from protocol.tasks import DRAWS
 from protocol.theta0s import learn_all
 from reporting.pictures import draw_accuracy
 from reporting.results import pack_scores
-from reporting.tables import text_of
+from reporting.tables import publish
 
-# The quick plan pre-trains for two passes with fewer perturbed networks a step than the paper; a
+# The quick plan pre-trains for two epochs with fewer perturbed networks a step than the paper; a
 # ConvNet, whose step takes four times as long as the perceptron's, for one with fewer still. That
 # was chosen on run 0, so it is shown on another.
 QUICK = {"n_labels": (5, 10), "tasks": 20, "runs": 1, "first_run": 8, "coherent_epochs": 4}
@@ -73,27 +73,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--network", choices=methods.NAMES_OF, default="mlp", help=network)
     rivals = "names or patterns such as lsuv or '*'; alone: those without a network"
     add("--rivals", nargs="*", metavar="RIVAL", help=rivals)
-    add("--epochs", type=number, help="passes of the pre-training over the unlabelled images")
+    add("--epochs", type=number, help="epochs of the pre-training over the unlabelled images")
     add("--n-perturbations", type=number, help="perturbed networks a step of the pre-training")
-    coherent = "passes with coherence; default: as many as it takes itself, in quick four"
+    coherent = "epochs with coherence; default: as many as it takes itself, in quick four"
     add("--coherent-epochs", type=number, help=coherent)
     command.add_classes_option(parser)
     same = "in each run the binary tasks of the first one; theta0 and labelled images are its own"
     add("--same-tasks", action="store_true", help=same)
     draw = "images of a binary task: any, or N of each class to train on; default: uniform"
     add("--draw", choices=DRAWS, default="uniform", help=draw)
-    changes = "small changes of images that ours+coherence learns not to mind; default: none"
+    changes = "augmentation of the images in ours+coherence; default: none"
     add("--augmentation", choices=methods.AUGMENTATIONS, default="none", help=changes)
-    neighbors = "among what ours+coherence searches neighbours; default: pixels"
+    neighbors = "features in which ours+coherence searches neighbours; default: pixels"
     add("--neighbors", choices=methods.EMBEDDINGS, default="pixels", help=neighbors)
-    finely = "how finely ours+coherence tells images apart; default: %(default)s"
+    finely = "``separation`` of ours+coherence; default: %(default)s"
     separation = methods.NetworkSettings.separation
     add("--separation", type=command.positive_number, default=separation, help=finely)
     rounds = "times that theta0 of ours+coherence is learned; default: 1"
     add("--rounds", type=number, default=1, help=rounds)
     add_kernels_option(parser)
     command.add_task_options(parser, first_run=None)
-    add_engine_options(parser)
+    add_backend_options(parser)
     return parser
 
 
@@ -118,66 +118,45 @@ def plan_of(options: argparse.Namespace) -> argparse.Namespace:
     return plan
 
 
-Job = tuple[Bench, Engine]
-
-
-def _prepare(options: argparse.Namespace) -> Job:
-    plan = plan_of(options)
-    engine = engine_of(plan.backend, plan.address, plan.jobs)
-    return prepare_bench(plan), engine
-
-
-def _scores(bench: Bench, engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Records of every theta0, each of which is learned first, and all scores."""
-    plan = bench.options
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        check_backend_options(options)
+        plan = plan_of(options)
+        bench = prepare_bench(plan)
     X = methods.rows_for(plan.network, bench.X)
-    n_pixels = bench.X.shape[1]
     initializers = {
         (name, run): methods.initializer_of(
-            name, bench.network, n_pixels=n_pixels, random_state=bench.seed_of(run)
+            name, bench.network, n_pixels=bench.X.shape[1], random_state=bench.seed_of(run)
         )
         for run in bench.tasks
         for name in dict.fromkeys(map(methods.theta0_of, plan.methods))
         if not name.endswith("/scratch")
     }
-    theta0s = learn_all(initializers, X, len(bench.X_unlabelled), engine, plan)
-    records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
-    rivals = Rivals(plan.rivals, bench)
-    contenders = {}
-    for run in bench.tasks:
-        own = [
-            methods.contender_of(
-                name, bench.network, X, theta0s.get((methods.theta0_of(name), run))
-            )
-            for name in plan.methods
-        ]
-        others, learned = rivals.of_run(run)
-        contenders[run] = own + others
-        records += learned
-    scores = bench.evaluate(contenders, engine=engine)
+    with command.resumable(parser), connected(plan) as workers:
+        theta0s = learn_all(initializers, X, len(bench.X_unlabelled), workers, plan)
+        records = [{"method": name, "run": run} | t.record() for (name, run), t in theta0s.items()]
+        rivals = Rivals(plan.rivals, bench)
+        contenders = {}
+        for run in bench.tasks:
+            contenders[run], learned = rivals.of_run(run)
+            records += learned
+            for name in plan.methods:
+                theta0 = theta0s.get((methods.theta0_of(name), run))
+                contenders[run].append(methods.contender_of(name, bench.network, X, theta0))
+        scores = bench.evaluate(contenders, workers=workers)
     names = (*methods.NAMES_OF[plan.network], *ALL_RIVALS)
     scores.sort(key=lambda s: (names.index(s["method"]), s["n_labels"], s["run"], s["task"]))
-    return records, scores
-
-
-def _measure(job: Job) -> dict[str, Any]:
-    bench, engine = job
-    plan = bench.options
-    with engine:
-        learned, scores = _scores(bench, engine)
-    return {
+    results = {
         "dataset": bench.dataset.about,
         "settings": vars(plan),
-        "backend": {"name": plan.backend, "jobs": engine.n_jobs},
-        "theta0": learned,
+        "backend": {"name": plan.backend, "jobs": workers.n_jobs},
+        "theta0": records,
         "scores": pack_scores(scores),
     }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    text = text_of("accuracy", "task_std", "gain", "against")
-    return command.run_command(_parser(), argv, _prepare, _measure, text, draw_accuracy)
+    publish(parser, options, results, ("accuracy", "task_std", "gain", "against"), draw_accuracy)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         changed.append(library.folder / PICTURE)
     for path in changed:
         if options.check:
-            said = f"{path} differs from what its results say; run python benchmarks/{parser.prog}"
-            print(said, file=sys.stderr)
+            line = f"{path} differs from what its results say; run python benchmarks/{parser.prog}"
+            print(line, file=sys.stderr)
         elif path in made:
             write_atomically(path, partial(Path.write_text, data=made[path], encoding="utf-8"))
             print(f"{path} written")

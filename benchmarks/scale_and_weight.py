@@ -16,52 +16,51 @@ where it must be)::
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
-from protocol import studies
-from protocol.command import command_parser, run_command
+from protocol import command, studies
 from protocol.methods import KERNELS
-from reporting.tables import text_of
+from protocol.store import commit
+from reporting.tables import publish
 
 SQUARED_SCALES = (0.2, 0.5, 1.0, 2.0)
 WEIGHTS = (0.2, 0.4, 1.0)
 
 
-def _cell(appendix: studies.Appendix, square: float, weight: float, run: int) -> studies.Cell:
-    changes = {"perturbation_scale": math.sqrt(square), "degeneracy_weight": weight}
-
-    def measure() -> dict[str, Any]:
-        """Learn theta0 and look at it, with perturbations of the scale it was learned with."""
-        learned = appendix.learned(changes, run)
-        fitted = learned.initializer
-        share = KERNELS[appendix.network.kernels]  # the history has the sum
-        scale = changes["perturbation_scale"]
-        return {
-            **studies.measure_ratios(
-                fitted.theta0_, appendix.X, seed=appendix.seed, perturbation_scale=scale
-            ),
-            "steps": [window["step"] for window in fitted.history_],
-            "uniformity": [share * window["uniformity"] for window in fitted.history_],
-            "theta0": learned.record(),
-        }
-
-    name = f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}"
-    head = {"squared_scale": square, "degeneracy_weight": weight, "run": run}
-    return name, head, appendix.key(changes, run), measure
-
-
-def _measure(appendix: studies.Appendix) -> dict[str, Any]:
-    grid = product(range(appendix.options.runs), SQUARED_SCALES, WEIGHTS)
-    cells = [_cell(appendix, square, weight, run) for run, square, weight in grid]
-    return appendix.measured("scale_and_weight", cells, networks_a_ratio=studies.N_PERTURBATIONS)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__file__, __doc__)
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
     studies.add_objective_options(parser, n_perturbations=128)
-    text = text_of("scale_and_weight")
-    return run_command(parser, argv, studies.prepare_appendix, _measure, text)
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        appendix = studies.prepare_appendix(options)
+    log, keys = appendix.log("scale_and_weight"), []
+    share = KERNELS[options.kernels]  # the history has the sum
+    with command.resumable(parser):
+        for run, square, weight in product(range(options.runs), SQUARED_SCALES, WEIGHTS):
+            scale = math.sqrt(square)
+            changes = {"perturbation_scale": scale, "degeneracy_weight": weight}
+            keys.append(appendix.key(changes, run))
+            if keys[-1] in log.records:
+                continue
+            appendix.say(f"run {run}: theta0 with s^2 = {square:g}, lambda = {weight:g}")
+            learned = appendix.learned(changes, run)
+            fitted = learned.initializer
+            ratios = studies.measure_ratios(
+                fitted.theta0_, appendix.X, seed=options.seed, perturbation_scale=scale
+            )
+            record = {
+                "key": keys[-1],
+                "squared_scale": square,
+                "degeneracy_weight": weight,
+                "run": run,
+                **ratios,
+                "steps": [window["step"] for window in fitted.history_],
+                "uniformity": [share * window["uniformity"] for window in fitted.history_],
+                "theta0": learned.record(),
+            }
+            log.append(record | {"commit": commit()})
+    results = appendix.results(log, keys, networks_a_ratio=studies.N_PERTURBATIONS)
+    publish(parser, options, results, ["scale_and_weight"])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -22,7 +22,6 @@ checkout of the package and by this one.
 Leave the machine alone meanwhile: another program that uses its cores shows in every figure.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,11 +30,11 @@ from typing import Any
 
 import torch
 
-from protocol.command import OUTPUT, command_parser, run_command
-from reporting.tables import text_of
+from protocol import command
+from reporting.tables import publish
 from reporting.time_tables import SPEED_KINDS
-from timing.agreement import check_learning, check_outputs
-from timing.fine_tuning import check_training, measure_fits
+from timing.checks import check_learning, check_outputs
+from timing.classifier_fits import check_training, measure_fits
 from timing.probe import compare, measure_coherent_fits, measure_peak
 from timing.steps import Step, measure_modules, measure_steps
 
@@ -52,24 +51,19 @@ MODULES = {
 COHERENT = {"coherent": replace(PAPER, n_perturbations=32, coherent=True)}
 
 
-Job = tuple[argparse.Namespace, dict[str, Any]]
-"""What is asked for, and how far forms that should compute the same are apart."""
-
-
-def _prepare(options: argparse.Namespace) -> Job:
-    """Check that what the chosen sections compare is the same."""
-    sections, device = options.sections, options.device
-    found: dict[str, Any] = {"training loss": check_training()} if "fine-tuning" in sections else {}
+def check_agreement(sections: Sequence[str], device: str) -> dict[str, Any]:
+    """How far forms that should compute the same are apart; an error where it is too far."""
+    apart: dict[str, Any] = {"training loss": check_training()} if "fine-tuning" in sections else {}
     for section, network in (("step", "perceptron"), ("modules", "sequential")):
         if section in sections:
             step = replace(PAPER, network=network, device=device)
             small = Step(network, 16, (12, 12), n_perturbations=64, batch_size=4, device=device)
-            found[f"outputs, {network}"] = check_outputs(step, 4096)
-            found[f"learning, {network}"] = check_learning(small, 40)
-    return options, found
+            apart[f"outputs, {network}"] = check_outputs(step, 4096)
+            apart[f"learning, {network}"] = check_learning(small, 40)
+    return apart
 
 
-def _figures(section: str, device: str) -> dict[str, Any]:
+def figures_of(section: str, device: str) -> dict[str, Any]:
     """Figures of a section, by the name of their table."""
     if section == "fine-tuning":
         return {"fine_tuning": measure_fits((60, 120, 240, 480), (1, 2), rounds=7)}
@@ -89,9 +83,22 @@ def _figures(section: str, device: str) -> dict[str, Any]:
     return {"modules": measure_modules(steps, ROUNDS), "module_memory": memory}
 
 
-def _measure(job: Job) -> dict[str, Any]:
-    options, agreement = job
-    found: dict[str, Any] = {
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    add = parser.add_argument
+    add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
+    add("--device", default="cpu", help="of all but 'fine-tuning' (default: cpu)")
+    add("--output", type=Path, default=command.OUTPUT, help="folder of results")
+    add("--against", type=Path, help="a checkout of the package whose steps to compare with")
+    options = parser.parse_args(argv)
+    if options.against:
+        steps = MODULES | COHERENT
+        steps = {name: replace(step, device=options.device) for name, step in steps.items()}
+        compare(options.against, steps, rounds=10)
+        return
+    with command.refusing(parser):
+        agreement = check_agreement(options.sections, options.device)
+    results: dict[str, Any] = {
         "device": options.device,
         "threads": torch.get_num_threads(),
         "size": {
@@ -103,29 +110,9 @@ def _measure(job: Job) -> dict[str, Any]:
     }
     for section in options.sections:
         print(f"{section} ...", file=sys.stderr, flush=True)
-        found |= _figures(section, options.device)
-    return found
-
-
-def _text(results: dict[str, Any]) -> str:
-    return text_of(*(kind for kind in SPEED_KINDS if kind in results))(results)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__file__, __doc__)
-    add = parser.add_argument
-    add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="default: all")
-    add("--device", default="cpu", help="of all but 'fine-tuning' (default: cpu)")
-    add("--output", type=Path, default=OUTPUT, help="folder of results")
-    add("--against", type=Path, help="a checkout of the package whose steps to compare with")
-    options = parser.parse_args(argv)
-    if options.against:
-        steps = MODULES | COHERENT
-        steps = {name: replace(step, device=options.device) for name, step in steps.items()}
-        compare(options.against, steps, rounds=10)
-        return 0
-    return run_command(parser, argv, _prepare, _measure, _text)
+        results |= figures_of(section, options.device)
+    publish(parser, options, results, [kind for kind in SPEED_KINDS if kind in results])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

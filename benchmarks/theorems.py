@@ -15,16 +15,14 @@ Run it (under 60 seconds on one core)::
     python benchmarks/theorems.py
 """
 
-import argparse
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from data.datasets import load_digits_dataset, standardize
-from protocol.command import add_output_options, command_parser, run_command, say
-from reporting.tables import text_of
+from protocol import command
+from reporting.tables import publish
 from sklearn_mmdinit import Architecture, MMDInitializer
 from sklearn_mmdinit.diagnostics import prediction_samples
 from sklearn_mmdinit.theory import (
@@ -60,7 +58,7 @@ ROUNDING = 1e-6
 
 
 def _fresh(sizes: tuple[int, ...], X: np.ndarray, **params: Any) -> MMDInitializer:
-    """An initializer fitted for no pass: its theta0 is fresh."""
+    """An initializer fitted for no epoch: its theta0 is fresh."""
     return MMDInitializer(sizes, max_iter=0, device="cpu", **params).fit(X[:2])
 
 
@@ -146,8 +144,8 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     n_networks = min(max(n_networks, n_rows // width), n_rows // 16)
     means, squares = [], []
     # Of their own for each width: large errors at one are not those at the next.
-    for own in np.random.SeedSequence([seed, width]).generate_state(n_networks):
-        network = _fresh((width, width), X, init="he", random_state=int(own))
+    for network_seed in np.random.SeedSequence([seed, width]).generate_state(n_networks):
+        network = _fresh((width, width), X, init="he", random_state=int(network_seed))
         pre_activations = X[:N_IMAGES] @ network.coefs_[0] + network.intercepts_[0]
         norms = relu_jacobian_row_norms(network.coefs_[1].T, pre_activations)
         means.append(norms.mean())
@@ -168,27 +166,30 @@ def jacobian_points(X: np.ndarray, width: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _measure(options: argparse.Namespace) -> dict[str, Any]:
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = command.command_parser(__file__, __doc__)
+    command.add_output_options(parser)
+    options = parser.parse_args(argv)
     X, seed = standardize(load_digits_dataset())[0], options.seed
-    equal, networks = PLAN["n_equal"], PLAN["network_widths"]
-    cases = [
-        *((1, f"m = {m:,} equal", partial(tail_points, np.ones(m), seed)) for m in equal),
-        *((1, f"784-{w}-{w}-{w}-2", partial(tail_points, network_std(w), seed)) for w in networks),
-        *((2, f"d = {d}", partial(class_points, X, d, seed)) for d in PLAN["n_classes"]),
-        *((3, f"n = {n}", partial(jacobian_points, X, n, seed)) for n in PLAN["widths"]),
-    ]
     records = []
-    for theorem, case, measure in cases:
-        say(options, f"theorem {theorem}, {case}")
-        records.append({"theorem": theorem, "case": case, **measure()})
-    return {"settings": PLAN | {"n_images": N_IMAGES}, "records": records}
 
+    def keep(theorem: int, case: str, points: dict[str, Any]) -> None:
+        command.say(options, f"theorem {theorem}, {case}")
+        records.append({"theorem": theorem, "case": case, **points})
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser(__file__, __doc__)
-    add_output_options(parser)
-    return run_command(parser, argv, lambda options: options, _measure, text_of("theorems"))
+    with command.resumable(parser):
+        for m in PLAN["n_equal"]:
+            keep(1, f"m = {m:,} equal", tail_points(np.ones(m), seed))
+        for width in PLAN["network_widths"]:
+            name = f"784-{width}-{width}-{width}-2"
+            keep(1, name, tail_points(network_std(width), seed))
+        for d in PLAN["n_classes"]:
+            keep(2, f"d = {d}", class_points(X, d, seed))
+        for n in PLAN["widths"]:
+            keep(3, f"n = {n}", jacobian_points(X, n, seed))
+    settings = PLAN | {"n_images": N_IMAGES}
+    publish(parser, options, {"settings": settings, "records": records}, ["theorems"])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -17,30 +17,30 @@ from dataclasses import asdict
 from typing import Any
 
 from protocol import command, methods
-from protocol.evaluation import Bench, prepare_bench
+from protocol.evaluation import prepare_bench
+from reporting.estimates import mean_by
 from reporting.results import pack_scores
-from reporting.statistics import mean_by
-from reporting.tables import text_of
+from reporting.tables import publish
 from reporting.task_tables import wide_of
 
 
-def _measure(bench: Bench) -> dict[str, Any]:
-    """All scores, and what is chosen: the highest mean over N of the means over tasks."""
-    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
-    contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
-    scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
-    found: dict[str, Any] = {"dataset": bench.dataset.about, "scores": pack_scores(scores)}
-    best = mean_by(wide_of(found), "n_labels").mean().idxmax()
-    (chosen,) = [setting for setting in methods.GRID if setting.name == best]
-    return found | {"chosen": asdict(chosen)}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = command.command_parser(__file__, __doc__)
     command.add_classes_option(parser)
     command.add_task_options(parser, n_labels=(5, 20), tasks=20, runs=2, first_run=4)
-    return command.run_command(parser, argv, prepare_bench, _measure, text_of("accuracy"))
+    options = parser.parse_args(argv)
+    with command.refusing(parser):
+        bench = prepare_bench(options)
+    scratch = methods.network_contender(methods.SCRATCH, bench.network, bench.X)
+    contenders = [setting.contender(scratch, setting.name) for setting in methods.GRID]
+    with command.resumable(parser):
+        scores = bench.evaluate(dict.fromkeys(bench.tasks, contenders), title="tuning scratch")
+    results: dict[str, Any] = {"dataset": bench.dataset.about, "scores": pack_scores(scores)}
+    # The highest mean over N of the means over tasks.
+    best = mean_by(wide_of(results), "n_labels").mean().idxmax()
+    (chosen,) = [setting for setting in methods.GRID if setting.name == best]
+    publish(parser, options, results | {"chosen": asdict(chosen)}, ["accuracy"])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

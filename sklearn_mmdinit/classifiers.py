@@ -1,11 +1,12 @@
-"""Classifiers that can start from what was learned: skorch inside, scikit-learn outside."""
+"""Classifiers that can start from learned initial weights: scikit-learn outside, skorch inside."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -18,7 +19,7 @@ from torch.optim import SGD
 
 from ._base import validation as checks
 from ._base.environment import as_float32, torch_device
-from ._base.mlp import MLP, perceptron
+from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from ._base.module_factory import (
     PREFIX,
     ExtraParamsMixin,
@@ -28,57 +29,44 @@ from ._base.module_factory import (
     uncompiled,
     with_n_classes,
 )
-from ._base.theta0_array import theta0_of
-from ._base.validation import warn_user
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .fine_tuning.rows import Rows
 from .networks.info import describe_with_logits, takes_integers
-from .theta0 import Architecture, Theta0, arrays_of, start_
-from .warm_start import Start, is_fitted_initializer, resolve, with_params
+from .theta0 import Architecture, Theta0, arrays_of
+from .warm_start import (
+    Start,
+    attached_theta0,
+    factory_of,
+    find_source,
+    is_fitted_initializer,
+    name_of,
+    start_at,
+    with_params,
+)
 
 __all__ = ["MLPClassifier", "NetClassifier"]
 
-# Rows that a module is tried on.
-_N_TRIED = 4
-
-# What a perceptron is where neither the classifier nor a start says it: the paper's.
-_PERCEPTRON = {"hidden_layer_sizes": (392, 392, 392), "activation": "relu", "batch_norm": False}
+# Rows of the forward pass that describes a module.
+_N_DESCRIBED = 4
 
 # Parameters that scikit-learn's MLPClassifier has too.
 _ALSO_OF_SKLEARN = ("batch_size", "learning_rate_init", "random_state")
 
 
-class _Begun(NamedTuple):
-    """What is known before an initializer learns, and before anything is trained."""
-
-    start: Start
-    source: ModuleFactory
-    module: nn.Module  # one from there, to be looked at
-    fresh: Theta0
-
-
-def _module_at(source: ModuleFactory, theta0: Theta0) -> nn.Module:
-    """A module of its own that starts at theta0, in single precision."""
-    module = source.build().float()
-    start_(module, theta0)
-    return module
-
-
-def _described(source: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
-    """The description of a module from a source that takes rows X (n, ...)."""
-    own = {name: value for name, value in source.keywords.items() if name != "init"}
-    if source.module is MLP and X.shape[1:] == (own.get("n_features"),):
-        # Known without a pass, which would not be safe among threads.
-        return Architecture.of_perceptron(**own)
+def _describe(factory: ModuleFactory, module: nn.Module, X: Any) -> Architecture:
+    """The architecture of a fresh module of the factory, which takes rows X (n, ...)."""
+    keywords = {name: value for name, value in factory.keywords.items() if name != "init"}
+    if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
+        # Known without a forward pass, which would not be safe among threads.
+        return Architecture.of_perceptron(**keywords)
     if next(module.parameters(), None) is None:
         raise ValueError(f"there is nothing to train: {type(module).__name__} has no parameters")
-    rows = X[:_N_TRIED]
-    return describe_with_logits(source, module, rows.toarray() if issparse(rows) else rows)
+    rows = X[:_N_DESCRIBED]
+    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
-    """What classifiers have in common whose rows may lack a label."""
+    """Base of classifiers whose rows may lack a label."""
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class.
@@ -111,12 +99,7 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
         Returns
         -------
         score : float
-            Share of the rows whose label is predicted.
-
-        Raises
-        ------
-        ValueError
-            If no row has a label.
+            Share of the rows whose label is predicted; a ValueError if no row has a label.
         """
         return labels.accuracy(y, self.predict(X), sample_weight, self.unlabelled_label)
 
@@ -124,34 +107,32 @@ class PartlyLabelled(ClassifierMixin, BaseEstimator):
 class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     """Any PyTorch module as a classifier that can start from learned initial weights.
 
-    Trains all parameters that require a gradient by cross entropy, from the weights that the
-    module comes with or from the theta0 that an :class:`MMDInitializer` learned for it, and keeps
-    those of the epoch with the lowest validation loss. X may have any shape that the module takes:
-    rows of features, images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
+    Trains all parameters that require a gradient by cross entropy, and keeps those of the epoch
+    with the lowest validation loss. X may have any shape that the module takes: rows of features,
+    images (n, 1, 28, 28), or, for an ``nn.Embedding``, whole numbers (n, length).
 
     Parameters
     ----------
     module : nn.Module or subclass of it, default=None
         The network, which returns logits (n, n_classes). An instance is copied and never
-        changed, and its weights are the fresh ones. A class is called with the
-        ``module__<name>`` parameters, and with ``n_classes=`` the classes of y where it takes
-        such an argument and ``module__n_classes`` is not given. None: the module of the
-        initializer in `warm_start_from`, called as that one calls it.
+        changes; its weights are the fresh ones. A class is called with the ``module__<name>``
+        parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
+        given. None: the module of the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
-        - "auto": from the theta0 that X carries when the step before this one in a Pipeline
-          is an initializer; else from fresh weights. An X that has lost its theta0 is an error,
-          and so is an initializer further up in the Pipeline; None says that it is meant.
-        - "pipeline": as "auto", but an X without theta0 is an error, also in a process that an
-          ensemble has begun, where nothing else tells of a Pipeline.
+        - "auto": from the theta0 that X carries if the step before in a Pipeline is an
+          initializer; else from fresh weights. If X lost its theta0, or an initializer is further
+          up in the Pipeline, it raises an error; pass None for fresh weights there.
+        - "pipeline": as "auto", but an X without theta0 is always an error, also in the worker
+          processes of an ensemble, where a Pipeline cannot be seen.
         - None: from fresh weights.
-        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``,
-          so inside each fold of a cross-validation. Its parameters can be searched as
+        - an unfitted initializer: a clone of it learns theta0 from the X given to ``fit``, so
+          in each fold of a cross-validation. Search its parameters as
           ``warm_start_from__<name>``.
         - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
-          theta0, of the module's own class and shapes. The initializer stays fitted when this
-          classifier is cloned. In a parameter grid write ``FrozenEstimator(initializer)``:
+          theta0, of the module's own class and shapes. Cloning this classifier keeps the
+          initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
           scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
@@ -159,54 +140,52 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     learning_rate_init : float, default=1e-3
         Learning rate.
     batch_size : int, default=50
-        Rows a step.
+        Rows of a mini-batch.
     max_iter : int, default=10
-        Epochs. With 0 the network stays where it starts.
+        Epochs. With 0 the network keeps its initial weights.
     validation_split : float, splitter, tuple or None, default=1/6
-        Rows that choose the best epoch: a random fraction, stratified where possible, or the
-        first split of a scikit-learn splitter, of the rows that have a label and a weight; a
-        tuple (X_val, y_val), which the earlier steps of a Pipeline do not transform; or None,
-        which keeps the last epoch.
+        Which rows, of those with a label and a weight, choose the best epoch: a random fraction,
+        stratified where possible, or the first split of a scikit-learn splitter. Or a tuple
+        (X_val, y_val), which earlier steps of a Pipeline do not transform. None keeps the last
+        epoch.
     class_weight : None, "balanced" or dict, default=None
-        Weight of each class in the training and validation loss, by which the weights of its
-        rows are multiplied; classes that a dict lacks have 1. "balanced" lets each class count
-        the same, by the rows given to ``fit``.
+        Weight of each class in the training and validation loss, a factor of the weights of its
+        rows; a class that is not in the dict has 1. "balanced" gives each class the same total
+        weight.
     unlabelled_label : int, float or str, default=None
-        Rows with this label, such as -1, have none: they are in no loss and not in ``score``, but
-        an initializer that is fitted here learns from them too. NaN stands for None as well.
-        Cross-validate with -1, which folds can be stratified by, and with ``scoring=None``, which
-        is ``score``: ``scoring="accuracy"`` counts these rows as wrong. The same for any other
-        metric: ``scoring=lambda clf, X, y: f1_score(y[y != -1], clf.predict(X[y != -1]),
-        average="macro")``. To what encodes labels first they are a class: VotingClassifier,
-        CalibratedClassifierCV, OneVsRestClassifier, ``cross_val_predict(method="predict_proba")``.
+        Label, such as -1, of rows that have none: they are in no loss and not in ``score``, but
+        an initializer that is fitted here learns from them. NaN stands for None as well.
+        Cross-validate with -1, by which folds can be stratified, and with ``scoring=None``, which
+        is ``score``; ``scoring="accuracy"`` counts these rows as wrong. Estimators that encode
+        labels first, such as VotingClassifier, CalibratedClassifierCV and OneVsRestClassifier,
+        make a class of them.
     device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+        Any of PyTorch's devices; "auto" takes CUDA if it is available.
     random_state : int, RandomState instance or None, default=None
-        Of a class's fresh weights, the validation split, the order of the rows, what the module
-        itself draws, as dropout does, and an initializer that is fitted here and whose own
-        ``random_state`` is None.
+        Seed of fresh weights, the validation split, the order of rows, what the module draws,
+        such as dropout, and an initializer that is fitted here and has no ``random_state``.
     **keywords : dict
-        ``module__<name>``: what the class in `module` is called with. And further arguments of
+        ``module__<name>``: arguments of the class in `module`. And further arguments of
         :class:`skorch.NeuralNetClassifier` by its own names: ``callbacks``, ``criterion``,
         ``verbose`` (0 here, 1 prints a line an epoch), ``iterator_train``, ``optimizer__<name>``,
-        ... They can be set and searched as any other parameter.
+        ...
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     net_ : skorch.NeuralNetClassifier
-        The net, which knows the classes by their index.
+        The net, whose classes are indices of ``classes_``.
     module_ : torch.nn.Module
         The network.
     theta0_ : Theta0
-        Where training started.
+        The initial weights.
     initializer_ : estimator or None
-        The fitted initializer that theta0 came from, where one was passed.
+        The fitted initializer that they came from, if one was passed.
     history_ : skorch.history.History
         Skorch's record of each epoch.
     loss_curve_, validation_loss_curve_ : list of float
-        Training loss an epoch, and validation loss, or None without validation.
+        Training loss and validation loss of each epoch; None without validation.
     best_epoch_ : int or None
         Epoch whose parameters are kept, from 0; the last one without validation.
     best_validation_loss_ : float or None
@@ -214,9 +193,9 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
     n_iter_ : int
         Epochs run.
     n_features_in_, input_shape_ : int, tuple of int
-        Numbers of one example, and its shape.
+        Numbers of an example, and its shape.
     feature_names_in_ : ndarray of str
-        Names of the features, where X had any.
+        Names of the features, if X has them.
 
     See Also
     --------
@@ -278,17 +257,17 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         return name.startswith(PREFIX) or net.is_skorch_param(name)
 
     def _skorch_params(self) -> dict[str, Any]:
-        """What is handed on to skorch under its own names."""
+        """Parameters that skorch gets under its own names."""
         return {name: value for name, value in vars(self).items() if net.is_skorch_param(name)}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the initializer, the module and skorch among them.
+        """Set parameters, also those of the initializer, the module and skorch.
 
         Parameters
         ----------
         **params : dict
-            Values by name. Another value of ``warm_start_from__<name>`` puts an unfitted copy
-            of the initializer in its place, unless it is ``random_state`` or ``verbose``.
+            Values by name. A new value of ``warm_start_from__<name>`` replaces the initializer
+            by an unfitted copy, unless it is ``random_state`` or ``verbose``.
 
         Returns
         -------
@@ -299,16 +278,15 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         nested = {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
         super().set_params(**{n: v for n, v in params.items() if not n.startswith(prefix)})
         if nested:
-            if not hasattr(start := self.warm_start_from, "set_params"):
+            if not hasattr(initializer := self.warm_start_from, "set_params"):
                 name = prefix + min(nested)
-                raise ValueError(f"{name!r} cannot be set: {start!r} is not an initializer")
-            self.warm_start_from = with_params(start, nested)
+                raise ValueError(f"{name!r} cannot be set: {initializer!r} is not an initializer")
+            self.warm_start_from = with_params(initializer, nested)
         return self
 
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
-        # A plain clone drops what the initializer has learned, and every fold of a
-        # cross-validation would learn it again.
+        # A plain clone would un-fit the initializer, and each fold would fit it again.
         if is_fitted_initializer(self.warm_start_from):
             cloned.warm_start_from = self.warm_start_from
         return cloned
@@ -319,6 +297,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         return tags
 
     def _check_parameters(self) -> None:
+        """Raise an error that names the first parameter that is not valid."""
         checks.check_positive(self, "max_iter", least=0)
         checks.check_positive(self, "batch_size")
         checks.check_finite(self, "learning_rate_init", zero=False)
@@ -328,36 +307,34 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         torch_device(self.device)
 
     def _seeds(self) -> list[int]:
-        """Seeds of the validation split, the batches, fresh weights and an initializer."""
-        # Always the same draws in the same order: two fits that differ in warm_start_from
-        # alone have the same split and batches, and can be compared pair by pair.
+        """Seeds of the validation split, training, fresh weights and an initializer."""
+        # Always these four draws: two fits that differ only in warm_start_from have the same
+        # split and mini-batches.
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         return list(map(int, draws))
 
-    def _validated(self, *arrays: Any, reset: bool = False, **options: Any) -> Any:
-        """X (n, ...) in float32, or in whole numbers that the module takes; and y where given."""
-        shape = None if reset else self.input_shape_
-        own = {"shape": shape, "accept_sparse": "csr", **options}
-        X, *y = arrays
-        X, *y = checks.examples_checked(self, X, *y, reset=reset, **own)
+    def _validated(self, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
+        """X (n, ...) as float32, or as int64 if the module takes integers; and y if given."""
+        options |= {"reset": reset, "shape": None if reset else self.input_shape_}
+        X, *validated_y = checks.examples_checked(self, X, *y, accept_sparse="csr", **options)
         if not reset:
             X = self._as_inputs(X)
         else:
             self.input_shape_ = tuple(X.shape[1:])
-            # Only the module tells whether it takes whole numbers as such.
+            # Whether the module takes integers is not known yet.
             X = X if X.dtype.kind in "iu" else as_float32(X)
-        return (X, *y) if y else X
+        return (X, *validated_y) if y else X
 
     def _as_inputs(self, X: Any) -> Any:
-        """Rows as the module takes them: whole numbers as int64, or float32."""
-        if not self._integers:
+        """Rows as the module takes them: int64 or float32."""
+        if not self._takes_integers:
             return as_float32(X)
-        whole = X.astype(np.int64, copy=False)
-        given, rounded = (X.data, whole.data) if issparse(X) else (X, whole)
-        if (wrong := given != rounded).any():
-            bad = given[wrong].flat[0]
+        integers = X.astype(np.int64, copy=False)
+        values, rounded = (X.data, integers.data) if issparse(X) else (X, integers)
+        if (differs := values != rounded).any():
+            bad = values[differs].flat[0]
             raise ValueError(f"X must hold whole numbers, as it did in fit, got {bad}")
-        return whole
+        return integers
 
     def _rows(
         self,
@@ -367,92 +344,94 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         sample_weight: Any,
         split: Any = None,
         seed: int = 0,
-    ) -> Rows:
-        """The rows to train on, with those that a split chooses the best epoch by."""
-        weights = labels.given_weights(sample_weight, labelled)
+    ) -> net.Rows:
+        """The rows to train on; `split` adds validation rows."""
+        weights = labels.validate_weights(sample_weight, labelled)
         by_class = labels.class_weights(self.class_weight, self.classes_, y, weights)
         X = X if labelled.all() else X[labelled]
-        rows = labels.in_the_loss(X, y, weights, by_class)
+        rows = labels.rows_in_loss(X, y, weights, by_class)
         if split is None:
-            return Rows(*rows)
+            return net.Rows(*rows)
         if not isinstance(split, tuple):
-            train, valid = labels.split_rows(split, rows.X, rows.y, seed)
+            train, valid = labels.split_rows(split, *rows[:2], seed)
             if len(valid) == 0:
-                return Rows(*rows)
-            return Rows(*rows.take(train), valid=Rows(*rows.take(valid)))
+                return net.Rows(*rows)
+            X, y, weights = labels.take(rows, train)
+            return net.Rows(X, y, weights, net.Rows(*labels.take(rows, valid)))
         if len(split) != 2:
             raise ValueError(f"validation_split must be (X_val, y_val), got {len(split)} items")
-        X, y = split
         with checks.add_error_context("validation_split"):
-            y, missing = labels.without_missing(y, self.unlabelled_label)
-            X, y = self._validated(X, y)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
-        y = labels.indices_of(y[labelled], self.classes_, "y_val of validation_split", "y")
-        return Rows(*rows, valid=Rows(*labels.in_the_loss(X[labelled], y, None, by_class)))
+            X, y, labelled = labels.validate_labelled(
+                self._validated, *split, self.unlabelled_label
+            )
+        y = labels.encode(y[labelled], self.classes_, "y_val of validation_split", "y")
+        return net.Rows(*rows, net.Rows(*labels.rows_in_loss(X[labelled], y, None, by_class)))
 
-    def _source(self, start: Start, seed: int) -> ModuleFactory:
-        """Where the module for these rows, classes and start comes from; `seed` of its weights."""
-        keywords = keywords_of(vars(self))
+    def _factory(self, source: Any, seed: int) -> ModuleFactory:
+        """The factory of modules for the rows, the classes and the source; `seed` of weights."""
+        keywords, n_classes = keywords_of(vars(self)), len(self.classes_)
         check_source(self.module, keywords)
         if self.module is not None:
-            keywords = with_n_classes(self.module, keywords, len(self.classes_))
+            keywords = with_n_classes(self.module, keywords, n_classes)
             return ModuleFactory(self.module, keywords, seed)
-        source, given = start.source(self.n_features_in_, seed), self.warm_start_from
-        if source is None:
-            raise ValueError(f"module=None, and warm_start_from={given!r} has no module either")
-        return source
+        factory = factory_of(source, self.n_features_in_, n_classes, seed)
+        if factory is None:
+            raise ValueError(
+                f"module=None, and warm_start_from={self.warm_start_from!r} has no module either: "
+                "pass module"
+            )
+        return factory
 
-    def _begin(self, X_given: Any, X: Any, seed: int) -> _Begun:
-        """The start and the module that it is for: all that can be wrong before the long part."""
-        start = resolve(self.warm_start_from, X_given, len(self.classes_))
-        source = self._source(start, seed)
-        module = source.build()
-        fresh = arrays_of(module)
-        architecture = _described(source, module, X)
-        if (found := architecture.n_classes) != (known := len(self.classes_)):
-            module_name = architecture.module
-            raise ValueError(f"y has {known} classes, but {module_name} returns {found} logits")
-        own = Theta0(architecture, fresh)
-        start = start.fitted_to(own)
-        start.check(module, X, getattr(self, "feature_names_in_", None))
-        self._integers = X.dtype.kind in "iu" and takes_integers(module)
-        told = start.is_to_be_learned or theta0_of(X_given) is not None
-        if not (told or takes_integers(module)):  # by the initializer
-            checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        return _Begun(start, source, module, own)
+    def _resolve_start(self, X_given: Any, X: Any, seed: int) -> Start:
+        """Where training starts, checked before an initializer learns; X as given and validated."""
+        source = find_source(self.warm_start_from, X_given)
+        factory = self._factory(source, seed)
+        module = factory.build()
+        arrays = arrays_of(module)
+        architecture, n_classes = _describe(factory, module, X), len(self.classes_)
+        if (n_logits := architecture.n_classes) != n_classes:
+            name = architecture.module
+            raise ValueError(f"y has {n_classes} classes, but {name} returns {n_logits} logits")
+        feature_names = getattr(self, "feature_names_in_", None)
+        start = start_at(source, factory, module, Theta0(architecture, arrays), feature_names)
+        self._takes_integers = X.dtype.kind in "iu" and takes_integers(module)
+        # An initializer warns about unscaled rows itself.
+        warned = start.must_learn or attached_theta0(X_given) is not None
+        if not (warned or takes_integers(module)):
+            checks.warn_if_unscaled(X, feature_names)
+        return start
 
-    def _training(
-        self, begun: _Begun, X: Any, further: Sequence[Any], seeds: Sequence[int]
-    ) -> net.Training:
-        """A net where training starts, once an initializer has learned from all rows."""
-        start = begun.start
-        if start.is_to_be_learned:
+    def _build_net(
+        self, start: Start, X: Any, X_unlabelled: Sequence[Any], seeds: Sequence[int]
+    ) -> net.Net:
+        """The net at the start, after an initializer that is not fitted has learned."""
+        if start.must_learn:
             seed = None if self.random_state is None else seeds[3]
-            start = start.learned(X, further, seed)
-        self.theta0_ = start.theta0 or begun.fresh
-        self.initializer_ = start.initializer
-        settings = net.Settings(
+            start = start.learn(X, X_unlabelled, seed)
+        self.theta0_, self.initializer_ = start.theta0, start.initializer
+        return net.build_net(
+            replace(start, initializer=None).build,
+            self._skorch_params(),
             optimizer=net.find_optimizer(self.optimizer),
-            learning_rate_init=self.learning_rate_init,
+            lr=self.learning_rate_init,
             batch_size=int(self.batch_size),
             device=torch_device(self.device),
-            n_classes=len(self.classes_),
             row_size=math.prod(self.input_shape_),
             seed=seeds[1],
-            skorch_params=self._skorch_params(),
+            module_draws=not start.theta0.architecture.is_perceptron,
+            classes=list(range(len(self.classes_))),
         )
-        make = partial(_module_at, begun.source, self.theta0_)
-        return net.Training(settings, make, begun.module)
 
-    def _keep(self, training: net.Training) -> Self:
-        """Fitted attributes."""
-        self._trained = training  # for partial_fit
-        self.net_ = training.net
+    def _train(self, rows: net.Rows, n_epochs: int) -> Self:
+        """Train the net and store what came of it."""
+        self.net_.train(rows, n_epochs)
         self.n_iter_ = len(self.net_.history)
-        best = dict(self.net_.callbacks_)["best_epoch"]
-        last_epoch = self.n_iter_ - 1 if self.n_iter_ else None
-        self.best_epoch_ = last_epoch if best.epoch_ is None else best.epoch_
-        self.best_validation_loss_ = None if best.epoch_ is None else float(best.loss_)
+        # skorch counts epochs from 1, and 0 stands for none.
+        best_epoch = dict(self.net_.callbacks_)["best_epoch"].best_epoch_
+        epoch = (best_epoch or self.n_iter_) - 1
+        self.best_epoch_ = epoch if self.n_iter_ else None
+        loss = self.net_.history[epoch, "valid_loss"] if best_epoch else None
+        self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
     @checks.all_or_nothing
@@ -469,23 +448,22 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs, numeric, best standardised. Sparse ones become dense a batch at a time. A
-            module may take rows of another shape.
+            Numbers, best standardized. Sparse rows become dense a mini-batch at a time. A module
+            may take rows of another shape.
         y : array-like of shape (n_samples,)
             Labels, numbers or strings, of at least two classes.
         sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each row in the loss, at least 0. The loss of a mini-batch is the
-            weighted mean over its rows, and the validation loss that over all validation rows.
-            A row of weight 0 is in neither, but an initializer that is fitted here learns from
-            it, and its label is one of ``classes_``.
+            Weight of each row, at least 0. The loss of a mini-batch is the weighted mean over
+            its rows, the validation loss that over all validation rows. A row of weight 0 is in
+            neither, but an initializer that is fitted here learns from it.
         X_unlabelled : array-like or tuple of array-likes, default=None
-            Further rows of shape (n_unlabelled, n_features), for an initializer that is fitted
-            here. With ``set_fit_request(X_unlabelled=True)`` they reach it through a
-            cross-validation, a search and a Pipeline. Give them as a tuple ``(X_unlabelled,)``
-            there: an array of as many rows as X would be divided among the folds. The steps of a
-            Pipeline transform them if its ``transform_input`` is ``["X_unlabelled"]``.
+            More rows of shape (n_unlabelled, n_features), for an initializer that is fitted
+            here. ``set_fit_request(X_unlabelled=True)`` lets a cross-validation, a search and a
+            Pipeline pass them on. Give a tuple ``(X_unlabelled,)`` there: an array of as many
+            rows as X would be divided among the folds. A Pipeline transforms them if its
+            ``transform_input`` is ``["X_unlabelled"]``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there are, where y misses some of them; None: those of y.
+            All labels, if y lacks some of them; None: those of y.
 
         Returns
         -------
@@ -499,49 +477,47 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         NotFittedError
             If ``warm_start_from`` is frozen and not fitted.
         TypeError
-            If ``warm_start_from`` is none of the valid kinds.
+            If ``warm_start_from`` has another type than the valid ones.
         ValueError
             If a parameter or an argument is not valid, theta0 does not fit the data or the
             parameters, or the weights are no longer finite after training.
         """
         X_given = X
         self._check_parameters()
-        y, missing = labels.without_missing(y, self.unlabelled_label)
-        X, y = self._validated(X, y, reset=True, ensure_min_samples=2)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
+        validate = partial(self._validated, reset=True, ensure_min_samples=2)
+        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
         seeds = self._seeds()
-        begun = self._begin(X_given, X, seeds[2])
-        X, further = self._as_inputs(X), labels.further_rows(X_unlabelled, self._validated)
-        if further and not begun.start.is_to_be_learned:
-            unused = "X_unlabelled is not used: no initializer is fitted here"
-            warn_user(unused)
-        checks.warn_if_scaled_otherwise(X, further)
-        if begun.start.is_to_be_learned and labelled.all() and not further:
+        start = self._resolve_start(X_given, X, seeds[2])
+        X = self._as_inputs(X)
+        unlabelled = labels.validate_unlabelled(X_unlabelled, self._validated)
+        checks.warn_if_scaled_otherwise(X, unlabelled)
+        if unlabelled and not start.must_learn:
+            checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
+        if start.must_learn and labelled.all() and not unlabelled:
             labels.warn_if_few(X, y)
         split = self.validation_split
         rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
-        training = self._training(begun, X, further, seeds)
-        training.run(rows, self.max_iter)
-        return self._keep(training)
+        self.net_ = self._build_net(start, X, unlabelled, seeds)
+        return self._train(rows, self.max_iter)
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 
-        The first call starts where ``fit`` does; later calls, and calls after ``fit``, go on from
-        where the network and the optimiser are, with the parameters that they began with.
-        ``max_iter`` calls with the same rows equal ``fit`` with ``validation_split=None``,
-        exactly. To callbacks each call is a training of its own.
+        The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
+        the present weights and optimizer, with the parameters of the first call. ``max_iter``
+        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly. For
+        callbacks each call is a training of its own.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
             Labels, members of ``classes``.
         classes : array-like of shape (n_classes,), default=None
-            All labels there will ever be, needed on the first call.
+            All labels there will ever be, needed in the first call.
         X, sample_weight
             As ``fit`` takes them.
 
@@ -553,7 +529,7 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Raises
         ------
         ValueError
-            As for ``fit``; and if ``classes`` is missing on the first call or changes later,
+            As for ``fit``; and if ``classes`` is missing in the first call or changes later,
             y holds other labels, or ``class_weight`` is "balanced".
         """
         X_given = X
@@ -561,22 +537,21 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         self._check_parameters()
         if isinstance(self.class_weight, str):
             raise ValueError(f"partial_fit needs a dict, got class_weight={self.class_weight!r}")
-        y, missing = labels.without_missing(y, self.unlabelled_label)
-        X, y = self._validated(X, y, reset=first)
+        validate = partial(self._validated, reset=first)
+        X, y, labelled = labels.validate_labelled(validate, X, y, self.unlabelled_label)
         if np.ndim(classes) > 1:
             raise ValueError(f"classes must be a list of labels, got {classes!r}")
         _check_partial_fit_first_call(self, classes)
         labels.check_classes(self.classes_, self.unlabelled_label)
-        labelled = labels.is_labelled(y, self.unlabelled_label) & ~missing
-        indices = labels.indices_of(y[labelled], self.classes_, "y", "classes")
+        indices = labels.encode(y[labelled], self.classes_, "y", "classes")
         if first:
             seeds = self._seeds()
-            begun = self._begin(X_given, X, seeds[2])
+            start = self._resolve_start(X_given, X, seeds[2])
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
-        training = self._training(begun, X, (), seeds) if first else self._trained
-        training.run(rows, n_epochs=1)
-        return self._keep(training)
+        if first:
+            self.net_ = self._build_net(start, X, (), seeds)
+        return self._train(rows, n_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
@@ -589,11 +564,11 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
         Returns
         -------
         proba : ndarray of float32 of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``. Rounding depends on the rows beside: by at most
-            1e-5 on standardised rows.
+            Columns in the order of ``classes_``. Values may differ by 1e-5 with the other rows
+            of X.
         """
         check_is_fitted(self, "net_")
-        return self.net_.predict_proba(Rows(self._validated(X)))
+        return self.net_.predict_proba(net.Rows(self._validated(X)))
 
     @property
     def module_(self) -> nn.Module:
@@ -609,12 +584,12 @@ class NetClassifier(ExtraParamsMixin, PartlyLabelled):
 
     @property
     def loss_curve_(self) -> list[float]:
-        """Training loss an epoch."""
+        """Training loss of each epoch."""
         return [epoch["train_loss"] for epoch in self.history_]
 
     @property
     def validation_loss_curve_(self) -> list[float] | None:
-        """Validation loss an epoch, or None without validation."""
+        """Validation loss of each epoch, or None without validation."""
         history = self.history_
         validated = self.best_validation_loss_ is not None
         return [epoch["valid_loss"] for epoch in history] if validated else None
@@ -633,32 +608,28 @@ class MLPClassifier(NetClassifier):
     activation : {"relu", "tanh", "gelu"}, default=None
         None: the initializer's, or "relu" without one.
     batch_norm : bool, default=None
-        Batch normalisation before each activation. None: the initializer's, or False.
+        Batch normalization before each activation. None: the initializer's, or False.
     init : {"xavier", "he"}, default="xavier"
-        Fresh weights, where nothing was learned: Glorot uniform or Kaiming normal (fan-in).
+        Fresh weights: Glorot uniform or Kaiming normal (fan-in).
     warm_start_from : object, default="auto"
-        Where training starts: "auto" (a theta0 that X carries out of the step before in a
-        Pipeline, or fresh weights), "pipeline" (only the former), None (fresh weights), an
-        initializer (used as it is where it is fitted; a clone of an unfitted one is fitted here),
-        a Theta0 or the path of a ``.safetensors`` file. :class:`NetClassifier` says more.
+        Where training starts: "auto" (from a theta0 that X carries in a Pipeline, or fresh
+        weights), "pipeline" (only the former), None (fresh weights), an initializer (a fitted one
+        is used as it is, a clone of an unfitted one is fitted here), a Theta0 or the path of a
+        ``.safetensors`` file. :class:`NetClassifier` says more.
     optimizer, learning_rate_init, batch_size, max_iter
-        How it is trained, as :class:`NetClassifier` takes them.
+        As :class:`NetClassifier` takes them.
     validation_split, class_weight, unlabelled_label, device, random_state
-        Which rows choose the best epoch and which have no label, the weight of each class, where
-        it is computed, and the seed: as :class:`NetClassifier` takes them.
+        As :class:`NetClassifier` takes them.
     **keywords : dict
-        Further arguments of :class:`skorch.NeuralNetClassifier` by its own names, such as
-        ``callbacks``, ``criterion`` or ``verbose``, as :class:`NetClassifier` takes them.
+        Further arguments of :class:`skorch.NeuralNetClassifier`, such as ``callbacks``.
 
     Attributes
     ----------
-    classes_, net_, module_, theta0_, initializer_, history_, loss_curve_, n_iter_
-        And ``validation_loss_curve_``, ``best_epoch_``, ``best_validation_loss_``: as
-        :class:`NetClassifier` has them.
     coefs_, intercepts_ : list of ndarray
-        Weights of shape (n_in, n_out) and biases (n_out,), a layer each.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Columns of X, and their names, where X has them.
+        Weights of shape (n_in, n_out) and biases (n_out,) of each layer.
+    n_features_in_, feature_names_in_, classes_, net_, module_, theta0_, initializer_
+        As in :class:`NetClassifier`, and so are ``history_``, ``loss_curve_``, ``n_iter_``,
+        ``validation_loss_curve_``, ``best_epoch_`` and ``best_validation_loss_``.
 
     See Also
     --------
@@ -683,7 +654,7 @@ class MLPClassifier(NetClassifier):
     >>> clf.fit(X, y).score(X, y) > 0.9
     True
 
-    Here 30 labels are known, and an initializer learns from all rows:
+    With 30 labels, an initializer learns from all rows:
 
     >>> import numpy as np
     >>> from sklearn_mmdinit import MMDInitializer
@@ -737,81 +708,84 @@ class MLPClassifier(NetClassifier):
     def _is_keyword(self, name: str) -> bool:
         return net.is_skorch_param(name)
 
-    def _source(self, start: Start, seed: int) -> ModuleFactory:
+    def _factory(self, source: Any, seed: int) -> ModuleFactory:
         if len(self.input_shape_) != 1:
             n_axes = len(self.input_shape_) + 1
             raise ValueError(f"Found array with dim {n_axes}, but MLPClassifier expects <= 2")
-        found = start.source(self.n_features_in_)
-        theirs = dict(found.keywords) if found else {}
-        theirs.pop("init", None)
-        if (found and found.module is not MLP) or (start.theta0 and not found):
-            raise ValueError(f"{start.name} is of no perceptron, which MLPClassifier needs")
-        given = {name: value for name in _PERCEPTRON if (value := getattr(self, name)) is not None}
-        rows = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
-        keywords = perceptron(**(_PERCEPTRON | theirs | given | rows))
-        for name in (*rows, *given):
-            if theirs.get(name, keywords[name]) != keywords[name]:
-                of_rows = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
-                who = of_rows.get(name, "this classifier")
-                named = f"{start.name} has {name}={theirs[name]!r}"
-                raise ValueError(f"{named}, but {who} has {name}={keywords[name]!r}")
+        sizes = {"n_features": self.n_features_in_, "n_classes": len(self.classes_)}
+        factory = factory_of(source, self.n_features_in_, len(self.classes_), seed)
+        if source is not None and (factory is None or factory.module is not MLP):
+            raise ValueError(f"{name_of(source)} is of no perceptron, which MLPClassifier needs")
+        of_source = dict(factory.keywords) if factory else {}
+        of_source.pop("init", None)
+        chosen = {name: getattr(self, name) for name in PERCEPTRON_DEFAULTS}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        keywords = perceptron(**(PERCEPTRON_DEFAULTS | of_source | chosen | sizes))
+        named = {"n_features": "X", "n_classes": "y, or classes= of fit,"}
+        for name in (*sizes, *chosen):
+            if (value := of_source.get(name, keywords[name])) != keywords[name]:
+                where = named.get(name, "this classifier")
+                raise ValueError(
+                    f"{name_of(source)} has {name}={value!r}, "
+                    f"but {where} has {name}={keywords[name]!r}"
+                )
         return ModuleFactory(MLP, keywords | {"init": str(self.init)}, seed)
 
     def _weights(self) -> Theta0:
-        """The present weights."""
+        """The current weights."""
         module = uncompiled(self.module_)
         return Theta0(self.theta0_.architecture, arrays_of(module))
 
     @property
     def coefs_(self) -> list[np.ndarray]:
-        """Weights, (n_in, n_out) a layer."""
+        """Weights (n_in, n_out) of each layer."""
         return self._weights().coefs
 
     @property
     def intercepts_(self) -> list[np.ndarray]:
-        """Biases, (n_out,) a layer."""
+        """Biases (n_out,) of each layer."""
         return self._weights().intercepts
 
     def to_sklearn(self, **params: Any) -> Any:
-        """The network as a fitted MLPClassifier of scikit-learn's, with equal probabilities.
+        """The network as a fitted MLPClassifier of scikit-learn, with equal probabilities.
 
-        Its ``partial_fit`` goes on from the weights, and so does its ``fit`` with
-        ``warm_start=True``, where y holds each of the classes; its optimiser starts anew.
-        Batch normalisation is folded into the linear layers, at its running statistics. For two
-        classes its one output is the difference of the two logits.
+        Its ``partial_fit`` goes on from these weights, and so does its ``fit`` with
+        ``warm_start=True`` if y holds each of the classes; its optimizer starts anew. Batch
+        normalization is folded into the linear layers, with its running statistics. For two
+        classes the single output is the difference of the two logits.
 
         Parameters
         ----------
         **params : object
-            Its parameters, such as ``warm_start``; the network's own aside. Where they are not
-            given, ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are
-            those here, ``alpha`` is 0, and ``solver`` is "sgd" where it is that here.
+            Its parameters, such as ``warm_start``, but not those of the network. By default
+            ``learning_rate_init``, ``batch_size``, ``max_iter`` and ``random_state`` are those
+            here, ``alpha`` is 0, and ``solver`` is "sgd" if `optimizer` is.
 
         Returns
         -------
         fitted : sklearn.neural_network.MLPClassifier
-            One with float64 weights.
+            Its weights are float64.
 
         Raises
         ------
         ValueError
-            If scikit-learn has no such activation, which is so of "gelu", or the criterion is
-            not the cross entropy, or predict_nonlinearity is given.
+            If the activation is "gelu", which scikit-learn has not, the criterion is not the
+            cross entropy, or predict_nonlinearity is given.
         """
         check_is_fitted(self, "net_")
         if not isinstance(self.net_.criterion_, nn.CrossEntropyLoss):
             raise ValueError(f"criterion must be the cross entropy, got {self.net_.criterion_}")
-        if (own := self._skorch_params().get("predict_nonlinearity", "auto")) != "auto":
-            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {own!r}")
-        ours = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
-        ours |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
+        skorch_params = self._skorch_params()
+        if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
+            raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
+        defaults = {name: getattr(self, name) for name in _ALSO_OF_SKLEARN}
+        defaults |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
         if net.find_optimizer(self.optimizer) is SGD:
-            # The defaults are PyTorch's.
-            given = self._skorch_params()
-            ours |= {"solver": "sgd", "momentum": given.get("optimizer__momentum", 0.0)}
-            ours |= {"nesterovs_momentum": given.get("optimizer__nesterov", False)}
+            momentum = skorch_params.get("optimizer__momentum", 0.0)
+            nesterov = skorch_params.get("optimizer__nesterov", False)
+            defaults |= {"solver": "sgd", "momentum": momentum, "nesterovs_momentum": nesterov}
         names = getattr(self, "feature_names_in_", None)
-        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(ours | params))
+        fitted = sklearn_mlp(self._weights(), self.classes_, names, **(defaults | params))
         fitted.loss_curve_ = self.loss_curve_
         fitted.n_iter_ = self.n_iter_
         return fitted

@@ -1,4 +1,4 @@
-r"""The paper's objective for any module: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
+"""The paper's objective for any module and mini-batch, in any training loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from ._base.module_factory import uncompiled
 from ._base.random_streams import StepRandom
-from ._base.validation import check_bool, check_choice, check_integer, check_kind, check_number
+from ._base.validation import POSITIVE, check_argument, integers, numbers, one_of
 from .losses import degeneracy, detachment, uniformity
 from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
@@ -132,23 +132,19 @@ class MMDObjective(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        check_integer("n_perturbations", n_perturbations, 2)
-        for name, weight in (
-            ("uniformity_weight", uniformity_weight),
-            ("degeneracy_weight", degeneracy_weight),
-            ("detachment_weight", detachment_weight),
-        ):
-            check_number(name, weight)
-        check_number("perturbation_scale", perturbation_scale, zero=False)
-        check_choice("sampler", sampler, SAMPLERS)
-        check_bool("closed_form", closed_form)
-        if generator is not None:
-            check_kind("generator", generator, torch.Generator)
-            if generator.device.type != "cpu":
-                raise ValueError(
-                    f"generator must be of the CPU, got {generator.device}; the draws on another "
-                    "device follow from it without waiting for the device"
-                )
+        check_argument("n_perturbations", n_perturbations, integers(2))
+        check_argument("uniformity_weight", uniformity_weight, numbers())
+        check_argument("degeneracy_weight", degeneracy_weight, numbers())
+        check_argument("detachment_weight", detachment_weight, numbers())
+        check_argument("perturbation_scale", perturbation_scale, POSITIVE)
+        check_argument("sampler", sampler, one_of(SAMPLERS))
+        check_argument("closed_form", closed_form, "boolean")
+        check_argument("generator", generator, torch.Generator, None)
+        if generator is not None and generator.device.type != "cpu":
+            raise ValueError(
+                f"generator must be of the CPU, got {generator.device}; the draws on another "
+                "device follow from it without waiting for the device"
+            )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
         self.degeneracy_weight = degeneracy_weight
@@ -196,8 +192,8 @@ class MMDObjective(nn.Module):
             If `X` has no examples, the module returns no logits, or no sampler can perturb it.
             Errors of the module itself stay as they are, with a note.
         """
-        check_kind("module", module, nn.Module)
-        check_kind("X", X, torch.Tensor)
+        check_argument("module", module, nn.Module)
+        check_argument("X", X, torch.Tensor)
         if X.ndim == 0 or len(X) == 0:
             raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)

@@ -19,7 +19,14 @@ from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
 
-from ._base import validation as checks
+from ._base.validation import (
+    POSITIVE,
+    check_argument,
+    check_fits_in_memory,
+    finite_array,
+    integers,
+    one_of,
+)
 from .theta0 import Architecture
 
 __all__ = [
@@ -40,19 +47,19 @@ def perturbation_std(
 
     A weight of a layer with :math:`n_{in}` inputs and :math:`n_{out}` outputs is perturbed with
     :math:`\sigma_i = s / \sqrt{n_{in}}`, a bias with :math:`\sigma_i = s / \sqrt{n_{out}}`
-    (section 3.3 of the paper). The arrays of batch normalisation are not perturbed.
+    (section 3.3 of the paper). Arrays of batch normalisation are not perturbed.
 
     Parameters
     ----------
     architecture : Architecture
-        Of a multi-layer perceptron.
+        The description of a multi-layer perceptron.
     perturbation_scale : float, default=math.sqrt(0.5)
-        The paper's s, positive.
+        The paper's s, above 0.
 
     Returns
     -------
     ndarray of shape (m,)
-        One standard deviation a parameter: layer by layer, the weights before the biases.
+        Standard deviation of each parameter: layer by layer, weights before biases.
 
     Examples
     --------
@@ -64,10 +71,12 @@ def perturbation_std(
     >>> print(std[:10].round(3))
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
-    checks.check_number("perturbation_scale", perturbation_scale, zero=False)
-    with checks.add_error_context(f"{architecture=}"):
-        known = architecture.keywords
-    widths = (known["n_features"], *known["hidden_layer_sizes"], known["n_classes"])
+    check_argument("perturbation_scale", perturbation_scale, POSITIVE)
+    check_argument("architecture", architecture, Architecture)
+    if not architecture.is_perceptron:
+        raise ValueError(f"architecture must be of a perceptron, got that of {architecture.module}")
+    shape = architecture.keywords
+    widths = (shape["n_features"], *shape["hidden_layer_sizes"], shape["n_classes"])
     pieces = []
     for n_in, n_out in pairwise(widths):
         pieces.append(np.full(n_in * n_out, perturbation_scale / math.sqrt(n_in)))
@@ -78,7 +87,7 @@ def perturbation_std(
 def perturbation_norm_tail_bound(
     radius: ArrayLike, std: ArrayLike, *, form: str = "theorem"
 ) -> np.ndarray:
-    r"""Theorem 1: upper bound of the probability that a perturbation leaves a ball.
+    r"""Upper bound of the probability that a perturbation leaves a ball (Theorem 1).
 
     For :math:`\epsilon \sim N(0, \mathrm{diag}(\sigma_1^2, \dots, \sigma_m^2))` and
     :math:`\alpha_* = \max_i \sigma_i^2`,
@@ -93,18 +102,19 @@ def perturbation_norm_tail_bound(
               (r^2 - \sigma_*^2)^2 / \nu_*^2,\; (r^2 - \sigma_*^2) / \alpha_*\}),
               \quad r^2 > \sigma_*^2.
 
-    It is never above the theorem's, holds for smaller radii, and tells much more about a large
-    network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2`, not :math:`\eta^2`.
+    This bound is never above the theorem's and holds for smaller radii. It is much lower for a
+    large network: with equal :math:`\sigma_i` its first term is :math:`m \eta^2`, not
+    :math:`\eta^2`.
 
     Parameters
     ----------
     radius : float or array-like of float
         The radius r of the ball, in the units of the parameters.
     std : array-like of shape (m,)
-        Standard deviation of each coordinate, not negative and not all zero; for a network that
-        of :func:`perturbation_std`.
+        Standard deviation of each coordinate, not negative and not all zero; for a network, use
+        :func:`perturbation_std`.
     form : {"theorem", "sub_exponential"}, default="theorem"
-        The bound that Theorem 1 states, or the sharper one of its proof.
+        The bound of Theorem 1, or the sharper one of its proof.
 
     Returns
     -------
@@ -114,8 +124,7 @@ def perturbation_norm_tail_bound(
     Raises
     ------
     ValueError
-        If `form` is unknown, `std` is not a vector of standard deviations, or a radius is
-        too small for the bound to hold.
+        If an argument is not valid, or a radius is too small for the bound to hold.
 
     Examples
     --------
@@ -125,30 +134,22 @@ def perturbation_norm_tail_bound(
     >>> radius = 1.1 * (std.size * std.max() ** 2) ** 0.5
     >>> print(f"{radius:.0f} {perturbation_norm_tail_bound(radius, std):.3f}")
     432 0.995
-
-    The two output biases set the largest standard deviation here; the proof's bound does not
-    lean on them:
-
-    >>> radius = 1.01 * (std**2).sum() ** 0.5
-    >>> bound = perturbation_norm_tail_bound(radius, std, form="sub_exponential")
-    >>> print(f"{radius:.1f} {bound:.4f}")
-    24.6 0.0026
     """
-    checks.check_choice("form", form, ("theorem", "sub_exponential"))
-    deviations = checks.finite_array("std", std)
+    check_argument("form", form, one_of(("theorem", "sub_exponential")))
+    deviations = finite_array("std", std)
     if deviations.ndim != 1 or deviations.size == 0:
         raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
-    if deviations.min() < 0 or deviations.max() == 0:
-        found = f"values from {deviations.min()} to {deviations.max()}"
-        raise ValueError(f"std must be >= 0 and not all zero, got {found}")
-    # The bounds depend on ratios alone: relative to the largest, no square under- or overflows.
-    largest = deviations.max()
+    smallest, largest = deviations.min(), deviations.max()
+    if smallest < 0 or largest == 0:
+        values = f"values from {smallest} to {largest}"
+        raise ValueError(f"std must be >= 0 and not all zero, got {values}")
+    # The bounds depend only on ratios. Relative to the largest, no square under- or overflows.
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
     least, name = (m, "m * max(std**2)") if form == "theorem" else (total, "sum(std**2)")
-    radii, smallest = checks.finite_array("radius", radius), math.sqrt(least) * largest
-    if (radii <= smallest).any():
-        valid = f"{form=} holds above sqrt({name}) = {smallest}"
+    radii, limit = finite_array("radius", radius), math.sqrt(least) * largest
+    if (radii <= limit).any():
+        valid = f"{form=} holds above sqrt({name}) = {limit}"
         raise ValueError(f"radius={radii.min()} is too small: {valid}")
     squared = np.square(radii / largest)
     if form == "theorem":
@@ -163,18 +164,18 @@ def perturbation_norm_tail_bound(
 def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     r"""Mean distance of predictions to each vertex of the simplex.
 
-    The quantity of Theorem 2: :math:`E_x \|v^{(i)} - f(x)\|` for each class i, from the
-    predictions of one network, that is for one perturbation.
+    This is :math:`E_x \|v^{(i)} - f(x)\|` of Theorem 2 for each class i, from the predictions of
+    one perturbed network.
 
     Parameters
     ----------
     probabilities : array-like of shape (n, d)
-        One row of class probabilities an input.
+        Class probabilities of each input.
 
     Returns
     -------
     ndarray of shape (d,)
-        The mean over the inputs, between 0 and sqrt(2).
+        Mean over the inputs, between 0 and sqrt(2).
 
     Examples
     --------
@@ -182,38 +183,38 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     >>> print(mean_vertex_distances([[1.0, 0.0], [0.5, 0.5]]).round(4))
     [0.3536 1.0607]
     """
-    rows = checks.finite_array("probabilities", probabilities)
+    rows = finite_array("probabilities", probabilities)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
         raise ValueError(f"probabilities must be (n >= 1, d >= 2) numbers, got {rows.shape}")
     sums = rows.sum(axis=1)
-    # In float32 they sum to 1 within a few units of the last place per class.
+    # Rounding in float32 leaves sums of many classes further from 1 than sums in float64.
     if rows.min() < 0 or np.abs(sums - 1.0).max() > 1e-4:
-        found = f"values from {rows.min()}, sums from {sums.min()} to {sums.max()}"
-        raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {found}")
+        values = f"values from {rows.min()}, sums from {sums.min()} to {sums.max()}"
+        raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {values}")
     vertices = np.eye(rows.shape[1])
     return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
 
 
 def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> np.ndarray:
-    r"""Theorem 2: lower bound of the share of inputs that a network gives to a class.
+    r"""Lower bound of the share of inputs that a network assigns to a class (Theorem 2).
 
     .. math:: P_x(f(x) \in A_i) \ge 1 - \sqrt{d} \; E_x \|v^{(i)} - f(x)\|,
 
     where :math:`A_i` holds the predictions whose i-th entry is the largest and :math:`v^{(i)}`
-    is the i-th vertex of the simplex. A mean distance below :math:`1/\sqrt{d}` therefore rules
-    out that the class is never predicted, which is what the softmax degeneracy loss asks for.
+    is the i-th vertex of the simplex. If the mean distance is below :math:`1/\sqrt{d}`, the class
+    is therefore predicted for some input, which is the purpose of the softmax degeneracy loss.
 
     Parameters
     ----------
     mean_distance : float or array-like of float
-        That of the predictions to the vertex, as :func:`mean_vertex_distances` gives it.
+        Mean distance of the predictions to the vertex: see :func:`mean_vertex_distances`.
     n_classes : int
         Number of classes d, at least 2.
 
     Returns
     -------
     ndarray of the shape of `mean_distance`
-        The lower bound, cut off at 0, where the theorem says nothing.
+        The lower bound; 0 where the theorem has a negative one.
 
     Examples
     --------
@@ -221,32 +222,32 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     >>> print(class_probability_lower_bound([0.1, 0.5, 1.0], n_classes=2).round(3))
     [0.859 0.293 0.   ]
     """
-    checks.check_integer("n_classes", n_classes, least=2)
-    distance = checks.finite_array("mean_distance", mean_distance)
-    # No two points of the simplex are further apart than two vertices; 1e-6 is for float32.
+    check_argument("n_classes", n_classes, integers(2))
+    distance = finite_array("mean_distance", mean_distance)
+    # Two vertices are the furthest points of the simplex; 1e-6 allows for float32.
     if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
-        found = f"{distance.min()} to {distance.max()}"
-        raise ValueError(f"mean_distance must lie in [0, sqrt(2)], got {found}")
+        values = f"{distance.min()} to {distance.max()}"
+        raise ValueError(f"mean_distance must lie in [0, sqrt(2)], got {values}")
     return np.maximum(1.0 - math.sqrt(n_classes) * distance, 0.0)
 
 
 def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np.ndarray:
     r"""Norm of each row of the Jacobian of one layer, :math:`x \mapsto W \mathrm{ReLU}(x) + b`.
 
-    The right-hand side of the equation in Theorem 3,
-    :math:`\|W_{k \cdot} \odot 1(x > 0)\|` for each output k.
+    This is the right-hand side of Theorem 3, :math:`\|W_{k \cdot} \odot 1(x > 0)\|`, for each
+    output k.
 
     Parameters
     ----------
     weight : array-like of shape (n_out, n_in)
-        The weight matrix W, in PyTorch's orientation.
+        The weight matrix W, oriented as PyTorch's.
     pre_activations : array-like of shape (n, n_in)
-        Inputs x of the ReLU, one row an example.
+        Inputs x of the ReLU, one row for each example.
 
     Returns
     -------
     ndarray of shape (n, n_out)
-        The norm for each example and output.
+        Norm for each example and output.
 
     Examples
     --------
@@ -255,11 +256,13 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     [[5.]
      [3.]]
     """
-    matrix = checks.finite_array("weight", weight)
-    inputs = checks.finite_array("pre_activations", pre_activations)
+    matrix = finite_array("weight", weight)
+    inputs = finite_array("pre_activations", pre_activations)
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
-        found = f"{matrix.shape} and {inputs.shape}"
-        raise ValueError(f"weight and pre_activations must be (*, n_in) alike, got {found}")
+        shapes = f"{matrix.shape} and {inputs.shape}"
+        raise ValueError(
+            f"weight and pre_activations must be matrices of as many columns, got {shapes}"
+        )
     return np.sqrt((inputs > 0).astype(np.float64) @ np.square(matrix).T)
 
 
@@ -270,13 +273,6 @@ class JacobianRowNormMoments(NamedTuple):
     ----------
     squared_mean, squared_variance, mean, variance : float
         Mean and variance of the squared norm, and of the norm.
-
-    Examples
-    --------
-    >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
-    >>> squared_mean, squared_variance, *_ = jacobian_row_norm_moments(500)
-    >>> print(f"{squared_mean:.2f} {squared_variance:.2f}")  # 1 and 5 / n_in
-    1.00 0.01
     """
 
     squared_mean: float
@@ -286,7 +282,7 @@ class JacobianRowNormMoments(NamedTuple):
 
 
 def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> JacobianRowNormMoments:
-    r"""Theorem 3 at finite width: moments of the norm of one layer's Jacobian row.
+    r"""Moments of the norm of one layer's Jacobian row (Theorem 3, at finite width).
 
     Theorem 3 says that :math:`\|J^{(k)}\| \approx 1` for sufficiently large :math:`n_{in}` when
     weights are drawn from :math:`N(0, \sigma^2)` with :math:`\sigma^2 = 2 / n_{in}` (He et al.,
@@ -297,16 +293,16 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     .. math:: E\|J^{(k)}\|^2 = n_{in} \sigma^2 / 2, \qquad
               \mathrm{Var}\|J^{(k)}\|^2 = 5 n_{in} \sigma^4 / 4,
 
-    which is 1 and :math:`5 / n_{in}` under He. Given the number N of open units the squared norm
-    is :math:`\sigma^2 \chi^2_N`, and the mean of the norm itself is the exact binomial sum over N
-    of :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`.
+    which is 1 and :math:`5 / n_{in}` under He. If N units are open, the squared norm is
+    :math:`\sigma^2 \chi^2_N`. The mean of the norm itself is the binomial sum over N of
+    :math:`\sigma \sqrt2\, \Gamma((N + 1)/2) / \Gamma(N/2)`, computed exactly.
 
     Parameters
     ----------
     n_in : int
         Width of the layer's input, at least 1.
     weight_std : float or None, default=None
-        Standard deviation of the weights. None stands for He's sqrt(2 / n_in).
+        Standard deviation of the weights; None is He's sqrt(2 / n_in).
 
     Returns
     -------
@@ -319,15 +315,15 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     >>> print(f"{moments.squared_mean:.3f} {moments.mean:.4f} {moments.variance ** 0.5:.4f}")
     1.000 0.9984 0.0565
     """
-    checks.check_integer("n_in", n_in)
-    checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
+    check_argument("n_in", n_in, integers())
+    check_argument("weight_std", weight_std, None, POSITIVE)
+    check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
-    checks.check_number("weight_std", std, zero=False)
     squared_mean = n_in * std**2 / 2.0
     n_open = np.arange(n_in + 1)
-    norms = np.zeros(n_in + 1)  # means given the open units, ratios of Gammas; 0 if there is none
+    norms = np.zeros(n_in + 1)  # mean for each number of open units: a ratio of Gammas, 0 for none
     norms[1:] = 2.0 * poch(n_open[1:] / 2.0, 0.5) / math.sqrt(n_in)
-    # Relative to the root of the squared mean: of a wide layer the variance is the small rest.
+    # Computed as 1 - E: a wide layer has a mean near 1 and a small variance, which would cancel.
     below = float(np.sum(binom.pmf(n_open, n_in, 0.5) * (1.0 - norms)))
     return JacobianRowNormMoments(
         squared_mean=squared_mean,

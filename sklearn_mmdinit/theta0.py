@@ -1,7 +1,7 @@
 """Theta0: the initial parameters of a network, as named arrays and a description; and its files.
 
-What was learned is kept in NumPy arrays and never in tensors: equal arrays have equal
-``joblib.hash``, pickle small, and reach worker processes as memory maps.
+Arrays are NumPy's and not tensors: equal arrays have equal ``joblib.hash``, small pickles, and
+reach worker processes as memory maps.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,57 +24,62 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from ._base.mlp import MLP, perceptron
-from ._base.module_factory import ModuleFactory, uncompiled
-from ._base.validation import add_error_context, check_integer, check_kind
+from ._base.environment import kept_generators
+from ._base.mlp import MLP, mlp_without_weights, perceptron
+from ._base.module_factory import uncompiled
+from ._base.validation import POSITIVE, check_argument, integers
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
-# safetensors keeps text beside the arrays: the architecture goes in as JSON.
-_KEY = "sklearn_mmdinit.module"
+# A safetensors file has texts beside its arrays, under these keys.
+_KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
+_KEY_0_1 = "sklearn_mmdinit.architecture"  # that of an MLP, in files of version 0.1
 _GAIN_KEY = "sklearn_mmdinit.gain"
-TRAINING_KEY = "sklearn_mmdinit.training"  # of a checkpoint
 _DIGEST_KEY = "sklearn_mmdinit.digest"
-# What files of multi-layer perceptrons had before these were modules like any other.
-_PERCEPTRON_KEY = "sklearn_mmdinit.architecture"
+TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
+
+# What damaged JSON, and a damaged literal in it, may raise.
+_PARSE_ERRORS = (
+    ValueError, TypeError, KeyError, AttributeError, SyntaxError, RecursionError, MemoryError
+)  # fmt: skip
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
+_MLP_NAME = f"{MLP.__module__}.{MLP.__qualname__}"
 
 
 def qualified_name(value: object) -> str:
-    """The name of a value's class, with where it is from."""
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    """The name of a value's class, with its module."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def digest_of(shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """What stands for names and shapes of arrays: 16 hexadecimal digits."""
+    """A hash of names and shapes of arrays: 16 hexadecimal digits."""
     listed = sorted((name, list(shape)) for name, shape in shapes.items())
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a theta0 says of the network that it belongs to.
+    """The description of the network that a theta0 belongs to.
 
     Parameters
     ----------
     module : str
         Qualified name of the module's class.
     parameters : tuple of (str, str)
-        Name and ``repr`` of what the class was called with; empty where an instance was given.
+        Name and ``repr`` of each argument of the class; empty if the module was an instance.
     input_shape : tuple of int
         Shape of one example.
     n_classes : int
         Number of logits, the paper's d.
     digest : str
-        Of the names and shapes of the module's arrays.
+        A hash of the names and shapes of the module's arrays.
     last_layer : str, default=""
-        Name of the linear layer that gives the logits; empty where there is none.
+        Name of the linear layer that returns the logits; empty if there is none.
     chain : tuple of str, default=()
-        Names of the layers, the first one first, where each hands a scale of its output on to the
-        next, so that a gain does not change the function; empty where that is not known.
+        Names of the layers in their order, if scaling the output of one scales the input of the
+        next, so that a gain does not change the function; empty if that is not known.
 
     Examples
     --------
@@ -94,12 +98,13 @@ class Architecture:
 
     def __post_init__(self) -> None:
         for name, kind in type(self).__annotations__.items():
-            check_kind(name, getattr(self, name), {"str": str, "int": Integral}.get(kind, tuple))
+            kind = {"str": str, "int": Integral}.get(kind, tuple)
+            check_argument(name, getattr(self, name), kind)
         for word, value in (*self.parameters, *enumerate(self.chain)):
-            check_kind(f"{word} of parameters or chain", value, str)
+            check_argument(f"{word} of parameters or chain", value, str)
         for number in self.input_shape:
-            check_integer("an entry of input_shape", number)
-        check_integer("n_classes", self.n_classes, least=0)  # 0: not known yet
+            check_argument("an entry of input_shape", number, integers())
+        check_argument("n_classes", self.n_classes, integers(0))  # 0: not known yet
 
     @classmethod
     def of_perceptron(
@@ -122,44 +127,43 @@ class Architecture:
         Architecture
         """
         keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
-        sizes = keywords["hidden_layer_sizes"]
-        layers = tuple(f"linears.{layer}" for layer in range(len(sizes) + 1))
-        scales = activation == "relu" and not batch_norm and len(layers) > 1
-        shapes = _perceptron_shapes(n_features, sizes, n_classes, batch_norm)
+        module = mlp_without_weights(keywords)
+        layers = tuple(f"linears.{layer}" for layer in range(len(module.linears)))
+        has_gain = activation == "relu" and not batch_norm and len(layers) > 1
         return cls(
-            _PERCEPTRON,
+            _MLP_NAME,
             tuple((name, repr(value)) for name, value in keywords.items()),
             (n_features,),
             n_classes,
-            digest_of(shapes),
+            digest_of({name: tuple(array.shape) for name, array in module.state_dict().items()}),
             layers[-1],
-            layers if scales else (),
+            layers if has_gain else (),
         )
 
     @property
     def n_features(self) -> int:
-        """Numbers of one example."""
+        """The number of values of an example."""
         return math.prod(self.input_shape)
 
     @property
     def is_perceptron(self) -> bool:
         """Whether the module is this package's :class:`MLP`."""
-        return self.module == _PERCEPTRON
+        return self.module == _MLP_NAME
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """What an :class:`MLP` was called with; an AttributeError for any other module."""
+        """The arguments of an :class:`MLP`; an AttributeError for any other module."""
         if not self.is_perceptron:
-            raise AttributeError(f"only a multi-layer perceptron has them, not {self.module}")
-        known = {name: ast.literal_eval(value) for name, value in self.parameters}
-        known.pop("init", None)  # the weights are in the arrays
-        return {"activation": "relu", "batch_norm": False} | known
+            raise AttributeError(f"only a multi-layer perceptron has keywords, not {self.module}")
+        keywords = {name: ast.literal_eval(value) for name, value in self.parameters}
+        keywords.pop("init", None)  # the weights are in the arrays
+        return {"activation": "relu", "batch_norm": False} | keywords
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise a ValueError unless arrays have the names and shapes of the module's."""
         if digest_of(shapes) != self.digest:
-            known = f"the names and shapes of {self.module}'s arrays, of digest {self.digest}"
-            raise ValueError(f"these are not {known}: {sorted(shapes.items())}")
+            valid = f"the names and shapes of {self.module}'s arrays, of digest {self.digest}"
+            raise ValueError(f"arrays must have {valid}, got {sorted(shapes.items())}")
 
     def to_json(self) -> str:
         """The description as a JSON object, the inverse of :meth:`from_json`."""
@@ -167,35 +171,20 @@ class Architecture:
 
     @classmethod
     def from_json(cls, text: str) -> Architecture:
-        """The architecture that a JSON object describes; a ValueError where it does not."""
-        with add_error_context(f"not the description of a module: {text!r}"):
+        """The architecture that a JSON object describes; a ValueError if it describes none."""
+        try:
             fields: dict[str, Any] = json.loads(text)
-            if "module" not in fields:  # from before perceptrons were modules like any other
+            if "module" not in fields:  # version 0.1 described MLPs by their arguments
                 return cls.of_perceptron(**fields)
             parameters = tuple((str(name), str(value)) for name, value in fields.pop("parameters"))
             shape = tuple(int(n) for n in fields.pop("input_shape"))
             chain = tuple(str(name) for name in fields.pop("chain"))
-            found = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
-            if found.is_perceptron and found.digest != cls.of_perceptron(**found.keywords).digest:
-                raise ValueError(f"{found.keywords} have other shapes")
-        return found
-
-
-_PERCEPTRON = f"{MLP.__module__}.{MLP.__qualname__}"
-
-
-def _perceptron_shapes(
-    n_features: int, sizes: Sequence[int], n_classes: int, batch_norm: bool
-) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every array of an MLP."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for layer, (n_in, n_out) in enumerate(pairwise((n_features, *sizes, n_classes))):
-        shapes |= {f"linears.{layer}.weight": (n_out, n_in), f"linears.{layer}.bias": (n_out,)}
-    for layer, width in enumerate(sizes if batch_norm else ()):
-        for name in ("weight", "bias", "running_mean", "running_var"):
-            shapes[f"norms.{layer}.{name}"] = (width,)
-        shapes[f"norms.{layer}.{_COUNTER}"] = ()
-    return shapes
+            read = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
+            if read.is_perceptron and read.digest != cls.of_perceptron(**read.keywords).digest:
+                raise ValueError(f"arrays of digest {read.digest} do not fit {read.keywords}")
+        except _PARSE_ERRORS as error:
+            raise ValueError(f"not the description of a module: {text!r} ({error})") from error
+        return read
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,18 +196,16 @@ class Theta0:
     architecture : Architecture
         The network.
     arrays : dict of str to ndarray
-        What the module's ``state_dict`` holds: floats as float32, buffers of other types as they
-        are; kept as read-only views.
+        The module's ``state_dict``: floats as float32, other types unchanged; read-only.
     gain : tuple of float, default=()
-        By what each hidden layer's weights were multiplied after pre-training, the function
-        being the same; empty: by nothing.
+        Factor of each hidden layer's weights after pre-training, which leaves the function
+        unchanged; empty if there is none.
 
     Raises
     ------
     ValueError
-        If a name is missing or unknown, an array has another shape or holds NaN (of an
-        :class:`MLP`, infinity neither), or the gain has another length than there are hidden
-        layers, or a factor that is not finite and above 0.
+        If a name is missing or unknown, an array has another shape, or holds NaN (or infinity, in
+        an :class:`MLP`), or the gain has not one finite positive factor for each hidden layer.
 
     Examples
     --------
@@ -236,41 +223,40 @@ class Theta0:
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("arrays", Mapping), ("gain", tuple)):
-            check_kind(name, getattr(self, name), kind)
-        perceptron = self.architecture.is_perceptron
-        kept = {
-            str(name): _kept(name, array, perceptron and not str(name).endswith(_COUNTER))
+            check_argument(name, getattr(self, name), kind)
+        is_mlp = self.architecture.is_perceptron
+        arrays = {
+            str(name): _read_only(name, array, is_mlp and not str(name).endswith(_COUNTER))
             for name, array in self.arrays.items()
         }
-        object.__setattr__(self, "arrays", kept)
-        self.architecture.check({name: array.shape for name, array in kept.items()})
+        object.__setattr__(self, "arrays", arrays)
+        self.architecture.check({name: array.shape for name, array in arrays.items()})
         if self.gain:
             self._check_gain(self.gain)
-        for name, array in kept.items():
-            # Another module may keep a mask of -inf among its arrays.
-            if not np.isfinite(array).all() if perceptron else np.isnan(array).any():
-                raise ValueError(f"array {name!r} holds NaN{' or infinity' if perceptron else ''}")
+        for name, array in arrays.items():
+            # A module of another class may have a mask of -inf.
+            if not np.isfinite(array).all() if is_mlp else np.isnan(array).any():
+                raise ValueError(f"array {name!r} holds NaN{' or infinity' if is_mlp else ''}")
 
     def __repr__(self) -> str:
-        own, numbers = self.architecture, sum(array.size for array in self.arrays.values())
-        shape = f"input_shape={own.input_shape}, n_classes={own.n_classes}"
-        return f"Theta0(of {own.module}, {shape}, {numbers:,} numbers)"
+        described, n = self.architecture, sum(array.size for array in self.arrays.values())
+        shape = f"input_shape={described.input_shape}, n_classes={described.n_classes}"
+        return f"Theta0(of {described.module}, {shape}, {n:,} numbers)"
 
     def _check_gain(self, gain: Sequence[float]) -> None:
         n_hidden = max(len(self.architecture.chain) - 1, 0)
-        right = [f for f in gain if isinstance(f, Real) and 0.0 < f < math.inf]
-        if not len(right) == len(gain) == n_hidden:
+        if len(gain) != n_hidden or not all(POSITIVE.is_satisfied_by(factor) for factor in gain):
             valid = "finite numbers > 0, one for each hidden layer"
             raise ValueError(f"{gain=} must be {n_hidden} {valid}")
 
     @property
     def coefs(self) -> list[np.ndarray]:
-        """Weights of an :class:`MLP`, a copy of shape (n_in, n_out) a layer, as scikit-learn's."""
+        """Weights of each layer of an :class:`MLP`, as copies (n_in, n_out) like scikit-learn's."""
         return [np.copy(weight.T) for weight in self._of_layers("weight")]
 
     @property
     def intercepts(self) -> list[np.ndarray]:
-        """Biases of an :class:`MLP`, a copy of shape (n_out,) a layer."""
+        """Biases of each layer of an :class:`MLP`, as copies (n_out,)."""
         return [np.copy(bias) for bias in self._of_layers("bias")]
 
     def _of_layers(self, name: str) -> list[np.ndarray]:
@@ -278,26 +264,20 @@ class Theta0:
         return [self.arrays[f"linears.{layer}.{name}"] for layer in range(n_layers)]
 
     def to_module(self) -> nn.Module:
-        """A fresh :class:`MLP` that starts here; a ValueError for any other module."""
+        """A new :class:`MLP` with these parameters; a ValueError for any other module."""
         if not self.architecture.is_perceptron:
             name = self.architecture.module
             raise ValueError(f"theta0 does not hold {name}: use to_module() of its initializer")
-        module = ModuleFactory(MLP, self.architecture.keywords).build()
+        with kept_generators():
+            module = MLP(**self.architecture.keywords)
         start_(module, self)
         return module
 
     def with_gain(self, factors: Sequence[float]) -> Theta0:
-        """The weights of each hidden layer multiplied, the last one's divided: the same function.
+        """Multiply each hidden layer's weights by a positive factor, and divide the last layer's.
 
-        Parameters
-        ----------
-        factors : sequence of float
-            One for each hidden layer of ``architecture.chain``, positive.
-
-        Returns
-        -------
-        Theta0
-            With the factors in its ``gain``.
+        Biases are scaled so that the network computes the same function. ``gain`` keeps the
+        factors, multiplied by those that were there.
         """
         if all(factor == 1.0 for factor in factors):
             return self
@@ -307,7 +287,7 @@ class Theta0:
         return Theta0(self.architecture, self._scaled(factors), gain)
 
     def without_gain(self) -> Theta0:
-        """As pre-training left it: perturbations of a fixed size mean something else later."""
+        """Remove the gain, because the size of perturbations assumes unscaled weights."""
         if not self.gain:
             return self
         return Theta0(self.architecture, self._scaled([1.0 / factor for factor in self.gain]))
@@ -320,7 +300,7 @@ class Theta0:
             scales[f"{layer}.weight"] = factor
             scales[f"{layer}.bias"] = total
         scales[f"{last}.weight"] = 1.0 / total
-        with np.errstate(over="ignore"):  # told below
+        with np.errstate(over="ignore"):  # the error below reports it
             scaled = {
                 name: (array * scales[name]).astype(array.dtype) if name in scales else array
                 for name, array in self.arrays.items()
@@ -330,31 +310,31 @@ class Theta0:
         return scaled
 
 
-def _kept(name: str, array: Any, real: bool) -> np.ndarray:
-    """Floats, and whatever is `real`, in float32; other numbers as they are; in C order."""
-    kept = np.asarray(array)
-    if kept.dtype.kind not in ("biuf" if real else "biufc"):
-        raise ValueError(f"array {name!r} must hold numbers, got dtype {kept.dtype}")
-    if kept.dtype.kind == "f" or real:
-        with np.errstate(over="ignore"):  # told as infinity
-            kept = kept.astype(np.float32, copy=False)
-    # asarray and not ascontiguousarray, which has no arrays without axes.
-    view = np.asarray(kept, order="C").view()
+def _read_only(name: str, array: Any, as_float32: bool) -> np.ndarray:
+    """A view in C order of numbers: floats, and others if asked, in float32."""
+    numbers = np.asarray(array)
+    if numbers.dtype.kind not in ("biuf" if as_float32 else "biufc"):
+        raise ValueError(f"array {name!r} must hold numbers, got dtype {numbers.dtype}")
+    if numbers.dtype.kind == "f" or as_float32:
+        with np.errstate(over="ignore"):  # an error reports infinity
+            numbers = numbers.astype(np.float32, copy=False)
+    # Not ascontiguousarray, which would give an array without axes one.
+    view = np.asarray(numbers, order="C").view()
     view.flags.writeable = False
     return view
 
 
 def theta0_in(source: Any) -> Theta0 | None:
-    """A Theta0 itself, or what an estimator has as its ``theta0_``; None for anything else."""
+    """A Theta0 itself, or the ``theta0_`` of an estimator; None for anything else."""
     theta0 = source if isinstance(source, Theta0) else getattr(source, "theta0_", None)
     return theta0 if isinstance(theta0, Theta0) else None
 
 
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
-    """What a module's ``state_dict`` holds, floats as float32; copies, on the CPU."""
+    """Copies of the arrays in a module's ``state_dict``, on the CPU, floats in float32."""
     arrays = {}
     for name, value in module.state_dict().items():
-        if isinstance(value, torch.Tensor):  # a module may add what it likes
+        if isinstance(value, torch.Tensor):  # a module may add values of other types
             value = value.detach().cpu()
             value = value.float() if value.is_floating_point() else value
             arrays[name] = np.array(value.numpy(), order="C")
@@ -362,15 +342,20 @@ def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 def start_(module: nn.Module, theta0: Theta0) -> None:
-    """Let a module start at a theta0 of its class, in place."""
+    """Copy theta0 into a module of its class, in place."""
     module = uncompiled(module)
-    own, theirs = qualified_name(module), theta0.architecture.module
-    if own != theirs:
-        raise ValueError(f"theta0 is of the module {theirs}, not of {own}")
-    if isinstance(module, MLP):
-        given, found = (k["activation"] for k in (theta0.architecture.keywords, module.keywords))
-        if given != found:  # which arrays do not show
-            raise ValueError(f"theta0 is of an MLP with activation={given!r}, not {found!r}")
+    name, expected = qualified_name(module), theta0.architecture.module
+    if name != expected:
+        raise ValueError(f"theta0 is of the module {expected}, not of {name}")
+    if isinstance(module, MLP):  # arrays do not show the activation
+        expected, activation = (
+            theta0.architecture.keywords["activation"],
+            module.keywords["activation"],
+        )
+        if activation != expected:
+            raise ValueError(
+                f"theta0 is of an MLP with activation={expected!r}, not {activation!r}"
+            )
     put_arrays_(module, theta0.arrays)
 
 
@@ -385,22 +370,23 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     if missing:
         raise ValueError(f"theta0 has no array {missing[0]!r}, which the module {name} has")
     for key, array in arrays.items():
-        if (found := np.shape(array)) != shapes.get(key):
-            own = f"has shape {shapes[key]}" if key in shapes else "is not there"
-            raise ValueError(f"theta0's {key!r} has shape {found}; in the module {name} it {own}")
-    # copy: the arrays may be read-only memory maps in a worker process.
+        if np.shape(array) != shapes.get(key):
+            there = f"has shape {shapes[key]}" if key in shapes else "is not there"
+            shape = f"theta0's {key!r} has shape {np.shape(array)}"
+            raise ValueError(f"{shape}; in the module {name} it {there}")
+    # tensor() copies: in a worker process the arrays may be read-only memory maps.
     new = {key: torch.tensor(array) for key, array in arrays.items()}
     for key, value in new.items():
-        if (own := state[key]).dtype == torch.float64:
-            # A module's own numbers where these are the same in float32.
-            new[key] = torch.where(value.to(own) == own.float(), own, value.to(own))
+        if (old := state[key]).dtype == torch.float64:
+            # Keeps the digits of the module's numbers that equal theta0's in float32.
+            new[key] = torch.where(value.to(old) == old.float(), old, value.to(old))
     module.load_state_dict(new, strict=False)
 
 
 def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
-    """Write a safetensors file whole or not at all: beside its final place, and then renamed."""
+    """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
-    # Not tempfile: its files can be read by their owner alone, and a rename keeps that.
+    # Not tempfile, whose files only their owner can read, also once they are renamed.
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
@@ -415,30 +401,31 @@ def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[s
 
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays and texts of a safetensors file; a ValueError where it is damaged or another's."""
+    """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             texts = file.metadata() or {}
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        # The last three: an element type that NumPy does not have.
-        raise ValueError(f"{str(path)!r} is damaged or not a safetensors file: {error}") from error
-    # Files from before there was a digest have none.
+        # The last three come of an element type that NumPy does not have.
+        reason = f"{str(path)!r} is damaged or not a safetensors file"
+        raise ValueError(f"{reason}: write it anew ({error})") from error
+    # Files of version 0.1 have no digest.
     if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
-        raise ValueError(f"{str(path)!r} is damaged: its contents have changed")
+        raise ValueError(f"{str(path)!r} is damaged: its contents have changed; write it anew")
     return arrays, texts
 
 
 def _digest(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> str:
-    """What no change of a file's arrays and texts leaves as it is."""
-    found = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
+    """A hash of a file's arrays and texts."""
+    digest = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
     for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def checked_path(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """The path of a file to write or read; an error where it cannot be one of these."""
+    """The path of a file to read or write; an error if it cannot be a safetensors file."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{name} must be a str or path-like that ends in {_SUFFIX!r}, got {path!r}")
     checked = Path(path)
@@ -450,41 +437,28 @@ def checked_path(path: str | os.PathLike[str], name: str = "path") -> Path:
 def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     """Write theta0 to a safetensors file.
 
-    The file appears whole or not at all. It does not hold the names of columns: they have to come
-    in the order that theta0 was learned in.
+    The file appears whole or not at all. It holds no names of columns: columns must later come in
+    the same order.
 
     Parameters
     ----------
     path : str or path-like
-        Where to write; must end in ``.safetensors``. An existing file is replaced.
+        Name of the file, which ends in ``.safetensors``. An existing file is replaced.
     source : Theta0 or fitted estimator
-        Parameters to save; of an estimator, its ``theta0_``.
+        What to save; of an estimator, its ``theta0_``.
 
     Raises
     ------
     FileNotFoundError
-        If there is no folder to write to.
+        If the folder does not exist.
     TypeError
-        If ``path`` is no path, or ``source`` neither a Theta0 nor fitted.
+        If ``path`` is no path, or ``source`` is neither a Theta0 nor a fitted estimator.
     ValueError
-        If ``path`` ends otherwise or is a folder.
+        If ``path`` does not end in ``.safetensors`` or is a folder.
 
     See Also
     --------
-    load_theta0 : Read the file back.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
-    >>> X = np.random.default_rng(0).normal(size=(64, 4))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "theta0.safetensors")
-    ...     save_theta0(path, init)
-    ...     load_theta0(path).architecture.n_classes
-    2
+    load_theta0 : Read the file back, with an example.
     """
     target = checked_path(path)
     theta0 = theta0_in(source)
@@ -505,7 +479,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     path : str or path-like
         A file that :func:`save_theta0` has written.
     module : nn.Module, default=None
-        A module of the class that theta0 is of, to start there, in place.
+        A module of theta0's class, whose parameters become theta0, in place.
 
     Returns
     -------
@@ -514,11 +488,11 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     TypeError
         If ``path`` is no path.
     ValueError
-        If it is damaged or not a file of theta0, or theta0 is of another module.
+        If the file is damaged or holds no theta0, or theta0 is of another module.
 
     See Also
     --------
@@ -544,19 +518,22 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
     """
     arrays, metadata = read_whole(checked_path(path))
     if TRAINING_KEY in metadata:
-        hint = "fit with the same checkpoint= reads it, and save_theta0 writes what it has learned"
+        hint = "fit with the same checkpoint= reads it, and save_theta0 then writes a theta0"
         raise ValueError(f"{str(path)!r} is a checkpoint of a training, not a theta0: {hint}")
-    with add_error_context(f"{str(path)!r} is damaged or no file of theta0"):
-        text = metadata.get(_KEY, metadata.get(_PERCEPTRON_KEY))
+    try:
+        text = metadata.get(_KEY, metadata.get(_KEY_0_1))
         if text is None:
             raise ValueError(f"the metadata has no {_KEY!r} but {sorted(metadata)}")
         architecture = Architecture.from_json(text)
-        if _KEY not in metadata:
-            own = architecture.keywords
-            for layer in range(len(own["hidden_layer_sizes"]) if own["batch_norm"] else 0):
+        if _KEY not in metadata:  # version 0.1 wrote no counters
+            n_norms = len(mlp_without_weights(architecture.keywords).norms)
+            for layer in range(n_norms):
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
+    except _PARSE_ERRORS as error:
+        reason = f"{str(path)!r} is damaged or no file of theta0"
+        raise ValueError(f"{reason}: write it anew with save_theta0 ({error})") from error
     if module is not None:
         start_(module, theta0)
     return theta0

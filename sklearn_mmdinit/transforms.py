@@ -1,6 +1,6 @@
-"""What is known of rows: small changes that they bear, and where neighbouring images look alike.
+"""Augmentations of images and tables, and features of images for the search of neighbours.
 
-Images are flat or have three axes.
+Images are flat rows, or have the axes channels, height and width.
 """
 
 from __future__ import annotations
@@ -8,49 +8,48 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_scalar, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
-from ._base.validation import check_bool, check_finite, check_kind, check_positive, is_auto
+from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
-_NUMBERS_AT_A_TIME = 6_000_000  # of histograms, some 100 MB in all
-_CELLS_OF_A_SIDE = 14
+_NUMBERS_AT_A_TIME = 6_000_000  # of histograms, which need 100 MB in all
+_CELLS_A_SIDE = 14
 
 
-def _image_shape(X: np.ndarray, asked: Any) -> tuple[int, int, int]:
-    """Channels, height and width of the rows of X, where `asked` is the parameter image_shape."""
-    own = X.shape[1:]
-    if asked is None and len(own) == 3:
-        return own
-    if asked is None:
-        n_pixels = math.prod(own)
+def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
+    """Channels, height and width of the rows of X, by the parameter image_shape."""
+    row_shape = X.shape[1:]
+    if image_shape is None and len(row_shape) == 3:
+        return row_shape
+    if image_shape is None:
+        n_pixels = math.prod(row_shape)
         n_channels = 1 if math.isqrt(n_pixels) ** 2 == n_pixels else 3
         side = math.isqrt(n_pixels // n_channels)
-        found = (n_channels, side, side)
+        shape = (n_channels, side, side)
     else:
-        sides = tuple(np.atleast_1d(asked).tolist())
-        found = sides if len(sides) == 3 else (1, *sides)
-    right = len(found) == 3 and all(isinstance(side, int) and side > 0 for side in found)
-    if not (right and own in (found, (math.prod(found),))):
-        valid = "(height, width), (channels, height, width), or None for squares and three axes"
-        raise ValueError(f"image_shape={asked!r} does not fit rows of shape {own}: give {valid}")
-    return found
+        sides = tuple(np.atleast_1d(image_shape).tolist())
+        shape = sides if len(sides) == 3 else (1, *sides)
+    valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
+    if not (valid and row_shape in (shape, (math.prod(shape),))):
+        hint = "give (height, width), (channels, height, width), or None for squares and three axes"
+        raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
+    return shape
 
 
 class RandomAffine(BaseEstimator):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
-    Each image is changed in its own way: every amount is uniform between its limits in both
-    directions. Pixels between pixels are interpolated linearly; those beyond the border are as it.
+    Each image has random amounts of its own, uniform between their limits in both directions.
+    Pixels are interpolated linearly; those beyond the border have the values at the border.
 
     Parameters
     ----------
@@ -63,14 +62,14 @@ class RandomAffine(BaseEstimator):
     shear : float, default=8.0
         Largest angle by which columns lean, in degrees, less than 90.
     mirror : bool, default=False
-        Whether every other image, at random, has left and right exchanged.
+        Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
-        Height and width, or channels, height and width, of what a flat row holds. None: a
-        square of one channel or of three; rows of shape (channels, height, width) need none.
+        Height and width, or channels, height and width, of the image in a flat row. None: a
+        square of one channel or of three. Rows of shape (channels, height, width) need none.
 
     See Also
     --------
-    sklearn_mmdinit.Coherence : Changes both ends of its walks with it.
+    sklearn_mmdinit.Coherence : Augments both rows of its positive pairs.
 
     Examples
     --------
@@ -82,6 +81,15 @@ class RandomAffine(BaseEstimator):
     >>> changed.shape == X.shape, bool((changed != X).any(axis=1).all())
     (True, True)
     """
+
+    _parameter_constraints: ClassVar = {
+        "degrees": [numbers(0, 180, "both")],
+        # No image has a million pixels a side, and positions in float32 stay far from infinity.
+        "shift": [numbers(0, 1e6, "both")],
+        "scale": [numbers(0, 10, "both")],
+        "shear": [numbers(0, 90)],
+        "mirror": ["boolean"],
+    }
 
     def __init__(
         self,
@@ -101,26 +109,17 @@ class RandomAffine(BaseEstimator):
         self.image_shape = image_shape
 
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Change each image.
+        """Change images X (n, n_pixels) or (n, channels, height, width) by draws from `rng`.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_pixels) or (n, channels, height, width)
-            Images of float32 or float64, on any scale.
-        rng : numpy.random.Generator
-            ModuleFactory of the amounts.
-
-        Returns
-        -------
-        ndarray of the shape and type of X
+        They are of float32 or float64, on any scale; the result has their shape and type.
         """
-        self._check_params()
-        check_kind("rng", rng, np.random.Generator)
+        check_parameters(self)
+        check_argument("rng", rng, np.random.Generator)
         X = np.asarray(X)
         if X.dtype not in (np.float32, np.float64):
-            raise ValueError(f"images must be of float32 or float64, got {X.dtype}")
+            raise ValueError(f"X must be of float32 or float64, got {X.dtype}: use X.astype")
         shape = _image_shape(X, self.image_shape)
-        if len(X) == 0:  # which grid_sample does not take
+        if len(X) == 0:  # grid_sample needs at least one image
             return X.copy()
         images = torch.from_numpy(np.require(X, requirements=("C", "W"))).view(len(X), *shape)
         height, width = shape[1:]
@@ -130,7 +129,7 @@ class RandomAffine(BaseEstimator):
         return changed.view(X.shape).numpy()
 
     def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Maps (n, 2, 3) from places, -1 to 1, in the changed images to those in the images."""
+        """Maps (n, 2, 3) from positions, -1 to 1, in the changed images to those in the images."""
 
         def amounts(largest: float) -> np.ndarray:
             return rng.uniform(-largest, largest, n)
@@ -148,38 +147,28 @@ class RandomAffine(BaseEstimator):
         y = np.stack([yx * width / height, yy, below], axis=1)
         return np.stack([x, y], axis=1)
 
-    def _check_params(self) -> None:
-        check_finite(self, "degrees", "shift", "scale", "shear")
-        check_scalar(self.degrees, "degrees", Real, max_val=180)
-        # No image has as many pixels, and places in float32 stay far from infinity.
-        check_scalar(self.shift, "shift", Real, max_val=1e6)
-        check_scalar(self.scale, "scale", Real, max_val=10)
-        check_scalar(self.shear, "shear", Real, max_val=90, include_boundaries="neither")
-        check_bool("mirror", self.mirror)
-
 
 class RandomCorruption(BaseEstimator):
-    r"""Entries exchanged for those of other rows, for ``Coherence(augmentation=)``.
+    r"""Entries replaced by those of other rows, for ``Coherence(augmentation=)``.
 
-    Each entry of a row is replaced, with a probability of its own draw, by the same column's entry
-    of another row, as SCARF [1]_ and VIME [2]_ do: a value that the column does take, whatever the
-    others of the row are. It suits tables of many columns that are categories or counts, any of
-    which a task could do without; where columns hang together it makes rows that there are not.
+    Each entry of a row is replaced with probability p by the entry of another row in the same
+    column, as in SCARF [1]_ and VIME [2]_. It suits tables of many categories or counts, each of
+    which alone matters little. If columns depend on each other, it makes rows that cannot occur.
 
     Parameters
     ----------
     p : float, default=0.3
-        Probability of each entry to be replaced, from 0 to 1.
+        Probability that an entry is replaced, from 0 to 1.
 
     See Also
     --------
-    sklearn_mmdinit.Coherence : Changes both ends of its walks with it, each by draws of its own.
+    sklearn_mmdinit.Coherence : Augments both rows of its positive pairs.
     RandomAffine : Small changes of images.
 
     Notes
     -----
-    Other rows are those of the array that is given, one drawn anew for each entry. In training
-    that is a mini-batch, both ends of its walks: a random sample of the data.
+    For each entry another row of the same array is drawn. In training this array is a mini-batch
+    of positive pairs: a random sample of the data.
 
     References
     ----------
@@ -199,26 +188,18 @@ class RandomCorruption(BaseEstimator):
            [ 2, 12, 22]])
     """
 
+    _parameter_constraints: ClassVar = {"p": [numbers(0, 1, "both")]}
+
     def __init__(self, p: float = 0.3) -> None:
         self.p = p
 
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Replace entries.
+        """Replace entries of rows X (n, ...) of any type by draws from `rng`; copies X.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, ...)
-            Rows of any type. A row alone stays as it is.
-        rng : numpy.random.Generator
-            ModuleFactory of which entries, and of the rows that they are taken from.
-
-        Returns
-        -------
-        ndarray of the shape and type of X
+        A single row stays unchanged.
         """
-        check_finite(self, "p")
-        check_scalar(self.p, "p", Real, max_val=1)
-        check_kind("rng", rng, np.random.Generator)
+        check_parameters(self)
+        check_argument("rng", rng, np.random.Generator)
         changed, n = np.array(X), len(X)
         if n < 2:
             return changed
@@ -231,30 +212,30 @@ class RandomCorruption(BaseEstimator):
 class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Histograms of oriented gradients [1]_ of images, for ``Coherence(embedding=)``.
 
-    An image is cut into square cells. In the histogram :math:`h` of a cell, each pixel near it
-    counts by the length of its gradient, in the two nearest of ``n_orientations`` directions;
-    then a faint edge is made to count as much as a strong one,
+    An image is cut into square cells. The histogram :math:`h` of a cell adds up the lengths of the
+    gradients of the pixels near it, each in the two nearest of ``n_orientations`` directions. It is
+    then normalised, so that faint edges count as much as strong ones,
 
     .. math:: h / (\lVert h \rVert + \text{floor} \cdot m)
 
-    with m the mean of :math:`\lVert h \rVert` over the cells of the image. So neither a constant
-    added to an image nor a positive factor changes anything.
+    with m the mean of :math:`\lVert h \rVert` over the cells of the image. Features do not change
+    if a constant is added to an image, or if it is multiplied by a positive factor.
 
     Parameters
     ----------
     cell_size : int or "auto", default="auto"
-        Side of a cell, in pixels; "auto": a fourteenth of the image's shorter side, at least 1,
-        so that images of 28 x 28 pixels have cells of 2. Its histogram is over a square of twice
-        that side: those of neighbouring cells overlap.
+        Side of a cell, in pixels. "auto": a fourteenth of the image's shorter side, at least 1:
+        2 for images of 28 x 28 pixels. The histogram is over a square of twice that side, so that
+        those of neighbouring cells overlap.
     n_orientations : int, default=8
-        Directions, over the full circle: from dark to light is not from light to dark. At
-        least 2.
+        Number of directions over the full circle, at least 2: an edge from dark to light differs
+        from one from light to dark.
     floor : float, default=0.3
-        What is much fainter than this share of an image's mean edge stays faint; not negative.
+        Edges much fainter than this share of the image's mean stay faint; not negative.
     image_shape : tuple of int or None, default=None
-        Height and width, or channels, height and width, of what a flat row holds. None: a
-        square of one channel or of three; rows of shape (channels, height, width) need none. Of
-        several channels each pixel takes the one with the longest gradient.
+        Height and width, or channels, height and width, of the image in a flat row. None: a
+        square of one channel or of three. Rows of shape (channels, height, width) need none. Each
+        pixel counts by the channel that has the longest gradient there.
 
     Attributes
     ----------
@@ -263,13 +244,13 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     image_shape_ : tuple of int
         Channels, height and width.
     n_features_in_ : int
-        Numbers in a flat row, channels of images with three axes.
+        Number of values of a flat row; of images with three axes, the number of channels.
     feature_names_in_ : ndarray of str
-        Names of the columns, where ``fit`` got any.
+        Names of the columns, if ``fit`` got any.
 
     See Also
     --------
-    sklearn_mmdinit.Coherence : Searches neighbours in what this makes of images.
+    sklearn_mmdinit.Coherence : Searches neighbours among these features.
 
     References
     ----------
@@ -285,6 +266,12 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (1797, 128)
     >>> init = MMDInitializer(coherence=Coherence(embedding=OrientedGradients()))
     """
+
+    _parameter_constraints: ClassVar = {
+        "cell_size": [integers(), AUTO],
+        "n_orientations": [integers(2)],
+        "floor": [numbers()],
+    }
 
     def __init__(
         self,
@@ -314,41 +301,29 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self : OrientedGradients
             Fitted.
         """
-        check_positive(self, "n_orientations", least=2)
-        check_finite(self, "floor")
-        check_positive(self, "cell_size", auto=True)
+        check_parameters(self)
         X = self._images(X, reset=True)
         self.image_shape_ = _image_shape(X, self.image_shape)
         sides = self.image_shape_[1:]
-        size = round(min(sides) / _CELLS_OF_A_SIDE) if is_auto(self.cell_size) else self.cell_size
-        self.cell_size_ = min(max(int(size), 1), max(sides))  # beyond, there is one cell
+        size = round(min(sides) / _CELLS_A_SIDE) if is_auto(self.cell_size) else self.cell_size
+        self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell is the only one too
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Histograms of each image.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_pixels) or (n, channels, height, width)
-            Images of the shape that ``fit`` saw.
-
-        Returns
-        -------
-        ndarray of shape (n, n_orientations * n_cells), float32
-        """
+        """Histograms (n, n_orientations * n_cells) of images shaped as in ``fit``, float32."""
         check_is_fitted(self)
         X = self._images(X, reset=False)
-        found = _image_shape(X, self.image_shape)
-        if found != self.image_shape_:
-            raise ValueError(f"X holds images of shape {found}, fit saw {self.image_shape_}")
-        histograms = np.empty((len(X), self._n_features_out), dtype=np.float32)
-        block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * math.prod(found[1:])), 1)
+        shape = _image_shape(X, self.image_shape)
+        if shape != self.image_shape_:
+            raise ValueError(f"X holds images of shape {shape}, fit saw {self.image_shape_}")
+        features = np.empty((len(X), self._n_features_out), dtype=np.float32)
+        block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * math.prod(shape[1:])), 1)
         for rows in gen_batches(len(X), block):
-            # A copy: rows may be read-only, or backwards.
-            images = torch.from_numpy(X[rows].copy()).view(-1, *found)
-            made = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
-            histograms[rows] = made.flatten(1).numpy()
-        return histograms
+            # A copy, because rows may be read-only or have negative strides.
+            images = torch.from_numpy(X[rows].copy()).view(-1, *shape)
+            histograms = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
+            features[rows] = histograms.flatten(1).numpy()
+        return features
 
     @property
     def _n_features_out(self) -> int:
@@ -357,18 +332,18 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # float32 in any case
+        tags.transformer_tags.preserves_dtype = []  # always float32
         return tags
 
     def _images(self, X: Any, *, reset: bool) -> np.ndarray:
-        numbers = [np.float32, np.float64]  # others become the first
-        return validate_data(self, X, dtype=numbers, allow_nd=True, reset=reset)
+        dtypes = [np.float32, np.float64]  # other types become the first
+        return validate_data(self, X, dtype=dtypes, allow_nd=True, reset=reset)
 
 
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:
     """Histograms (n, n_orientations, rows of cells, columns of cells) of images (n, c, h, w)."""
     height, width = images.shape[2:]
-    # As large as one: lengths are squared on the way.
+    # Scaled to at most 1, because lengths are squared on the way.
     largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
     images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)
     bordered = pad(images, (1, 1, 1, 1), mode="replicate")
@@ -378,23 +353,24 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     right, down = right.gather(1, channel), down.gather(1, channel)
     turn = torch.atan2(down, right).remainder(2 * math.pi) * (n_orientations / (2 * math.pi))
     share, nearest = turn.frac(), turn.long() % n_orientations
-    counted = lengths.new_zeros(len(images), n_orientations, height, width)
-    counted.scatter_add_(1, nearest, lengths * (1 - share))
-    counted.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
-    # Around the cell; of an odd side, half a pixel either way, whence their mean.
+    by_pixel = lengths.new_zeros(len(images), n_orientations, height, width)
+    by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
+    by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
+    # The square is centred on its cell. If the side of a cell is odd it would begin at half a
+    # pixel, so the squares that begin half a pixel before and after are averaged.
     starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
-    found = torch.stack([_windows(counted, cell, *start) for start in starts]).mean(dim=0)
-    # Of numbers near one: squares of others may vanish.
-    peaks = found.amax(dim=1, keepdim=True)
-    shares = found / peaks.clamp(min=torch.finfo(found.dtype).tiny)
+    by_cell = torch.stack([_windows(by_pixel, cell, *start) for start in starts]).mean(dim=0)
+    # The norm is of numbers near 1, because squares of small ones may vanish.
+    peaks = by_cell.amax(dim=1, keepdim=True)
+    shares = by_cell / peaks.clamp(min=torch.finfo(by_cell.dtype).tiny)
     norms = peaks * shares.norm(dim=1, keepdim=True)
     divisor = norms + floor * norms.mean(dim=(2, 3), keepdim=True)
-    return torch.where(norms > 0, found / divisor, 0.0)
+    return torch.where(norms > 0, by_cell / divisor, 0.0)
 
 
-def _windows(counted: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
-    """Means over squares of twice a cell's side, which begin so far before it."""
-    below, beyond = (-side % cell for side in counted.shape[2:])
-    # Outside the image there is nothing.
+def _windows(by_pixel: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
+    """Means over squares of twice a cell's side that begin so many pixels above and left of it."""
+    below, beyond = (-side % cell for side in by_pixel.shape[2:])
+    # Pixels outside the image are 0.
     sides = (left, cell - left + beyond, above, cell - above + below)
-    return avg_pool2d(pad(counted, sides), 2 * cell, cell)
+    return avg_pool2d(pad(by_pixel, sides), 2 * cell, cell)

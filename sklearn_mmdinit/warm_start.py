@@ -1,4 +1,4 @@
-"""Where training starts: what ``warm_start_from`` may be."""
+"""How theta0 reaches a classifier: by ``warm_start_from``, or by an X that carries it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,89 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from torch import nn
 
-from ._base.mlp import MLP
+from ._base.mlp import MLP, PERCEPTRON_DEFAULTS
 from ._base.module_factory import ModuleFactory, factory_of_initializer
-from ._base.theta0_array import theta0_is_lost, theta0_of
 from ._base.validation import inside_another, warn_user
 from .networks.info import describe
-from .theta0 import Theta0, arrays_of, load_theta0, start_, theta0_in
+from .theta0 import Architecture, Theta0, arrays_of, load_theta0, start_, theta0_in
 
 _VALID = "None, 'auto', 'pipeline', an initializer, a Theta0 or the path of a .safetensors file"
-_LOSING = (
+_LOST_BY = (
     "Any step between the initializer and the classifier loses it, and so do a FeatureUnion or a "
-    "ColumnTransformer around it, set_output(transform='pandas') and slicing; it can be passed as "
-    "warm_start_from"
+    "ColumnTransformer around it, set_output(transform='pandas') and slicing; pass it as "
+    "warm_start_from instead"
 )
-_ARCHITECTURE_PARAMETERS = {"hidden_layer_sizes", "n_classes", "activation", "batch_norm"}
+
+
+# An array that carries theta0
+
+
+class Theta0Array(np.ndarray):
+    """An ndarray with an attribute ``theta0``: a Theta0, or None if it was lost.
+
+    scikit-learn passes only arrays down a Pipeline, so the array brings theta0 from the
+    initializer to the classifier. An array derived from it (a slice, a sum, a copy) has lost
+    theta0 but not its type, so that the classifier can report the loss.
+    """
+
+    theta0: Theta0 | None
+    # Above ndarray's 0, so that a stack of this and a plain array is of this type.
+    __array_priority__ = 1.0
+
+    def __array_finalize__(self, obj: Any) -> None:
+        # NumPy calls this for every new array, also for derived ones.
+        self.theta0 = None
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        # Like ndarray: X.sum() is a number, not an array without axes.
+        scalar = return_scalar or array.ndim == 0  # NumPy 1 does not set return_scalar
+        return array[()] if scalar else super().__array_wrap__(array, context)
+
+    # pickle, joblib.dump and joblib.Memory all use these two methods.
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, args, state = cast("tuple[Any, ...]", super().__reduce__())
+        return rebuild, args, (state, self.theta0)
+
+    def __setstate__(self, state: Any) -> None:
+        array_state, theta0 = state
+        super().__setstate__(array_state)
+        self.theta0 = theta0
+
+    # ndarray's own versions would drop theta0. Nothing writes to it, so copies share it.
+    def __copy__(self) -> Theta0Array:
+        return attach_theta0(np.array(self), self.theta0)
+
+    def __deepcopy__(self, memo: dict[int, Any], /) -> Theta0Array:  # type: ignore[override]
+        return attach_theta0(np.array(self), self.theta0)
+
+
+def attach_theta0(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
+    """A view of X, of the same memory, that carries theta0."""
+    view = np.asarray(X).view(Theta0Array)
+    view.theta0 = theta0
+    return view
+
+
+def attached_theta0(X: Any) -> Theta0 | None:
+    """The theta0 that X carries, or None."""
+    return X.theta0 if isinstance(X, Theta0Array) else None
+
+
+def theta0_is_lost(X: Any) -> bool:
+    """Whether X was derived from an array that carried theta0, and does not carry it."""
+    return isinstance(X, Theta0Array) and X.theta0 is None
+
+
+# Initializers
 
 
 def is_initializer(source: Any) -> bool:
-    """Whether an object is an initializer, fitted or not: by what it can do, not by its class."""
+    """Whether an object is an initializer, fitted or not: its methods decide, not its class."""
     source = _unfrozen(source)
     if isinstance(source, type) or not (hasattr(source, "get_params") and hasattr(source, "fit")):
         return False
-    known = source.get_params(deep=False).keys() >= _ARCHITECTURE_PARAMETERS
-    return known or is_fitted_initializer(source)
+    needed = {*PERCEPTRON_DEFAULTS, "n_classes"}
+    return source.get_params(deep=False).keys() >= needed or is_fitted_initializer(source)
 
 
 def is_fitted_initializer(source: Any) -> bool:
@@ -51,157 +111,88 @@ def is_fitted_initializer(source: Any) -> bool:
 
 
 def _unfrozen(source: Any) -> Any:
-    # Whose attributes a FrozenEstimator has, but not the parameters.
+    # A FrozenEstimator has the attributes of its estimator, but not the parameters.
     return source.estimator if isinstance(source, FrozenEstimator) else source
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where training starts: at a theta0, at what an initializer will learn, or nowhere yet."""
-
-    theta0: Theta0 | None = None
-    initializer: Any = None
-    n_classes: int = 0  # of the labels, where there is a start
-
-    @property
-    def is_to_be_learned(self) -> bool:
-        """Whether the initializer has to learn first."""
-        return self.theta0 is None and self.initializer is not None
-
-    @property
-    def name(self) -> str:
-        """What errors call it."""
-        kind = type(self.initializer).__name__
-        return f"the initializer {kind}" if self.is_to_be_learned else "the theta0 to start from"
-
-    def source(self, n_features: int, seed: int = 0) -> ModuleFactory | None:
-        """Where modules that can start here come from; None where arrays alone do not say it."""
-        if self.theta0 is not None and self.theta0.architecture.is_perceptron:
-            # A last layer can be made for any number, here and below.
-            own = {"n_classes": self.n_classes} if self.n_classes else {}
-            return ModuleFactory(MLP, self.theta0.architecture.keywords | own, seed)
-        if self.initializer is None:
-            return None
-        parameters = _unfrozen(self.initializer).get_params(deep=False)
-        if self.theta0 is not None:
-            parameters |= {"n_classes": "auto"}
-        return factory_of_initializer(parameters, n_features, seed, self.n_classes)
-
-    def fitted_to(self, fresh: Theta0) -> Start:
-        """One for as many classes as fresh weights of the module have: with their last layer."""
-        theirs, own = self.theta0, fresh.architecture
-        if theirs is None or theirs.architecture.n_classes in (0, own.n_classes):
-            return self
-        before, last = theirs.architecture, theirs.architecture.last_layer
-        if not last or before.module != own.module:
-            return self  # what does not fit is told where it is loaded
-        layer = {n: a for n, a in fresh.arrays.items() if n.rpartition(".")[0] == last}
-        # The last layer's weights are what takes the gain out again.
-        layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theirs.gain)
-        architecture = replace(own, last_layer=last, chain=before.chain)
-        try:
-            fitted = Theta0(architecture, {**theirs.arrays, **layer}, theirs.gain)
-        except ValueError:
-            return self
-        said = (
-            f"theta0 is for {before.n_classes} classes and y has {own.n_classes}: training starts "
-            f"with a fresh last layer, {last!r}, which needs more labels; learn theta0 with "
-            f"n_classes={own.n_classes}, or say with fit(classes=) which classes there are"
-        )
-        warn_user(said)
-        return replace(self, theta0=fitted)
-
-    def check(self, module: nn.Module, X: Any, feature_names: np.ndarray | None) -> None:
-        """Raise a ValueError where a module, in place started here, cannot be trained on X."""
-        if self.is_to_be_learned:
-            source = cast("ModuleFactory", self.source(math.prod(X.shape[1:])))
-            theirs = source.build()
-            architecture = describe(source, theirs, X.shape[1:])
-            try:
-                start_(module, Theta0(architecture, arrays_of(theirs)))
-            except ValueError as error:
-                name = f"{self.name} would learn what this module cannot start at"
-                raise ValueError(f"{name}: {error}") from error
-        elif self.theta0 is not None:
-            start_(module, self.theta0)
-            learned = getattr(self.initializer, "feature_names_in_", None)
-            if learned is None or feature_names is None:
-                return
-            for column, (own, known) in enumerate(zip(feature_names, learned, strict=True)):
-                if own != known:
-                    was = f"the initializer was fitted with {known!r} as column {column}"
-                    raise ValueError(f"{was}, and X has {own!r} there")
-
-    def learned(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
-        """The start once a clone of its initializer has learned from all rows."""
-        fresh = seeded(self.initializer, seed)
-        labels = np.arange(self.n_classes)  # of which only the number counts
-        rows = _together(X, X_unlabelled, fresh)
-        with inside_another():
-            fresh.fit(rows, labels)
-        return replace(self, theta0=fresh.theta0_, initializer=fresh)
-
-
 def seeded(estimator: Any, seed: int | None) -> Any:
-    """A clone whose ``random_state`` is the seed if it has one that is None."""
+    """A clone; its ``random_state`` is the seed if it has one that is None."""
     cloned = clone(estimator)
     if cloned.get_params(deep=False).get("random_state", 0) is None:
         cloned.set_params(random_state=seed)
     return cloned
 
 
-def _together(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
-    """All rows, for an initializer that is about to be fitted."""
-    rows = [X, *X_unlabelled]
-    any_sparse = any(map(issparse, rows))
-    if any_sparse and not get_tags(initializer).input_tags.sparse:
-        # Dense copies are a matter of memory, which the caller knows and we do not.
-        found = f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense"
-        raise ValueError(f"{found} rows only: pass it fitted, on X[:10000].toarray() for instance")
-    if len(rows) == 1:
-        return X
-    return vstack(rows, format="csr") if any_sparse else np.concatenate(rows)
+def with_params(initializer: Any, params: Mapping[str, Any]) -> Any:
+    """An initializer with other parameters; the given one does not change.
+
+    The given one itself if no value differs. A fitted copy if only ``random_state`` or
+    ``verbose`` differ, which an ensemble sets in its members: theta0 is learned already. An
+    unfitted copy otherwise.
+    """
+    before = initializer.get_params(deep=True)
+    changed = {k: v for k, v in params.items() if k not in before or not _is_same(v, before[k])}
+    if not changed:
+        return initializer
+    keeps_theta0 = all(k == "verbose" or k.split("__")[-1] == "random_state" for k in changed)
+    if is_fitted_initializer(initializer) and keeps_theta0:
+        copied = copy.copy(initializer)
+        for part in {name.partition("__")[0] for name in changed if "__" in name}:
+            setattr(copied, part, clone(before[part]))
+        return copied.set_params(**changed)
+    copied = clone(initializer)
+    # The clone of a FrozenEstimator is itself.
+    copied = copy.copy(initializer) if copied is initializer else copied
+    return copied.set_params(**changed)
 
 
-def resolve(source: Any, X: Any, n_classes: int) -> Start:
-    """Where training starts by a value of ``warm_start_from``; X as given, perhaps with a tag."""
-    if source is None:
-        return Start()
-    if isinstance(source, str) and source in ("auto", "pipeline"):
-        return Start(_from_tag(X, demanded=source == "pipeline"), None, n_classes)
-    if hasattr(source, "predict_proba") and not isinstance(source, type):
-        name = type(source).__name__
-        hint = f"the start of a {name} is its theta0_, and partial_fit goes on with its training"
-        raise TypeError(f"warm_start_from must be {_VALID}; got a classifier: {hint}")
-    if is_initializer(source):
-        theta0 = getattr(source, "theta0_", None)
-        if theta0 is None and isinstance(source, FrozenEstimator):
+def _is_same(one: Any, other: Any) -> bool:
+    plain = isinstance(one, str | Real) and type(one) is type(other)
+    return one is other or (plain and bool(one == other))
+
+
+# Where training starts
+
+
+def find_source(warm_start_from: Any, X: Any) -> Any:
+    """The Theta0 or the initializer to start from, or None; X is as the caller gave it."""
+    if warm_start_from is None:
+        return None
+    if isinstance(warm_start_from, str) and warm_start_from in ("auto", "pipeline"):
+        return _theta0_from_pipeline(X, required=warm_start_from == "pipeline")
+    if hasattr(warm_start_from, "predict_proba") and not isinstance(warm_start_from, type):
+        raise TypeError(
+            f"warm_start_from must be {_VALID}; got a {type(warm_start_from).__name__}: pass its "
+            "theta0_ to start where it did, or go on with its training by its partial_fit"
+        )
+    if is_initializer(warm_start_from):
+        if isinstance(warm_start_from, FrozenEstimator) and theta0_in(warm_start_from) is None:
             raise NotFittedError("warm_start_from is frozen and not fitted; call its fit first")
-        return Start(theta0, source, n_classes)
-    if isinstance(source, str) and not source.endswith(".safetensors"):
-        raise ValueError(f"warm_start_from must be {_VALID}; got {source!r}")
-    if isinstance(source, str | os.PathLike):
-        source = load_theta0(source)
-    if not isinstance(source, Theta0):
-        hint = "; pass an instance, not the class" if isinstance(source, type) else ""
-        raise TypeError(f"warm_start_from must be {_VALID}; got {source!r}{hint}")
-    return Start(source, None, n_classes)
+        return warm_start_from
+    if isinstance(warm_start_from, str) and not warm_start_from.endswith(".safetensors"):
+        raise ValueError(f"warm_start_from must be {_VALID}; got {warm_start_from!r}")
+    if isinstance(warm_start_from, str | os.PathLike):
+        return load_theta0(warm_start_from)
+    if not isinstance(warm_start_from, Theta0):
+        hint = "; pass an instance, not the class" if isinstance(warm_start_from, type) else ""
+        raise TypeError(f"warm_start_from must be {_VALID}; got {warm_start_from!r}{hint}")
+    return warm_start_from
 
 
-def _from_tag(X: Any, demanded: bool) -> Theta0 | None:
-    """The theta0 that X carries; an error where it was lost, or is missing and demanded."""
+def _theta0_from_pipeline(X: Any, required: bool) -> Theta0 | None:
+    """The theta0 that X carries; an error if X lost it, or lacks it where it is required."""
     if theta0_is_lost(X):
-        raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOSING}")
-    theta0 = theta0_of(X)
-    if theta0 is None and (demanded or _is_below_initializer()):
-        raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOSING}")
+        raise ValueError(f"X has lost the theta0 that an initializer gave it. {_LOST_BY}")
+    theta0 = attached_theta0(X)
+    if theta0 is None and (required or _follows_initializer()):
+        raise ValueError(f"X ({type(X).__name__}) carries no theta0. {_LOST_BY}")
     return theta0
 
 
-def _is_below_initializer() -> bool:
-    """Whether a Pipeline is being fitted, an earlier step of which hands theta0 on."""
-    # scikit-learn tells a step nothing of the others, and hands it an array that shows nothing of
-    # where it comes from: only the calls under way do, those of this process.
+def _follows_initializer() -> bool:
+    """Whether a Pipeline is being fitted, and an earlier step of it passes theta0 on."""
+    # scikit-learn tells a step nothing about the others. Only the calls under way in this
+    # process show them.
     for frame, _ in traceback.walk_stack(None):
         pipeline = frame.f_locals.get("self")
         if isinstance(pipeline, Pipeline):
@@ -210,29 +201,139 @@ def _is_below_initializer() -> bool:
     return False
 
 
-def with_params(source: Any, params: Mapping[str, Any]) -> Any:
-    """An initializer with other parameters, of which there is no trace on `source`.
+def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> ModuleFactory | None:
+    """The factory of modules for a source; None if it has only arrays, or is None."""
+    theta0 = theta0_in(source)
+    # A theta0 of another number of classes gets another last layer, see `start_at`.
+    if theta0 is not None and theta0.architecture.is_perceptron:
+        keywords = theta0.architecture.keywords | {"n_classes": n_classes}
+        return ModuleFactory(MLP, keywords, seed)
+    if source is None or isinstance(source, Theta0):
+        return None
+    parameters = _unfrozen(source).get_params(deep=False)
+    if theta0 is not None:
+        parameters |= {"n_classes": "auto"}
+    return factory_of_initializer(parameters, n_features, seed, n_classes)
 
-    `source` itself where no value is another one. Fitted as it was where the others only concern
-    learning once more, which is how an ensemble seeds its members; else unfitted.
+
+def name_of(source: Any) -> str:
+    """How errors call a source."""
+    if theta0_in(source) is not None:
+        return "the theta0 to start from"
+    return f"the initializer {type(source).__name__}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training starts: at theta0 in a module of the factory, once `initializer` is fitted."""
+
+    factory: ModuleFactory
+    theta0: Theta0  # fresh weights until the initializer has learned
+    initializer: Any = None
+
+    @property
+    def must_learn(self) -> bool:
+        """Whether the initializer is not fitted yet."""
+        return self.initializer is not None and not is_fitted_initializer(self.initializer)
+
+    def learn(self, X: Any, X_unlabelled: Sequence[Any], seed: int | None) -> Start:
+        """The start after a clone of the initializer has learned from all rows."""
+        initializer = seeded(self.initializer, seed)
+        # An initializer only counts the classes of y.
+        y = np.arange(self.theta0.architecture.n_classes)
+        rows = _concatenate(X, X_unlabelled, initializer)
+        with inside_another():
+            initializer.fit(rows, y)
+        return replace(self, theta0=initializer.theta0_, initializer=initializer)
+
+    def build(self) -> nn.Module:
+        """A module in single precision, at theta0."""
+        module = self.factory.build().float()
+        start_(module, self.theta0)
+        return module
+
+
+def start_at(
+    source: Any,
+    factory: ModuleFactory,
+    module: nn.Module,
+    fresh: Theta0,
+    feature_names: np.ndarray | None = None,
+) -> Start:
+    """The start at a source that fits a fresh module of the factory; `fresh` are its weights.
+
+    A theta0 of another number of classes gets the fresh last layer, with a warning.
     """
-    known = source.get_params(deep=True)
-    changed = {k: v for k, v in params.items() if k not in known or not _same(v, known[k])}
-    if not changed:
-        return source
-    # Theta0 that was learned already does not depend on these any more.
-    of_learning = all(k == "verbose" or k.split("__")[-1] == "random_state" for k in changed)
-    if is_fitted_initializer(source) and of_learning:
-        copied = copy.copy(source)
-        for part in {name.partition("__")[0] for name in changed if "__" in name}:
-            setattr(copied, part, clone(known[part]))
-        return copied.set_params(**changed)
-    copied = clone(source)
-    # A FrozenEstimator is its own clone.
-    copied = copy.copy(source) if copied is source else copied
-    return copied.set_params(**changed)
+    if source is None:
+        return Start(factory, fresh)
+    initializer = None if isinstance(source, Theta0) else source
+    theta0 = theta0_in(source)
+    if theta0 is None:
+        _check_will_fit(initializer, module, fresh.architecture)
+        return Start(factory, fresh, initializer)
+    theta0 = _with_last_layer_of(fresh, theta0)
+    start_(module, theta0)
+    _check_feature_names(initializer, feature_names)
+    return Start(factory, theta0, initializer)
 
 
-def _same(one: Any, other: Any) -> bool:
-    plain = isinstance(one, str | Real) and type(one) is type(other)
-    return one is other or (plain and bool(one == other))
+def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:
+    """Raise an error if a module cannot start at what an initializer will learn."""
+    shape, n_classes = architecture.input_shape, architecture.n_classes
+    factory = factory_of(initializer, math.prod(shape), n_classes, seed=0)
+    assert factory is not None
+    learned = factory.build()
+    try:
+        start_(module, Theta0(describe(factory, learned, shape), arrays_of(learned)))
+    except ValueError as error:
+        problem = f"{name_of(initializer)} would learn weights that this module cannot start at"
+        raise ValueError(f"{problem}: {error}") from error
+
+
+def _check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
+    """Raise an error if the initializer was fitted with other columns, or in another order."""
+    learned_names = getattr(initializer, "feature_names_in_", None)
+    if learned_names is None or feature_names is None:
+        return
+    for column, (name, learned) in enumerate(zip(feature_names, learned_names, strict=True)):
+        if name != learned:
+            fitted = f"the initializer was fitted with {learned!r} as column {column}"
+            raise ValueError(f"{fitted}, and X has {name!r} there")
+
+
+def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
+    """theta0 with the last layer of fresh weights, if it is for another number of classes."""
+    learned, needed = theta0.architecture, fresh.architecture
+    last = learned.last_layer
+    # `start_` reports what else does not fit.
+    if learned.n_classes in (0, needed.n_classes) or not last or learned.module != needed.module:
+        return theta0
+    layer = {n: a for n, a in fresh.arrays.items() if n.rpartition(".")[0] == last}
+    # The last layer is divided by the gain of the layers before it.
+    layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theta0.gain)
+    architecture = replace(needed, last_layer=last, chain=learned.chain)
+    try:
+        fitted = Theta0(architecture, {**theta0.arrays, **layer}, theta0.gain)
+    except ValueError:
+        return theta0
+    warn_user(
+        f"theta0 is for {learned.n_classes} classes and y has {needed.n_classes}: training starts "
+        f"with a fresh last layer, {last!r}, which needs more labels; learn theta0 with "
+        f"n_classes={needed.n_classes}, or name all classes with fit(classes=)"
+    )
+    return fitted
+
+
+def _concatenate(X: Any, X_unlabelled: Sequence[Any], initializer: Any) -> Any:
+    """All rows that an initializer is to learn from."""
+    arrays = [X, *X_unlabelled]
+    any_sparse = any(map(issparse, arrays))
+    if any_sparse and not get_tags(initializer).input_tags.sparse:
+        # The caller knows whether a dense copy fits in memory.
+        problem = f"X or X_unlabelled is sparse, and {type(initializer).__name__} learns from dense"
+        raise ValueError(
+            f"{problem} rows only: pass it fitted, on X[:10000].toarray() for instance"
+        )
+    if len(arrays) == 1:
+        return X
+    return vstack(arrays, format="csr") if any_sparse else np.concatenate(arrays)

@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sklearn_mmdinit._base.theta0_array import tag
 from sklearn_mmdinit.theta0 import Architecture, Theta0
+from sklearn_mmdinit.warm_start import attach_theta0
 
 
 class Conv(nn.Module):
@@ -114,4 +114,4 @@ class Counting(BaseEstimator):
         return self
 
     def transform(self, X):
-        return tag(X, self.theta0_)
+        return attach_theta0(X, self.theta0_)

@@ -214,11 +214,6 @@ table(
     ("graph", (np.full((24, 24), "a", dtype=object),), ValueError),
     ("graph", ("knn", KNeighborsTransformer, StandardScaler(), MASKED), TypeError),
 )
-for term, name in (
-    (mm.Coherence(), "embedding__cell_size"),
-    (mm.Coherence(augmentation=abs), "augmentation__shift"),
-):
-    table(term.set_params, (name, (2,), ValueError, name))
 
 # Classifiers.
 UNSET = mm.MMDInitializer((3,), **SHORT)
@@ -285,13 +280,13 @@ table(margins.to_sklearn, ("alpha", (0.0,), ValueError, "criterion.*MultiMarginL
 
 table(
     stacked,
-    *numbers("cv threshold", -1),
+    *numbers("cv min_advantage", -1),
     ("starts", (3, "x", [], [None, "auto"]), EITHER),
     ("starts", ([None, 3],), TypeError, "starts|warm_start_from"),
     ("estimator", (3, "x", StandardScaler(), mm.MLPClassifier), TypeError),
     ("estimator", (mm.MLPClassifier(unlabelled_label=-1),), ValueError, "unlabelled_label=-1"),
-    ("others", ("forest", [StandardScaler()]), TypeError),
-    ("others", ([SVC(decision_function_shape="ovo")],), ValueError),
+    ("classifiers", ("forest", [StandardScaler()]), TypeError),
+    ("classifiers", ([SVC(decision_function_shape="ovo")],), ValueError),
     ("student", ("forest", SVC, KNeighborsClassifier(), SVC()), TypeError),
     ("X", (FITTED.transform(X),), ValueError),
 )

@@ -18,7 +18,6 @@ from torch import nn
 from nets import assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer, RandomAffine, mmd_init_
 from sklearn_mmdinit.coherence import Walks, fit_embedding
-from sklearn_mmdinit.graph import neighbors as search
 from sklearn_mmdinit.graph.edges import neighbor_graph
 
 
@@ -120,23 +119,18 @@ def test_other_rows_are_scored_by_the_same_embedding(X):
     assert (ends(found) != ends(Walks().of(plain, None, others))).any()
 
 
-def test_walks_on_the_last_two_arrays_are_kept_and_never_pickled(X, monkeypatch):
-    searched, exact = [], search.exact
-    monkeypatch.setattr(search, "exact", lambda *a, **k: searched.append(1) or exact(*a, **k))
+def test_walks_on_the_last_two_arrays_are_kept_and_never_pickled(X):
     walks, coherence = Walks(), Coherence(n_neighbors=5)
-    kept = walks.of(coherence, None, X)
-    for separation in (1.0, 2.0):  # no matter of the graph
-        coherence.separation = separation
-        walks.of(coherence, None, X[:200])
-        assert walks.of(coherence, None, X.copy()) is kept
-    assert len(searched) == 2
-    walks.of(Coherence(n_neighbors=6), None, X)
-    assert len(searched) == 3
+    kept, other = (walks.of(coherence, None, rows) for rows in (X, X[:200]))
+    coherence.separation = 1.0  # the graph does not depend on it
+    assert walks.of(coherence, None, X.copy()) is kept
+    assert walks.of(coherence, None, X[:200]) is other
+    assert walks.of(Coherence(n_neighbors=6), None, X) is not kept
     assert len(pickle.dumps(walks)) < 200
     np.testing.assert_array_equal(
         ends(pickle.loads(pickle.dumps(walks)).of(coherence, None, X)), ends(kept)
     )
-    # A function of its own has no name that a graph could be known by.
+    # A lambda has no name by which a graph could be found again.
     coherence.graph = KNeighborsTransformer(n_neighbors=5, metric=lambda a, b: np.abs(a - b).sum())
     assert walks.of(coherence, None, X[:60]) is not walks.of(coherence, None, X[:60])
 
@@ -168,6 +162,11 @@ def test_rounds_of_rounds_and_their_parameters(digits):
     assert chosen == grid.best_params_[f"warm_start_from__{name}"]
 
 
+class Unfitted(StandardScaler):
+    def fit(self, X, y=None):
+        pytest.fail("is fitted")
+
+
 @pytest.mark.parametrize(
     ("params", "match"),
     [
@@ -175,10 +174,9 @@ def test_rounds_of_rounds_and_their_parameters(digits):
         ({"module": nn.Linear(3, 2), "hidden_layer_sizes": (392, 392, 392)}, "shape"),
     ],
 )
-def test_what_is_going_to_fail_is_told_before_it_is_fitted(params, match, X, monkeypatch):
-    monkeypatch.setattr(StandardScaler, "fit", lambda *rows: pytest.fail("is fitted"))
-    with pytest.raises(ValueError, match=match):
-        small(StandardScaler()).set_params(**params).fit(X)
+def test_errors_come_before_the_embedding_is_fitted(params, match, X):
+    with pytest.raises((ValueError, RuntimeError), match=match):
+        small(Unfitted()).set_params(**params).fit(X)
 
 
 def test_random_states_of_none_follow_from_the_initializer_s(digits):

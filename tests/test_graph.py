@@ -17,7 +17,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
 from helpers import threads
-from sklearn_mmdinit.graph import edges
 from sklearn_mmdinit.graph import neighbors as search
 from sklearn_mmdinit.graph.edges import neighbor_graph, weighed_by_shared_neighbors
 from sklearn_mmdinit.graph.label_spreading import Neighborhood, NeighborSpreading
@@ -173,8 +172,7 @@ class Spy(np.ndarray):
         return taken
 
 
-def test_rows_are_read_by_blocks_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(Spy, "most", 0)
+def test_rows_are_read_by_blocks_only(tmp_path):
     X = some_rows(0, n=5_000, p=60).astype(np.float32)
     np.save(tmp_path / "rows.npy", X)
     on_disk = np.load(tmp_path / "rows.npy", mmap_mode="r")
@@ -183,11 +181,10 @@ def test_rows_are_read_by_blocks_only(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found, nearest_neighbors(X, 3))
 
 
-def test_components_of_a_draw_of_rows_are_near_those_of_all(monkeypatch):
+def test_components_of_a_sample_of_rows_are_near_those_of_all():
     X = some_rows(0, n=5_000) * 2.0 ** -np.arange(6)
     whole = principal_components(X, 2)
-    monkeypatch.setattr(search, "_MOST_ENTRIES", 2_000 * 6)
-    part, again = principal_components(X, 2), principal_components(X, 2)
+    part, again = (principal_components(X, 2, most_entries=2_000 * 6) for _ in range(2))
     np.testing.assert_array_equal(part, again)
     centred = part - part.mean(axis=0)
     correlation = np.abs((centred * whole).sum(axis=0) / (whole**2).sum(axis=0))
@@ -195,11 +192,10 @@ def test_components_of_a_draw_of_rows_are_near_those_of_all(monkeypatch):
     assert not np.array_equal(part, whole)
 
 
-def test_many_features_are_decomposed_at_random(monkeypatch):
+def test_many_features_are_decomposed_at_random():
     X = some_rows(0, n=500)
-    exact = principal_components(X, 2)
-    monkeypatch.setattr(search, "_MOST_FEATURES", 5)
-    np.testing.assert_allclose(np.abs(principal_components(X, 2)), np.abs(exact), atol=1e-3)
+    exact, random = (principal_components(X, 2, most_features=n) for n in (6, 5))
+    np.testing.assert_allclose(np.abs(random), np.abs(exact), atol=1e-3)
 
 
 # Nearest neighbours, approximately
@@ -258,31 +254,31 @@ def test_approximate_finds_nearly_all_and_repeats_itself(n_rows_of_pynndescent):
 class TooFew:
     """Stands in for pynndescent, and finds nothing for some rows."""
 
+    n_searches = 0
+
     def __init__(self, points, n_neighbors, random_state):
+        TooFew.n_searches += 1
         order = np.column_stack([np.arange(len(points)), by_hand(points, n_neighbors - 1)])
         order[::3, 2:] = -1
         self.neighbor_graph = order.astype(np.int32), None
 
 
 @pytest.mark.parametrize("n", [79, 80])
-def test_auto_goes_by_the_number_of_different_rows_and_completes_what_is_found(monkeypatch, n):
+def test_the_search_depends_on_the_number_of_different_rows_and_is_completed(monkeypatch, n):
     stand_in = types.SimpleNamespace(NNDescent=TooFew, __spec__=ModuleSpec("pynndescent", None))
     monkeypatch.setitem(sys.modules, "pynndescent", stand_in)
-    monkeypatch.setattr(search, "EXACT_BELOW", 80)
-    searched, own = [], search.approximate
-    monkeypatch.setattr(search, "approximate", lambda *a: searched.append(1) or own(*a))
+    TooFew.n_searches = 0
     X = some_rows(0, n=n)
-    np.testing.assert_array_equal(nearest_neighbors(X, 3), by_hand(X, 3))
-    nearest_neighbors(np.repeat(X, 2, axis=0), 3)
-    assert len(searched) == (0 if n < 80 else 2)
+    np.testing.assert_array_equal(nearest_neighbors(X, 3, exact_below=80), by_hand(X, 3))
+    nearest_neighbors(np.repeat(X, 2, axis=0), 3, exact_below=80)
+    assert TooFew.n_searches == (0 if n < 80 else 2)
 
 
 def test_without_pynndescent_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
-    monkeypatch.setattr(search, "EXACT_BELOW", 80)
     X = some_rows(0)
     with pytest.warns(UserWarning, match=r"80 rows may take 0 minutes .*mmdinit\[neighbors\]"):
-        found = nearest_neighbors(X, 3)
+        found = nearest_neighbors(X, 3, exact_below=80)
     np.testing.assert_array_equal(found, by_hand(X, 3))
 
 
@@ -395,19 +391,14 @@ def test_a_transformer_cannot_change_the_rows():
         neighbor_graph(rows, graph=make_pipeline(doubled, KNeighborsTransformer()))
 
 
-def test_the_search_is_kept_in_a_memory(tmp_path, monkeypatch, capsys):
+def test_the_search_is_kept_in_a_memory(tmp_path, capsys):
     memory = Memory(str(tmp_path), verbose=0)  # of a Path joblib makes another folder
     first = neighbor_graph(ROWS, memory=memory)
-
-    def refuse(*arguments, **keywords):
-        raise AssertionError("searched again")
-
-    monkeypatch.setattr(search, "exact", refuse)
     again = neighbor_graph(ROWS.copy(), memory=str(tmp_path), verbose=1)
     np.testing.assert_array_equal(first.toarray(), again.toarray())
-    assert capsys.readouterr() == ("", "")
-    with pytest.raises(AssertionError, match="searched again"):
-        neighbor_graph(ROWS, memory=memory, n_neighbors=9)
+    assert capsys.readouterr() == ("", ""), "no bar, because nothing is searched"
+    neighbor_graph(ROWS, memory=memory, n_neighbors=9, verbose=1)
+    assert "neighbours" in capsys.readouterr().err
 
 
 # Weights by shared neighbours
@@ -420,15 +411,14 @@ def random_edges(n=60, seed=0):
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 2.0])
-def test_weights_are_those_counted_one_by_one(power, monkeypatch):
+def test_weights_are_those_counted_one_by_one(power):
     found = random_edges()
     graph = csr_array(found * 7.0)
     whole = weighed_by_shared_neighbors(graph, power)
     for i, j in np.ndindex(found.shape):
         expected = (1 + (found[i] & found[j]).sum()) ** power if found[i, j] else 0.0
         assert whole[i, j] == pytest.approx(expected, rel=1e-6)
-    monkeypatch.setattr(edges, "_NEIGHBORS_AT_A_TIME", 30)
-    assert (weighed_by_shared_neighbors(graph, power) != whole).nnz == 0
+    assert (weighed_by_shared_neighbors(graph, power, block_size=30) != whole).nnz == 0
 
 
 def test_memory_does_not_grow_with_the_square_of_a_hub():

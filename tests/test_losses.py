@@ -350,7 +350,9 @@ def norms_by_loops(module, X, n_classes):
 
 
 # Those whose rows are passed one by one, or whose norms count as 1, have tests of their own.
-LOOPED = sorted({*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"})
+LOOPED = sorted(
+    {*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"}
+)
 
 
 @pytest.mark.parametrize("name", LOOPED)

@@ -46,7 +46,7 @@ def estimators():
     yield NetClassifier(Pooled, module__width=8, **long)
     starts, others = [None, MMDInitializer((8,), **short)], [DecisionTreeClassifier()]
     clf = MLPClassifier((8,), **long)
-    yield StackedStartsClassifier(clf, starts, others=others, cv=2, random_state=0)
+    yield StackedStartsClassifier(clf, starts, classifiers=others, cv=2, random_state=0)
 
 
 # Some of these checks bring values around 100.

@@ -15,8 +15,7 @@ from torch import nn
 from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
 from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
-from sklearn_mmdinit._base.theta0_array import Theta0Array, tag, theta0_is_lost, theta0_of
-from sklearn_mmdinit.theta0 import arrays_of
+from sklearn_mmdinit.warm_start import Theta0Array, attach_theta0, attached_theta0, theta0_is_lost
 
 DATA = Path(__file__).parent / "data"
 
@@ -26,8 +25,8 @@ def perceptron(sizes=(5, 4), activation="relu", batch_norm=False, n_features=3, 
     shape = n_features, sizes, n_classes, activation, batch_norm
     architecture, rng = Architecture.of_perceptron(*shape), np.random.default_rng(0)
     arrays = {
-        name: rng.uniform(-1, 1, array.shape) if array.ndim else array
-        for name, array in arrays_of(MLP(*shape)).items()
+        name: rng.uniform(-1, 1, array.shape) if array.ndim else array.numpy()
+        for name, array in MLP(*shape).state_dict().items()
     }
     return Theta0(architecture, arrays)
 
@@ -104,19 +103,19 @@ def X():
 
 
 def test_whole_copies_keep_theta0(X, theta0, tmp_path):
-    tagged = tag(X, theta0)
+    tagged = attach_theta0(X, theta0)
     joblib.dump(tagged, tmp_path / "X.joblib")
     copies = copy.copy(tagged), copy.deepcopy(tagged), pickle.loads(pickle.dumps(tagged))
     for copied in (*copies, joblib.load(tmp_path / "X.joblib")):
         assert type(copied) is Theta0Array
         np.testing.assert_array_equal(copied, X)
-        assert theta0_of(copied).architecture == theta0.architecture
-        assert_same_arrays(theta0_of(copied), theta0)
+        assert attached_theta0(copied).architecture == theta0.architecture
+        assert_same_arrays(attached_theta0(copied), theta0)
         assert not np.shares_memory(copied, X)
 
 
 def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):
-    tagged = tag(X, theta0)
+    tagged = attach_theta0(X, theta0)
     stacked = np.hstack([np.ones((4, 1)), tagged])
     for derived in (
         tagged[[0, 2]],
@@ -126,13 +125,13 @@ def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):
         tagged.astype(int),
         stacked,
     ):
-        assert theta0_of(derived) is None
+        assert attached_theta0(derived) is None
         assert theta0_is_lost(derived)
-    assert theta0_of(tagged) is theta0, "the array it came from keeps its own"
+    assert attached_theta0(tagged) is theta0, "the array it came from keeps its own"
     assert np.shares_memory(tagged, X)
     assert isinstance(tagged.sum(), np.float64)
     for other in (X, [[1.0]], "text", None):
-        assert theta0_of(other) is None
+        assert attached_theta0(other) is None
         assert not theta0_is_lost(other)
 
 

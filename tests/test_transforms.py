@@ -23,6 +23,24 @@ def affine(seed=0, **params):
     return lambda X: RandomAffine(**{**STILL, **params})(X, np.random.default_rng(seed))
 
 
+def coordinates(n, height, width):
+    """Images (n, 2, height, width) whose pixels hold their row and column."""
+    return np.repeat(np.indices((height, width))[None].astype(float), n, axis=0)
+
+
+def sources(changed):
+    """Where pixels come from, (n, 2, 3): source = M (row, column, 1), by those inside the image."""
+    n, _, height, width = changed.shape
+    grid = np.vstack([np.indices((height, width)).reshape(2, -1), np.ones(height * width)])
+    maps = []
+    for place in changed.reshape(n, 2, -1):
+        inside = ((place > 0) & (place < [[height - 1], [width - 1]])).all(axis=0)
+        solved, residuals, *_ = np.linalg.lstsq(grid[:, inside].T, place[:, inside].T, rcond=None)
+        assert residuals.max() < 1e-18, "it is affine"
+        maps.append(solved.T)
+    return np.array(maps)
+
+
 @pytest.mark.parametrize(
     "params",
     [{"degrees": 30.0}, {"degrees": 30.0, "shift": 2.5, "scale": 0.3, "shear": 20.0}],
@@ -30,27 +48,21 @@ def affine(seed=0, **params):
 )
 def test_images_are_changed_by_affine_maps_in_units_of_pixels(params):
     # Not square: in units of a side a rotation would be none.
-    X, height, width = images(6, 1, 7, 11), 7, 11
-    found = affine(**params)(X)
-    maps = RandomAffine(**{**STILL, **params})._maps(6, height, width, np.random.default_rng(0))
-    centre = (np.array([height, width]) - 1) / 2
-    half = np.array([height, width]) / 2
-    for image, new, M in zip(X[:, 0], found[:, 0], maps, strict=True):
-        # From (x, y) between -1 and 1 to (row, column).
-        matrix = M[::-1, 1::-1] * half[:, None] / half
-        shift = M[::-1, 2] * half
-        expected = ndimage.affine_transform(
-            image, matrix, offset=centre + shift - matrix @ centre, order=1, mode="nearest"
-        )
+    noise, places = images(6, 1, 9, 13), coordinates(6, 9, 13)
+    changed = affine(**params)(np.concatenate([noise, places], axis=1))
+    for image, new, M in zip(noise[:, 0], changed[:, 0], sources(changed[:, 1:]), strict=True):
+        matrix, shift = M[:, :2], M[:, 2]
+        expected = ndimage.affine_transform(image, matrix, offset=shift, order=1, mode="nearest")
         np.testing.assert_allclose(new, expected, atol=1e-10)
         if len(params) == 1:
             np.testing.assert_allclose(matrix @ matrix.T, np.eye(2), atol=1e-12)
             assert np.linalg.det(matrix) == pytest.approx(1.0)
+            np.testing.assert_allclose(matrix @ [4, 6] + shift, [4, 6], atol=1e-10)
 
 
 def test_amounts_are_uniform_between_their_limits():
-    maps = RandomAffine(**{**STILL, "shift": 3.0})._maps(4000, 8, 12, np.random.default_rng(0))
-    for pixels in (maps[:, 0, 2] * 6, maps[:, 1, 2] * 4):
+    maps = sources(affine(shift=3.0)(coordinates(4000, 8, 12)))
+    for pixels in maps[:, :, 2].T:
         assert -3.0 <= pixels.min() < -2.99
         assert 2.99 < pixels.max() <= 3.0
         assert pixels.mean() == pytest.approx(0.0, abs=0.1)

@@ -1,31 +1,21 @@
-"""The frame of a command: its options, what it refuses, and what an interruption leaves.
+"""What commands share: options, what is refused, and what an interruption leaves.
 
-A command says how to prepare, to measure and to show. Bad input ends with status 2 and one line
-before any work, an interruption with 130 and a lost cluster with 75 and the promise that the same
-command goes on. Results are in a file of the command's name and a digest of its options, so that no
-call overwrites what another one found.
+Bad input ends with status 2 and one line before any work, an interruption with 130 and a lost
+cluster with 75, both with the promise that the same command goes on.
 """
 
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from data.datasets import DATASETS
-from engines.engine import EngineError
-from protocol.store import digest_of, provenance, write_json
-
-Job = TypeVar("Job")
+from protocol.backends import ClusterError
 
 OUTPUT = Path(__file__).resolve().parents[1] / "output"
-
-# What sysexits.h has for a failure that need not happen again.
-CLUSTER_LOST = 75
-
-# Options that change no figure.
-IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs", "backend", "address"}
 
 
 def command_parser(file: str, doc: str | None) -> argparse.ArgumentParser:
@@ -35,58 +25,30 @@ def command_parser(file: str, doc: str | None) -> argparse.ArgumentParser:
     )
 
 
-def _deciding(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that figures depend on, as JSON can hold them."""
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in options.items()
-        if name not in IDLE_OPTIONS
-    }
-
-
-def _tell(parser: argparse.ArgumentParser, line: object) -> None:
+def _end(parser: argparse.ArgumentParser, status: int, line: str) -> None:
     print(f"{parser.prog}: {line}", file=sys.stderr)
+    raise SystemExit(status)
 
 
-def run_command(
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    prepare: Callable[[argparse.Namespace], Job],
-    measure: Callable[[Job], dict[str, Any]],
-    text: Callable[[dict[str, Any]], str],
-    draw: Callable[[dict[str, Any], Path], str] | None = None,
-) -> int:
-    """Run a command; the status that it ends with.
-
-    ``prepare`` raises a ValueError or a RuntimeError (no data, a damaged file) where the options
-    are wrong; ``measure`` keeps each part as it ends. What was found is printed, written and drawn,
-    below the claim, the settings (the options, and what ``measure`` says of them) and the machine.
-    """
-    options = parser.parse_args(argv)
+@contextmanager
+def refusing(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """End the command where input cannot be used: a ValueError, or a RuntimeError for data."""
     try:
-        job = prepare(options)
+        yield
     except (ValueError, RuntimeError) as error:
-        _tell(parser, error)
-        return 2
+        _end(parser, 2, str(error))
+
+
+@contextmanager
+def resumable(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """End the command in a way that says that what was measured is kept."""
     try:
-        found = measure(job)
+        yield
     except KeyboardInterrupt:
-        _tell(parser, "stopped; the same command goes on from here")
-        return 130
-    except EngineError as error:
-        _tell(parser, f"{error}; the same command goes on from here")
-        return CLUSTER_LOST
-    settings = _deciding(vars(options) | found.pop("settings", {}))
-    claim = (parser.description or "").splitlines()[0]
-    results = {"claim": claim, "settings": settings} | provenance() | found
-    name = f"{Path(parser.prog).stem}-{digest_of(_deciding(vars(options)))[:8]}.json"
-    path = options.output / name
-    print(text(results), end="\n\n")
-    write_json(path, results)
-    if draw is not None:
-        print(draw(results, path.with_suffix(".png")))
-    print(f"{path} written")
-    return 0
+        _end(parser, 130, "stopped; the same command goes on from here")
+    except ClusterError as error:
+        # What sysexits.h has for a failure that need not happen again.
+        _end(parser, 75, f"{error}; the same command goes on from here")
 
 
 def say(options: argparse.Namespace, line: str) -> None:

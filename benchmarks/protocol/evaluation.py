@@ -1,4 +1,4 @@
-"""``cross_val_score`` of every contender on every task, on any engine, kept as it comes."""
+"""``cross_val_score`` of every contender on every task, on any backend, kept as it comes."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_val_score
 from tqdm import tqdm
 
 from data.datasets import DATASETS, Dataset, standardize
-from engines.engine import Call, Engine, Loky
+from protocol.backends import Call, Workers, local_workers
 from protocol.command import say
 from protocol.methods import FEATURES_THETA0, Contender, NetworkSettings, network_contender
 from protocol.store import Log, data_digest, deciding_versions, digest_of, require_versions
@@ -65,8 +64,8 @@ class Bench:
     def fine_tuned(self, name: str, learned: Pretrained) -> Contender:
         """The recommended network from a theta0, under a name of its own."""
         start = learned.initializer.theta0_
-        own = network_contender(FEATURES_THETA0, self.network, self.X, start)
-        return replace(own, name=name)
+        contender = network_contender(FEATURES_THETA0, self.network, self.X, start)
+        return replace(contender, name=name)
 
     @cached_property
     def _data_digest(self) -> str:
@@ -97,7 +96,7 @@ class Bench:
         self,
         contenders: Mapping[int, Sequence[Contender]],
         *,
-        engine: Engine | None = None,
+        workers: Workers | None = None,
         title: str = "evaluating",
     ) -> list[dict[str, Any]]:
         """Test accuracy (0 to 1) of the contenders of each run on all its tasks at every N.
@@ -106,31 +105,31 @@ class Bench:
         rows) pair for each N. A score goes into the log as soon as its call returns; what is there
         already is not computed again.
         """
-        engine = engine or Loky(None, joblib.effective_n_jobs(self.options.jobs))
+        workers = workers or local_workers(self.options.jobs)
         log = Log(self.options.output / "scores.jsonl")
         y_train, seed, law = self.dataset.y_train, self.options.seed, self.options.draw
         y = np.concatenate([y_train, self.dataset.y_test])
         test = np.arange(len(y_train), len(y))
-        done, wanted, calls = log.read(), [], []
+        wanted = []
+        calls: list[Call] = []
         for task in (task for run in contenders for task in self.tasks[run]):
             rows = {n: draw_rows(y_train, task, n, seed=seed, law=law) for n in self.n_labels}
             labels, random_state = task.apply(y), fit_seed(task, seed=seed)
             for contender in contenders[task.run]:
                 cells = {n: self._record(contender, task, n, rows[n]) for n in self.n_labels}
                 wanted += list(cells.values())
-                missing = [cell for cell in cells.values() if cell["key"] not in done]
+                missing = [cell for cell in cells.values() if cell["key"] not in log.records]
                 splits = [(rows[cell["n_labels"]], test) for cell in missing]
                 # The rows, and theta0, which is in what `make` makes, are megabytes, and the same
                 # for many calls.
                 shared = (contender.make, contender.X)
                 args = (missing, deciding_versions(), random_state, labels, splits)
-                calls += [Call(args, shared)] if missing else []
-        found, quiet = engine.results(_score, calls), self.options.quiet
-        for records in tqdm(found, title, len(calls), unit="task", disable=quiet):
+                calls += [(args, shared)] if missing else []
+        scored, quiet = workers.results(_score, calls), self.options.quiet
+        for records in tqdm(scored, title, len(calls), unit="task", disable=quiet):
             for record in records:
-                done[record["key"]] = record
                 log.append(record)
-        return [done[cell["key"]] for cell in wanted]
+        return [log.records[cell["key"]] for cell in wanted]
 
 
 def _score(

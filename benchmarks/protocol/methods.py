@@ -129,7 +129,7 @@ class NetworkSettings:
     """What of a network and its pre-training the command line decides.
 
     ``epochs``, ``n_perturbations`` and ``kernels`` are of the paper's objective; with coherence
-    there are ``coherent_epochs`` passes (None: as many as it takes itself), ``rounds`` times, each
+    there are ``coherent_epochs`` epochs (None: as many as it takes itself), ``rounds`` times, each
     round with neighbours among the last hidden activations of the one before.
     """
 
@@ -166,11 +166,11 @@ class NetworkSettings:
             embedding=EMBEDDINGS[self.neighbors],
             augmentation=AUGMENTATIONS[self.augmentation],
         )
-        own = repr(coherence) != repr(Coherence())
+        changed = repr(coherence) != repr(Coherence())
         initializer = MMDInitializer(
             **params,
             max_iter="auto" if self.coherent_epochs is None else self.coherent_epochs,
-            coherence=coherence if own else "auto",
+            coherence=coherence if changed else "auto",
         )
         return in_rounds(initializer, coherence, self.rounds)
 
@@ -195,12 +195,12 @@ def _network(
     if name in CONVNET_METHODS:
         parameters = {"n_classes": settings.classes, "side": math.isqrt(n_pixels)}
         parameters |= {"width": CONVNET_WIDTH}
-        own = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
-        return own, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
+        params = {"module": ConvNet, **{f"module__{key}": v for key, v in parameters.items()}}
+        return params, {"name": "convnet", "pretraining": name.rpartition("/")[2], **parameters}
     init, network, pretraining = name.split("/")
-    own = {"init": init, "batch_norm": network == "fcn+bn"}
-    own |= {"hidden_layer_sizes": settings.hidden_layer_sizes}
-    return own, own | {"pretraining": pretraining}
+    params = {"init": init, "batch_norm": network == "fcn+bn"}
+    params |= {"hidden_layer_sizes": settings.hidden_layer_sizes}
+    return params, params | {"pretraining": pretraining}
 
 
 def rows_for(network: str, X: np.ndarray) -> np.ndarray:
@@ -215,11 +215,11 @@ def initializer_of(
     name: str, settings: NetworkSettings, *, n_pixels: int = 784, random_state: int = 0
 ) -> BaseEstimator | None:
     """The unfitted initializer of a network, or None where it starts from scratch."""
-    own, network = _network(name, settings, n_pixels)
+    params, network = _network(name, settings, n_pixels)
     if network["pretraining"] == "scratch":
         return None
-    own |= {"n_classes": settings.classes, "device": settings.device}
-    return settings.initializer(network["pretraining"], **own, random_state=random_state)
+    params |= {"n_classes": settings.classes, "device": settings.device}
+    return settings.initializer(network["pretraining"], **params, random_state=random_state)
 
 
 # What is evaluated
@@ -264,13 +264,13 @@ def network_contender(
     name: str, settings: NetworkSettings, X: np.ndarray, theta0: Theta0 | None = None
 ) -> Contender:
     """The paper's fine-tuning of a network from a theta0; without one from fresh weights."""
-    own, network = _network(name, settings, X[0].size)
-    classifier = NetClassifier if "module" in own else MLPClassifier
+    params, network = _network(name, settings, X[0].size)
+    classifier = NetClassifier if "module" in params else MLPClassifier
 
     def make(random_state: int) -> Pipeline:
         return make_pipeline(
             classifier(
-                **own,
+                **params,
                 warm_start_from=theta0,
                 validation_split=LastRowsSplit() if settings.classes == 2 else None,
                 # A GPU does not pay for some hundred rows, and CPU scores compare across machines.

@@ -18,18 +18,12 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
-from data.tables import Table, preprocessing
-from engines.engine import threads
+from data.labelled_sets import Table, preprocessing
 from protocol.store import code_digest, data_digest, deciding_versions, digest_of, write_atomically
 from protocol.theta0s import fit_key
 from rivals import few_labels, starts
-from rivals.classifiers import nearest_rows, normalized_graph, symmetric_graph
-from sklearn_mmdinit import (
-    MLPClassifier,
-    MMDInitializer,
-    StackedStartsClassifier,
-    Theta0,
-)
+from rivals.wrappers import nearest_rows, normalized_graph, symmetric_graph
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, StackedStartsClassifier, Theta0
 
 # To be raised where what is learned, or measured, changes otherwise than by a parameter: what was
 # kept under the number before is then measured again.
@@ -75,21 +69,21 @@ def seed_of(*parts: Any) -> int:
 
 def prepared(table: Table, seed: int) -> Prepared:
     """The split of a set, the same for all draws, and what is learned from its pool alone."""
-    n, own = len(table.y), seed_of(seed, table.name)
+    n, seed_of_set = len(table.y), seed_of(seed, table.name)
     n_pool, n_test = N_OF_PHOTOGRAPHS if table.kind == "photographs" else (N_POOL, N_TEST)
     pool, test = train_test_split(
         np.arange(n),
         train_size=min(n_pool, n - n // 4),
         test_size=min(n_test, n // 4),
         stratify=table.y,
-        random_state=own,
+        random_state=seed_of_set,
     )
     rows = table.X.iloc if isinstance(table.X, pd.DataFrame) else table.X
     transformer = preprocessing(table).fit(rows[pool])
     X, X_test = (transformer.transform(rows[part]) for part in (pool, test))
     y, y_test = table.y[pool], table.y[test]
     n_classes = int(table.y.max()) + 1
-    return Prepared(table.name, table.digest, X, y, X_test, y_test, n_classes, own)
+    return Prepared(table.name, table.digest, X, y, X_test, y_test, n_classes, seed_of_set)
 
 
 def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
@@ -118,14 +112,14 @@ Made = dict[str, Any]
 
 
 def recommended_starts(data: Prepared) -> Made:
-    """What the recommended line learns, by itself: one label of each class tells it how many."""
-    line = StackedStartsClassifier(
+    """Initial weights that the recommended estimator learns; one label a class counts classes."""
+    estimator = StackedStartsClassifier(
         clone(NETWORK).set_params(max_iter=0),
-        others=[],
+        classifiers=[],
         unlabelled_label=-1,
         random_state=data.seed,
     ).fit(data.X, partly_labelled(data, 1, 0))
-    _, coherence, corruption = line.starts_
+    _, coherence, corruption = estimator.starts_
     return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
 
 
@@ -191,13 +185,19 @@ def once_key(name: str, data: Prepared) -> str:
     return digest_of(parts)
 
 
+def once_keys(methods: Sequence[str], data: Prepared) -> dict[str, str]:
+    """Things of ONCE that the methods need, and their keys."""
+    needed = dict.fromkeys(METHODS[name].once for name in methods)
+    return {name: once_key(name, data) for name in needed if name}
+
+
 def once_path(name: str, key: str, folder: Path, data: Prepared) -> Path:
     return folder / f"{data.name}-{name}-{key}.joblib"
 
 
 def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, Any]:
     """Make a thing of ONCE and write its file; the record that says what it took."""
-    with threads(1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         made = ONCE[name](data)
@@ -240,22 +240,22 @@ class Cell:
 
     @cached_property
     def stacked(self) -> StackedStartsClassifier:
-        """The recommended line, with starts that were learned before."""
-        return self.line(self.starts).fit(self.data.X, self.partly)
+        """The recommended estimator, with starts that were learned before."""
+        return self.recommended(self.starts).fit(self.data.X, self.partly)
 
     @property
     def partly(self) -> np.ndarray:
         """Labels of the whole pool, -1 but in the rows drawn."""
         return partly_labelled(self.data, self.n_labels, self.draw)
 
-    def line(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
-        own = {"unlabelled_label": -1, "random_state": self.seed, **params}
-        return StackedStartsClassifier(self.network(), starts, **own)
+    def recommended(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
+        params = {"unlabelled_label": -1, "random_state": self.seed, **params}
+        return StackedStartsClassifier(self.network(), starts, **params)
 
     def network(self, start: Theta0 | None = None) -> MLPClassifier:
         """The network of all methods that have one, unfitted."""
-        own: MLPClassifier = clone(NETWORK)
-        return own.set_params(warm_start_from=start, random_state=self.seed)
+        network: MLPClassifier = clone(NETWORK)
+        return network.set_params(warm_start_from=start, random_state=self.seed)
 
 
 Proba = tuple[Any, np.ndarray]
@@ -275,12 +275,13 @@ def _stacked(cell: Cell) -> Proba:
 
 
 def _stacked_without_starts(cell: Cell) -> Proba:
-    return _tested(cell.line([None]).fit(cell.data.X, cell.partly), cell)
+    return _tested(cell.recommended([None]).fit(cell.data.X, cell.partly), cell)
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
-    line = cell.line(cell.starts if learned else [None], others=others, unlabelled_label=None)
-    return _tested(line.fit(cell.X, cell.y), cell)
+    weights: list[Theta0 | None] = cell.starts if learned else [None]
+    estimator = cell.recommended(weights, classifiers=others, unlabelled_label=None)
+    return _tested(estimator.fit(cell.X, cell.y), cell)
 
 
 def _network(start: str, cell: Cell) -> Proba:
@@ -378,12 +379,12 @@ def scores(proba: np.ndarray, classes: np.ndarray, y: np.ndarray, n_classes: int
     clipped = np.clip(full, few_labels.LEAST, 1.0)
     clipped /= clipped.sum(axis=1, keepdims=True)
     guess = full.argmax(axis=1)
-    found = {
+    figures = {
         "accuracy": accuracy_score(y, guess),
         "log_loss": log_loss(y, clipped, labels=np.arange(n_classes)),
         "calibration_error": calibration_error(clipped, y),
     }
-    return {name: round(float(value), 6) for name, value in found.items()}
+    return {name: round(float(value), 6) for name, value in figures.items()}
 
 
 def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared, made: Made) -> Any:
@@ -392,7 +393,7 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
     Seconds of networks within ``stacked``, which cost nothing more, are those of their training.
     """
     cell, records = Cell(data, n_labels, draw, made), []
-    with threads(1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Steep penalties end before they converge; a class with fewer labels than folds; and
         # LightGBM names the columns of an array itself and then misses those names.
         warnings.simplefilter("ignore")
@@ -409,20 +410,25 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
     return records
 
 
+# Committed records have keys with these names of the parameters.
+_KEY_NAMES = {"classifiers": "others", "min_advantage": "threshold"}
+
+
 def record_keys(
     data: Prepared, methods: Sequence[str], n_labels: int, draw: int, once: dict[str, str]
 ) -> dict[str, str]:
     """What stands for all that decides the record of each method, given the keys of ONCE."""
-    own = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
-    own += [n_labels, draw, deciding_versions(), repr(NETWORK)]
+    common = [FORM, data.name, data.digest, data.X_digest, data.test_digest, data.seed]
+    common += [n_labels, draw, deciding_versions(), repr(NETWORK)]
     keys = {}
     for name in methods:
-        method, parts = METHODS[name], [own, name]
+        method, parts = METHODS[name], [common, name]
         if method.once:
             parts.append(once[method.once])
         if method.package:
             parts.append(package_version(method.package))
         if name.startswith("stacked"):
-            parts.append(repr(sorted(StackedStartsClassifier().get_params().items())))
+            settings = StackedStartsClassifier().get_params().items()
+            parts.append(repr(sorted((_KEY_NAMES.get(n, n), value) for n, value in settings)))
         keys[name] = digest_of(parts)
     return keys

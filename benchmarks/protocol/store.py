@@ -58,22 +58,18 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 class Log:
     """Results as they come, one JSON object a line, looked up by their ``"key"``.
 
-    A line that a killed process cut short is dropped on reading, and its cell is done again.
+    ``records`` has every whole one. A line that a killed process cut short is dropped on reading,
+    and its cell is done again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def read(self) -> dict[str, dict[str, Any]]:
-        """Every whole record by its key."""
-        if not self.path.exists():
-            return {}
-        records: dict[str, dict[str, Any]] = {}
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+        self.records: dict[str, dict[str, Any]] = {}
+        lines = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        for line in lines.splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                records[record["key"]] = record
-        return records
+                self.records[record["key"]] = record
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a record; it is on disk when this returns."""
@@ -83,6 +79,7 @@ class Log:
             file.write(b"\n" + json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        self.records[record["key"]] = record
 
 
 # Versions and machines
@@ -92,31 +89,40 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "skorch", "joblib")
 
 def versions() -> dict[str, str]:
     """Version of Python, of this library and of what the figures depend on."""
-    own = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
-    return own | {package: version(package) for package in PACKAGES}
+    first = {"python": platform.python_version(), "sklearn_mmdinit": sklearn_mmdinit.__version__}
+    return first | {package: version(package) for package in PACKAGES}
 
 
 @cache
 def deciding_versions() -> dict[str, str]:
     """The versions that can change a score, which Python's cannot."""
-    return {name: found for name, found in versions().items() if name != "python"}
+    return {name: number for name, number in versions().items() if name != "python"}
 
 
 def require_versions(used: dict[str, str]) -> None:
     """Raise a RuntimeError where a worker has other versions than those a score is kept under."""
-    own = deciding_versions()
-    other = [f"{name} {own[name]} and not {used[name]}" for name in used if own[name] != used[name]]
+    here = deciding_versions()
+    other = [
+        f"{name} {here[name]} and not {used[name]}" for name in used if here[name] != used[name]
+    ]
     if other:
         raise RuntimeError(f"the worker on {platform.node()} has {', '.join(other)}")
+
+
+# Of the package's files, what learns no theta0.
+LEARNS_NOTHING = {
+    *("__init__", "classifiers", "stacking", "diagnostics", "theory", "export"),
+    *("_fine_tuning", "fine_tuning"),
+}
 
 
 @cache
 def code_digest(package: Path = Path(sklearn_mmdinit.__file__).parent) -> str:
     """What stands for the code that learns a theta0, whatever its comments and docstrings say."""
-    files = [*package.glob("_core/**/*.py"), *package.glob("losses/*.py")]
-    files += [package / f"{name}.py" for name in ("coherence", "initializers", "transforms")]
     parts = []
-    for path in sorted(files):
+    for path in sorted(package.rglob("*.py")):
+        if not LEARNS_NOTHING.isdisjoint(path.relative_to(package).with_suffix("").parts):
+            continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(

@@ -1,8 +1,8 @@
-"""The appendix's measurements, in cells, each kept as it ends."""
+"""What the commands of the appendix measure of a theta0, and the theta0s they learn."""
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from protocol import command
 from protocol.evaluation import Bench, load_scaled
 from protocol.methods import KERNELS, NetworkSettings, initializer_of
-from protocol.store import Log, commit, digest_of
+from protocol.store import Log, digest_of
 from protocol.tasks import diagnostics_seed, shuffled_rows
 from protocol.theta0s import Pretrained, fit_key, theta0_digest
 from sklearn_mmdinit import MMDInitializer, Theta0
@@ -20,10 +20,6 @@ from sklearn_mmdinit.diagnostics import (
     degenerate_softmax_ratio,
     prediction_samples,
 )
-
-Cell = tuple[str, dict[str, Any], str, Callable[[], dict[str, Any]]]
-"""A line of progress; what begins its record; what decides the rest, as a key; what finds it."""
-
 
 # What the appendix measures of a theta0
 
@@ -88,7 +84,7 @@ def measure_densities(theta0: Theta0, X: np.ndarray, *, seed: int) -> dict[str, 
 
 # The theta0 of the appendix's commands
 
-# Five passes over 60,000 images in mini-batches of 32.
+# Five epochs over 60,000 images in mini-batches of 32.
 PAPER_STEPS = 9375
 
 WINDOW = 100
@@ -107,13 +103,13 @@ class Appendix(Bench):
         return f"{self.options.init}/fcn/ours"
 
     def initializer(self, changes: Mapping[str, Any], run: int = 0) -> Any:
-        own: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
-        return own.set_params(window=WINDOW).set_params(**changes)
+        initializer: Any = initializer_of(self.method, self.network, random_state=self.seed_of(run))
+        return initializer.set_params(window=WINDOW).set_params(**changes)
 
     def key(self, changes: Mapping[str, Any], run: int = 0) -> str:
         """What stands for a theta0 and its ratios before it is learned."""
-        own = fit_key(self.initializer(changes, run), self.X_digest)
-        return digest_of([own, N_BATCHES, self.seed])
+        key = fit_key(self.initializer(changes, run), self.X_digest)
+        return digest_of([key, N_BATCHES, self.seed])
 
     def learned(self, changes: Mapping[str, Any], run: int = 0) -> Pretrained:
         """Theta0; with the paper's own values where ``mnist_tasks.py`` keeps and finds it too."""
@@ -123,19 +119,16 @@ class Appendix(Bench):
 
     def fresh(self, changes: Mapping[str, Any] | None = None, run: int = 0) -> Theta0:
         """The weights that pre-training begins from."""
-        own = self.initializer({**(changes or {}), "max_iter": 0}, run)
-        return own.fit(self.X[:BATCH_SIZE]).theta0_
+        initializer = self.initializer({**(changes or {}), "max_iter": 0}, run)
+        return initializer.fit(self.X[:BATCH_SIZE]).theta0_
 
-    def measured(self, name: str, cells: Iterable[Cell], **settings: Any) -> dict[str, Any]:
-        """Results of the cells, each of which is kept in the log of a name as it ends."""
-        log, records = Log(self.options.output / f"{name}.jsonl"), []
-        done = log.read()
-        for words, head, key, compute in cells:
-            if key not in done:
-                self.say(words)
-                done[key] = {"key": key, **head, **compute(), "commit": commit()}
-                log.append(done[key])
-            records.append(done[key])
+    def log(self, name: str) -> Log:
+        """The kept cells of a command of this name."""
+        return Log(self.options.output / f"{name}.jsonl")
+
+    def results(self, log: Log, keys: Sequence[str], **settings: Any) -> dict[str, Any]:
+        """What a command writes of the cells of these keys."""
+        records = [log.records[key] for key in keys]
         settings |= {"rows": len(self.X), "passes": self.network.epochs}
         settings |= {"n_batches": N_BATCHES, "batch_size": BATCH_SIZE}
         return {
@@ -168,7 +161,7 @@ def add_objective_options(parser: argparse.ArgumentParser, n_perturbations: int)
 def add_appendix_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command of the appendix can be asked for."""
     add = parser.add_argument
-    passes = "passes of the pre-training; default: as many as make the paper's 9,375 steps"
+    passes = "epochs of the pre-training; default: as many as make the paper's 9,375 steps"
     add("--epochs", type=command.positive, help=passes)
     add("--init", choices=("xavier", "he"), default="xavier", help="fresh weights; default: xavier")
     command.add_network_options(parser)

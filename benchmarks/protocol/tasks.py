@@ -56,12 +56,12 @@ def random_tasks(n_classes: int, n_tasks: int, *, seed: int, run: int) -> list[T
             f"n_tasks = {n_tasks}: {n_classes} classes have between 1 and {n_possible} binary tasks"
         )
     rng = np.random.default_rng(_stream(seed, "tasks", run))
-    found: dict[tuple[int, ...], None] = {}  # a set that keeps the order of the draws
-    while len(found) < n_tasks:
+    maps: dict[tuple[int, ...], None] = {}  # a set that keeps the order of the draws
+    while len(maps) < n_tasks:
         values = tuple(rng.integers(0, 2, size=n_classes).tolist())
         if 0 < sum(values) < n_classes:
-            found.setdefault(values)
-    return [Task(run, index, values) for index, values in enumerate(found)]
+            maps.setdefault(values)
+    return [Task(run, index, values) for index, values in enumerate(maps)]
 
 
 def draw_rows(
@@ -147,7 +147,7 @@ def tasks_of_runs(
     if classes == 2:
         maps_of = {run: first_run if same_tasks else run for run in runs}
         drawn = {run: random_tasks(n_classes, n_tasks, seed=seed, run=maps_of[run]) for run in runs}
-        tasks = {run: [replace(task, run=run) for task in own] for run, own in drawn.items()}
+        tasks = {run: [replace(task, run=run) for task in of_run] for run, of_run in drawn.items()}
     else:
         # One task, once for each draw of labelled rows.
         all_apart, draws = tuple(range(n_classes)), range(n_tasks)

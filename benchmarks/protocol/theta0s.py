@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from engines.engine import Call, Engine
+from protocol.backends import Call, Workers
 from protocol.command import say
 from protocol.store import (
     code_digest,
@@ -50,7 +50,7 @@ def theta0_digest(theta0: Theta0) -> str:
 
 def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
     """What stands for an unfitted initializer, its data, and the versions it is fitted with."""
-    found = versions()
+    installed = versions()
     parameters = {
         # Those of an estimator within stand beside it under their names.
         name: type(value).__name__ if isinstance(value, BaseEstimator) else repr(value)
@@ -62,7 +62,7 @@ def fit_key(initializer: BaseEstimator, X_digest: str) -> str:
         "class": type(initializer).__name__,
         "parameters": parameters,
         "data": X_digest,
-        "versions": {name: found[name] for name in ("sklearn_mmdinit", "torch")},
+        "versions": {name: installed[name] for name in ("sklearn_mmdinit", "torch")},
     }
     return digest_of(parts)
 
@@ -124,24 +124,24 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
     """An initializer fitted, with its training in a file until then; and what that took."""
     training.parent.mkdir(parents=True, exist_ok=True)
     goes_on, fitted = training.exists(), clone(initializer)
-    own = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
+    takes_checkpoint = "checkpoint" in fitted.get_params(deep=False)  # those of rivals have none
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             # An interrupted fit is of use to a user, and not here.
             warnings.filterwarnings("error", "interrupted", ConvergenceWarning)
-            if own:
+            if takes_checkpoint:
                 fitted.set_params(checkpoint=training)
             fitted.fit(X)
     except ConvergenceWarning as cut:
         raise KeyboardInterrupt from cut
     seconds = None if goes_on else round(time.perf_counter() - start, 2)
-    if own:
+    if takes_checkpoint:
         fitted.set_params(checkpoint=None)
     return Pretrained(fitted, theta0_digest(fitted.theta0_), seconds, commit())
 
 
-# The theta0 of several runs, on any engine
+# The theta0 of several runs, on any backend
 
 LONGEST_FIRST = ("ours", "ours+coherence", "rlabel")
 
@@ -164,7 +164,7 @@ def learn_all(
     initializers: dict[tuple[str, int], BaseEstimator],
     X: np.ndarray,
     n_rows: int,
-    engine: Engine,
+    workers: Workers,
     options: argparse.Namespace,
 ) -> dict[tuple[str, int], Pretrained]:
     """The theta0 of each method and run, learned from the first ``n_rows`` of X, or found.
@@ -179,19 +179,21 @@ def learn_all(
     missing = [key for key, path in paths.items() if not path.exists()]
     # Where several run at a time, the one that takes longest should not be the last to begin.
     missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
-    # Bars of passes are for a terminal.
-    verbose = 0 if options.quiet or not engine.in_process else 1
+    # Bars of epochs are for a terminal.
+    verbose = 0 if options.quiet or workers.machines is not None else 1
 
     def calls() -> Iterator[Call]:
         for key in missing:
             params = initializers[key].get_params()
             loud = [name for name in params if name.rpartition("__")[2] == "verbose"]
             initializer = clone(initializers[key]).set_params(**dict.fromkeys(loud, verbose))
-            passes = params["max_iter"]
-            say(options, f"run {key[1]}: learning theta0 of {key[0]}, passes: {passes}")
-            yield Call((key, deciding_versions(), initializer, paths[key], n_rows), (X,))
+            epochs = params["max_iter"]
+            say(options, f"run {key[1]}: learning theta0 of {key[0]}, epochs: {epochs}")
+            yield (key, deciding_versions(), initializer, paths[key], n_rows), (X,)
 
-    for key, theta0 in engine.results(_learn_in_worker, calls(), whole_machine=True):
+    for key, theta0 in workers.results(_learn_in_worker, calls(), whole_machine=True):
         if not paths[key].exists():  # of a worker that does not see the folder
             _write(paths[key], theta0)
-    return {key: learn(paths[key], own, X[:n_rows]) for key, own in initializers.items()}
+    return {
+        key: learn(paths[key], initializer, X[:n_rows]) for key, initializer in initializers.items()
+    }

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pandas as pd
 
 from protocol.sets import METHODS, NETWORKS_WITHIN
+from reporting.estimates import N, gains, mean_by, ranks_of
 from reporting.layout import Table, gain_text, named_rows, several, texts
 from reporting.results import Results, unpack_draws
-from reporting.statistics import N, gains, mean_by, ranks_of
 
 LINE, FRESH = "stacked", "scratch"
 WITHIN = ("stacked, fresh", "stacked, labelled", "stacked, labelled, fresh", "stacked networks")
@@ -36,8 +36,8 @@ def means_of(results: Results, figure: str = "accuracy") -> pd.DataFrame:
 
 def mean_ranks(accuracies: pd.DataFrame) -> pd.DataFrame:
     """The mean over sets of the ranks: N by method, the best over all N first."""
-    found = mean_by(ranks_of(accuracies), N)
-    return found[found.mean().sort_values(kind="stable").index]
+    ranks = mean_by(ranks_of(accuracies), N)
+    return ranks[ranks.mean().sort_values(kind="stable").index]
 
 
 def kinds_of(results: Results) -> dict[str, str]:
@@ -59,8 +59,8 @@ def _heads(results: Results) -> dict[int, str]:
     """N with the number of sets, and of draws of each."""
     counts = draws_of(results).dropna().groupby([N, "set"]).size()
     return {
-        n: f"N = {n}, {several([len(own)], 'set')}, {several(own, 'draw')}"
-        for n, own in counts.groupby(N)
+        n: f"N = {n}, {several([len(draws)], 'set')}, {several(draws, 'draw')}"
+        for n, draws in counts.groupby(N)
     }
 
 
@@ -74,7 +74,9 @@ def _few_labels(results: Results) -> Table:
     figures = ("accuracy", "log_loss", "calibration_error")
     means = (mean_by(means_of(results, figure), N).T for figure in figures)
     cells = texts(
-        "{:.1f} / {:.2f} / {:.1f} / {:.1f}".format, *(own.loc[ranks.index] for own in means), ranks
+        "{:.1f} / {:.2f} / {:.1f} / {:.1f}".format,
+        *(mean.loc[ranks.index] for mean in means),
+        ranks,
     ).rename(columns=_heads(results))
     cells["mean rank"] = ranks.mean(axis=1).map("{:.2f}".format)
     title = (
@@ -95,8 +97,8 @@ def _gains(results: Results) -> Table:
     if LINE not in accuracies:
         return Table(title, pd.DataFrame())
     others = mean_ranks(accuracies).columns.drop(LINE)
-    found = gains(-accuracies[others].sub(accuracies[LINE], axis=0))
-    cells = texts(gain_text, found.mean, found.low, found.high)
+    gained = gains(-accuracies[others].sub(accuracies[LINE], axis=0))
+    cells = texts(gain_text, gained.mean, gained.low, gained.high)
     return named_rows(title, cells.rename(columns=_heads(results)), "method")
 
 
@@ -113,12 +115,12 @@ def _by_kind(results: Results) -> Table:
     if {LINE, FRESH} <= {*accuracies}:
         of_kind = accuracies.index.get_level_values("set").map(kinds)
         for kind in dict.fromkeys(kinds.values()):
-            for n, own in accuracies[of_kind == kind].groupby(N):
-                means, ranks = own.mean(), ranks_of(own).mean()
-                cells = {m: f"{means[m]:.1f} / {ranks[m]:.1f}" for m in own}
-                row = {"kind": kind, "N": str(n), "sets": str(len(own))}
+            for n, group in accuracies[of_kind == kind].groupby(N):
+                means, ranks = group.mean(), ranks_of(group).mean()
+                cells = {m: f"{means[m]:.1f} / {ranks[m]:.1f}" for m in group}
+                row = {"kind": kind, "N": str(n), "sets": str(len(group))}
                 row |= {name: cells[name] for name in (LINE, FRESH)}
-                best = "" if rivals_of(own).empty else best_by_rank(own)
+                best = "" if rivals_of(group).empty else best_by_rank(group)
                 rows.append(row | {"best rival": f"{cells[best]} ({best})" if best else "-"})
     return Table(title, pd.DataFrame(rows))
 
@@ -131,8 +133,8 @@ def _over_scratch(results: Results) -> pd.DataFrame:
     draws = draws_of(results)
     if not {LINE, FRESH} <= {*draws}:
         return pd.DataFrame(columns=["mean", "low", "high"])
-    found = gains((draws[LINE] - draws[FRESH]).dropna().to_frame(), N, "set")
-    return pd.concat(found[:3]).set_axis(["mean", "low", "high"]).T
+    gained = gains((draws[LINE] - draws[FRESH]).dropna().to_frame(), N, "set")
+    return pd.concat(gained[:3]).set_axis(["mean", "low", "high"]).T
 
 
 def _of_each(results: Results) -> Table:
@@ -149,17 +151,17 @@ def _by_set(results: Results) -> Table:
         "its paired 95% interval over draws, and the most accurate rival of the set, which is "
         "known only afterwards"
     )
-    found, draws, rows = _over_scratch(results), draws_of(results), []
+    gained, draws, rows = _over_scratch(results), draws_of(results), []
     for entry in results["sets"]:
         for n in SOME_N:
             key = (n, entry["set"])
-            if key in found.index:
-                own = draws.loc[key].dropna(subset=[LINE, FRESH]).dropna(axis=1)
+            if key in gained.index:
+                measured = draws.loc[key].dropna(subset=[LINE, FRESH]).dropna(axis=1)
                 row = {"set": entry["set"], "N": str(n), "rows": f"{entry['rows']:,}"}
                 row |= {name: str(entry[name]) for name in ("features", "classes")}
-                row |= {name: f"{own[name].mean():.1f}" for name in (FRESH, LINE)}
-                row["difference"] = gain_text(*found.loc[key])
-                rivals = rivals_of(own).mean()
+                row |= {name: f"{measured[name].mean():.1f}" for name in (FRESH, LINE)}
+                row["difference"] = gain_text(*gained.loc[key])
+                rivals = rivals_of(measured).mean()
                 best = "-" if rivals.empty else f"{rivals.max():.1f} ({rivals.idxmax()})"
                 rows.append(row | {"best rival": best})
     return Table(title, pd.DataFrame(rows))
@@ -171,14 +173,14 @@ def _worst(results: Results) -> Table:
         "the mean over draws, those where its whole paired 95% interval over draws is, and the "
         "worst set; and sets where it is ahead by a whole interval"
     )
-    found, rows = _over_scratch(results), []
-    for n, own in found.groupby(level=0):
-        worst = own["mean"].idxmin()
-        row = {"N": str(n), "sets": str(len(own))}
-        row[f"more than {LOSS:g} below"] = str((own["mean"] < -LOSS).sum())
-        row["by the whole interval"] = str((own["high"] < -LOSS).sum())
-        row |= {"worst set": worst[1], "difference": gain_text(*own.loc[worst])}
-        rows.append(row | {"ahead by the whole interval": str((own["low"] > 0).sum())})
+    gained, rows = _over_scratch(results), []
+    for n, group in gained.groupby(level=0):
+        worst = group["mean"].idxmin()
+        row = {"N": str(n), "sets": str(len(group))}
+        row[f"more than {LOSS:g} below"] = str((group["mean"] < -LOSS).sum())
+        row["by the whole interval"] = str((group["high"] < -LOSS).sum())
+        row |= {"worst set": worst[1], "difference": gain_text(*group.loc[worst])}
+        rows.append(row | {"ahead by the whole interval": str((group["low"] > 0).sum())})
     return Table(title, pd.DataFrame(rows))
 
 
@@ -208,17 +210,17 @@ def _seconds(results: Results) -> Table:
 
 
 def agreement_table(results: Results) -> Table:
-    """How often the better teller of held-out labels said whether coherence would gain."""
+    """How often the better predictor of held-out labels foretells a gain of coherence."""
     frame = pd.DataFrame(results["records"]).set_index([N, "set"])
     by_neighbors, gain = frame["neighbors"] > frame["linear"], frame["gain"]
-    said = {"gain if neighbours": by_neighbors, "gain if the model": ~by_neighbors}
-    found = gains(pd.DataFrame({name: gain.where(own) for name, own in said.items()}))
+    answers = {"gain if neighbours": by_neighbors, "gain if the model": ~by_neighbors}
+    gained = gains(pd.DataFrame({name: gain.where(where) for name, where in answers.items()}))
     right = (by_neighbors == (gain > 0)).groupby(N)
     shares = (100.0 * right.mean()).map("{:.0f} %".format)
     cells = {"N": shares.index.map(str), "sets": right.size().map(str), "told right": shares}
-    texts_of = texts(gain_text, found.mean, found.low, found.high)
-    sizes = texts("({:.0f} sets)".format, found.n_pairs)
-    cells |= {name: texts_of.loc[name] + " " + sizes.loc[name] for name in said}
+    texts_of = texts(gain_text, gained.mean, gained.low, gained.high)
+    sizes = texts("({:.0f} sets)".format, gained.n_pairs)
+    cells |= {name: texts_of.loc[name] + " " + sizes.loc[name] for name in answers}
     title = (
         "Whether neighbours or a linear model tell more of the held-out labels, and what coherence "
         "then gains over fresh weights (points, mean over sets and its 95% t interval)"

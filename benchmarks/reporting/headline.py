@@ -7,10 +7,10 @@ import pandas as pd
 
 from protocol.methods import FEATURES_THETA0, SCRATCH
 from protocol.store import digest_of
+from reporting.estimates import mean_by
 from reporting.layout import Table, mean_and_std, named_rows, texts
 from reporting.pictures import draw
 from reporting.results import Library
-from reporting.statistics import mean_by
 from reporting.task_tables import OURS, rows_of_all_files
 
 PICTURE = "in-words.png"
@@ -44,7 +44,7 @@ def headline_table(library: Library) -> Table:
 
 
 def headline_digest(library: Library) -> str:
-    """What tells a picture of these figures from one of others."""
+    """A digest of the figures, which a picture of them carries."""
     return digest_of(headline_figures(library).round(6).to_json())
 
 
@@ -57,14 +57,14 @@ def draw_headline(library: Library, path: Path) -> str:
         ends = figures[figures.columns[-1]].sort_values(ascending=False)
         place = float("inf")
         for row in ends.index:
-            own, words = figures.loc[row], IN_WORDS[row]
+            line, words = figures.loc[row], IN_WORDS[row]
             place = min(ends[row], place - APART)
             ours = words.startswith("this package")
             style = {"color": "#1f6fb4" if ours else "#6b6b6b", "linewidth": 2.2 if ours else 1.4}
             style["linestyle"] = "--" if row == OURS else "-"
-            axes.plot(own.index, own, marker="o", markersize=4, **style)
+            axes.plot(line.index, line, marker="o", markersize=4, **style)
             axes.text(
-                own.index[-1] * 1.06, place, words, color=style["color"], va="center", fontsize=9.5
+                line.index[-1] * 1.06, place, words, color=style["color"], va="center", fontsize=9.5
             )
         axes.set_xscale("log")
         axes.set_xticks(figures.columns, figures.columns)

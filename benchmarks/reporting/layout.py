@@ -61,15 +61,15 @@ def texts(form: Callable[..., str], *frames: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(made, index=first.index, columns=first.columns)
 
 
-def in_brackets(own: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+def in_brackets(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Our figures, and the paper's in round brackets where it has one beside ours."""
-    beside = paper.reindex_like(own).astype(object).fillna("-")
-    return own.where((own == "-") | (beside == "-"), own + " (" + beside + ")")
+    beside = paper.reindex_like(ours).astype(object).fillna("-")
+    return ours.where((ours == "-") | (beside == "-"), ours + " (" + beside + ")")
 
 
-def named_rows(title: str, found: pd.DataFrame, *head: str) -> Table:
+def named_rows(title: str, cells: pd.DataFrame, *head: str) -> Table:
     """A table whose first columns are the names of the rows that say something."""
-    kept = found[(found != "-").any(axis=1)] if len(found.columns) else found
+    kept = cells[(cells != "-").any(axis=1)] if len(cells.columns) else cells
     names = pd.DataFrame([*kept.index], columns=list(head), dtype=object)
     return Table(title, pd.concat([names, kept.reset_index(drop=True)], axis=1))
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pandas as pd
 
 import runs
+from reporting.estimates import Estimates
 from reporting.headline import headline_table
 from reporting.layout import Table, as_markdown, template_environment
 from reporting.paper import figures_that_agree
 from reporting.results import Library, Results, made_with_table
-from reporting.statistics import Estimates
 from reporting.study_tables import ratios_by_setting, scale_figures
 from reporting.tables import build_table
 from reporting.task_tables import FIGURES, differences_table, ranking_table, task_estimates, wide_of
@@ -59,9 +59,9 @@ def agreement_table(library: Library) -> Table:
     """How many figures of ours agree with the paper's, by its tables."""
     rows = []
     for title, table, file, pattern in AGREEMENT:
-        found = _read(table, library.results(file))
-        own = Estimates(*(part.filter(regex=pattern, axis=0) for part in found))
-        rows.append([title, str(int(own.n.max(axis=None))), *figures_that_agree(own, table)])
+        figures = _read(table, library.results(file))
+        ours = Estimates(*(part.filter(regex=pattern, axis=0) for part in figures))
+        rows.append([title, str(int(ours.n.max(axis=None))), *figures_that_agree(ours, table)])
     title = (
         "Figures of ours that agree with the paper's, and by how many points they may differ and "
         "still do so, the median; stars in the tables name the others"

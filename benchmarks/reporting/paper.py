@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from reporting.estimates import Estimates, width_over_batches, width_over_runs
 from reporting.layout import in_brackets, mean_and_std, texts
 from reporting.results import Results
-from reporting.statistics import Estimates, width_over_batches, width_over_runs
 
 HIDDEN_LAYER_SIZES = [392, 392, 392]
 
@@ -64,39 +64,39 @@ def learned_longer(results: Results) -> str:
     return "" if same else ", by 5 passes with K = 256"
 
 
-def said_of(name: str, own: Estimates, results: Results) -> str:
+def comparison_note(name: str, ours: Estimates, results: Results) -> str:
     """What brackets and stars beside a table's figures say, to end a title."""
     differ = "not within two of its standard deviations over mini-batches"
     if _is_over_runs(name):
-        several = bool((own.n > 1).any(axis=None))
+        several = bool((ours.n > 1).any(axis=None))
         fifth = "outside the 95 % interval for a fifth run of the paper's"
         differ = "different from it at 95 % (Welch)" if several else fifth
     return f" (the paper's figure in brackets{learned_longer(results)}, * {differ})"
 
 
-def _agreement(own: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _agreement(estimates: Estimates, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Of each figure of the paper's table how far ours is from it, and how far it may be."""
     paper = paper_table(name)
-    ours = Estimates(*(part.reindex_like(paper.mean) for part in own))
+    ours = Estimates(*(part.reindex_like(paper.mean) for part in estimates))
     width = width_over_runs if _is_over_runs(name) else width_over_batches
     distance = (ours.mean - paper.mean).abs()
     return distance, distance * 0.0 + width(ours, paper)
 
 
-def beside_paper(own: Estimates, *names: str) -> pd.DataFrame:
+def beside_paper(ours: Estimates, *names: str) -> pd.DataFrame:
     """Our figures, the paper's of the named tables in brackets, a star where they do not agree."""
-    cells = texts(mean_and_std, own.mean, own.std)
+    cells = texts(mean_and_std, ours.mean, ours.std)
     for name in names:
-        distance, width = _agreement(own, name)
+        distance, width = _agreement(ours, name)
         stars = (distance > width).reindex_like(cells).fillna(False).astype(bool)
         cells = in_brackets(cells, texts(mean_and_std, *paper_table(name)[:2]))
         cells += np.where(stars, " *", "")
     return cells
 
 
-def figures_that_agree(own: Estimates, name: str) -> tuple[str, str]:
+def figures_that_agree(ours: Estimates, name: str) -> tuple[str, str]:
     """How many figures of ours agree with the paper's table, and how far apart they may be."""
-    distance, width = (part.to_numpy().ravel() for part in _agreement(own, name))
+    distance, width = (part.to_numpy().ravel() for part in _agreement(ours, name))
     there = ~np.isnan(distance)
     agree, median = (distance <= width)[there].sum(), np.median(width[there])
     return f"{agree} of {there.sum()}", f"{median:.1f}"

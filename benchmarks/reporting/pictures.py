@@ -15,8 +15,8 @@ from matplotlib.ticker import LogLocator, MultipleLocator, NullFormatter
 from protocol.methods import SCRATCH
 from protocol.store import write_atomically
 from reporting.data_tables import FRESH, LINE, SOME_N, best_by_rank, kinds_of, means_of, rivals_of
+from reporting.estimates import alike, critical_difference, gains, ranks_of
 from reporting.results import Results
-from reporting.statistics import alike, critical_difference, gains, ranks_of
 from reporting.task_tables import wide_of
 from reporting.time_tables import coherence_points, sizes_of
 
@@ -31,8 +31,8 @@ def draw(
     """Let ``paint`` fill a figure of so many inches, and write it, with a note in the file."""
     figure = Figure(figsize=size, layout="constrained")
     paint(figure)
-    told = {"Description": note} if note else None
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=told))
+    metadata = {"Description": note} if note else None
+    write_atomically(path, lambda part: figure.savefig(part, dpi=150, metadata=metadata))
     return f"{path} written"
 
 
@@ -42,8 +42,8 @@ def draw(
 def draw_accuracy(results: Results, path: Path) -> str:
     """Mean accuracy by N with its interval over all (run, task) pairs, a curve a method."""
     wide = wide_of(results)
-    panels, found = _panels(list(wide)), gains(wide)
-    sizes = found.mean.columns
+    panels, means = _panels(list(wide)), gains(wide)
+    sizes = means.mean.columns
 
     def paint(figure: Any) -> None:
         figure.suptitle(f"{results['dataset']['name']}, 95% intervals over runs and tasks")
@@ -52,7 +52,7 @@ def draw_accuracy(results: Results, path: Path) -> str:
             for rank, name in enumerate(names):
                 # Each a little to the right of the last, or the bars hide each other.
                 places = sizes * (1.0 + 0.03 * (rank - (len(names) - 1) / 2.0))
-                mean, low, _, _ = (own.loc[name] for own in found)
+                mean, low, _, _ = (part.loc[name] for part in means)
                 axes.errorbar(places, mean, mean - low, label=name, marker="o", capsize=3.0)
             axes.set_xscale("log")
             axes.set_xticks(sizes, [f"{n:g}" for n in sizes])
@@ -93,8 +93,8 @@ def draw_coherence(results: Results, path: Path) -> str:
         panels = figure.subplots(1, len(sizes), squeeze=False)[0]
         for axes, n in zip(panels, sizes, strict=True):
             curves = points.groupby("name", sort=False)
-            for marker, (name, own) in zip(MARKERS, curves, strict=False):
-                axes.plot(own["seconds"], own[n], marker=marker, markersize=4, label=name)
+            for marker, (name, curve) in zip(MARKERS, curves, strict=False):
+                axes.plot(curve["seconds"], curve[n], marker=marker, markersize=4, label=name)
             axes.set(xscale="log", xlabel="Seconds of pre-training")
             # Powers of ten alone say little of a few of them, and other names run into each other.
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -104,8 +104,8 @@ def draw_coherence(results: Results, path: Path) -> str:
             for mean in scratch.loc[n]:
                 axes.axhline(mean, color="0.4", linestyle=":", label="from scratch")
         # One for all panels, where it hides no curve.
-        own = panels[0].get_legend_handles_labels()
-        figure.legend(*own, loc="outside lower center", ncols=len(own[1]))
+        legend = panels[0].get_legend_handles_labels()
+        figure.legend(*legend, loc="outside lower center", ncols=len(legend[1]))
         tasks = f"means over {results['settings']['tasks']} binary tasks a run"
         figure.suptitle(f"{results['dataset']['name']}: what pre-training buys, {tasks}")
 
@@ -124,7 +124,7 @@ def draw_sets(results: Results, path: Path) -> str:
 def draw_ranks(results: Results, path: Path) -> str:
     """Demsar's critical differences: mean ranks, bars over those that do not differ, by N."""
     accuracies = means_of(results)
-    panels = {n: own for n, own in accuracies.groupby("n_labels") if len(own) > 1}
+    panels = {n: group for n, group in accuracies.groupby("n_labels") if len(group) > 1}
     if not panels or len(accuracies.columns) < 3:
         return f"{path.name} not drawn: ranks take two sets and three methods or more"
     n_methods = len(accuracies.columns)
@@ -135,10 +135,10 @@ def draw_ranks(results: Results, path: Path) -> str:
         )
         figure.suptitle(title, fontsize="medium")
         column = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-        for axes, (n, own) in zip(column, panels.items(), strict=True):
-            critical = critical_difference(n_methods, len(own))
-            _paint_ranks(axes, ranks_of(own).mean().sort_values(), critical)
-            axes.set_title(f"N = {n}, {len(own)} sets", loc="left", fontsize="medium")
+        for axes, (n, group) in zip(column, panels.items(), strict=True):
+            critical = critical_difference(n_methods, len(group))
+            _paint_ranks(axes, ranks_of(group).mean().sort_values(), critical)
+            axes.set_title(f"N = {n}, {len(group)} sets", loc="left", fontsize="medium")
 
     height = 0.9 + 0.2 * (n_methods / 2)
     return draw(path, (8.5, 0.5 + (height + 0.6) * len(panels)), paint)
@@ -167,11 +167,11 @@ def _paint_ranks(axes: Any, ranks: pd.Series, critical: float) -> None:
         # The outer names are nearest to the axis, so that no line crosses another.
         depth = first_name + (place if better else n - 1 - place)
         end = left if better else right
-        own = {"color": "C3"} if name == LINE else {"color": colour}
-        axes.plot([rank, rank, end], [0, depth, depth], linewidth=0.8, **own)
+        style = {"color": "C3"} if name == LINE else {"color": colour}
+        axes.plot([rank, rank, end], [0, depth, depth], linewidth=0.8, **style)
         words = f"{name}  {rank:.1f}" if better else f"{rank:.1f}  {name}"
         where = {"ha": "right" if better else "left", "va": "center", "fontsize": "small"}
-        axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **own)
+        axes.text(end + (-0.1 if better else 0.1), depth, words, **where, **style)
     axes.set(xlim=(left - 0.25 * n, right + 0.25 * n), ylim=(first_name + half, -2.6))
     axes.axis("off")
 
@@ -187,17 +187,17 @@ def draw_scatter(results: Results, path: Path) -> str:
     def paint(figure: Any) -> None:
         grid = figure.subplots(2, len(sizes), squeeze=False)
         for column, n in zip(grid.T, sizes, strict=True):
-            own = accuracies.loc[n]
-            best = best_by_rank(own)
+            group = accuracies.loc[n]
+            best = best_by_rank(group)
             for axes, other in zip(column, (FRESH, best), strict=True):
                 axes.axline((0, 0), slope=1, color="0.6", linewidth=1, zorder=0)
                 for kind in dict.fromkeys(kinds.values()):
-                    points = own[own.index.map(kinds) == kind]
+                    points = group[group.index.map(kinds) == kind]
                     axes.scatter(points[other], points[LINE], s=22, label=kind)
                 words = "" if other == FRESH else ", the rival of the best mean rank"
                 axes.set(xlabel=f"{other}{words}: accuracy (%)", ylabel=f"{LINE}: accuracy (%)")
                 axes.set(title=f"N = {n}", aspect="equal")
-                low = min(own[[other, LINE]].min()) - 3
+                low = min(group[[other, LINE]].min()) - 3
                 axes.set(xlim=(low, 102), ylim=(low, 102))
                 for axis in (axes.xaxis, axes.yaxis):
                     axis.set_major_locator(MultipleLocator(20))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.estimates import N
 from reporting.layout import Table, several
-from reporting.statistics import N
 
 Results = dict[str, Any]
 """What a file of results holds."""
@@ -48,8 +48,8 @@ def pack_scores(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     frame = pd.DataFrame(list(records), columns=SCORE)
     return [
         {"method": method, "run": int(run), "n_labels": int(n)}
-        | {"tasks": own["task"].tolist(), "accuracies": own["accuracy"].tolist()}
-        for (method, run, n), own in frame.groupby(["method", "run", "n_labels"], sort=False)
+        | {"tasks": group["task"].tolist(), "accuracies": group["accuracy"].tolist()}
+        for (method, run, n), group in frame.groupby(["method", "run", "n_labels"], sort=False)
     ]
 
 
@@ -79,8 +79,8 @@ def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[
     entries, draws = [], list(draws)
     for (name, n), cell in frame.groupby(["set", N], sort=False):
         methods = {}
-        for method, own in cell.groupby("method", sort=False):
-            by_draw = own.set_index("draw").reindex(draws)
+        for method, group in cell.groupby("method", sort=False):
+            by_draw = group.set_index("draw").reindex(draws)
             methods[method] = [
                 [None if pd.isna(v) else float(f"{v:.{digits}g}") for v in by_draw[figure]]
                 for figure, digits in FIGURES.items()
@@ -99,44 +99,6 @@ def unpack_draws(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
         if None not in figures
     ]
     return pd.DataFrame(rows, columns=["set", N, "method", "draw", *FIGURES])
-
-
-def added(earlier: Results, later: Results) -> Results:
-    """An earlier file of ``real_data.py`` with what a later one measured, in the place of its own.
-
-    Each file that went into it is one of its ``parts``.
-    """
-    both = earlier, later
-    cells: dict[tuple[Any, ...], dict[str, Any]] = {}
-    known = {own["set"]: own["digest"] for own in earlier["sets"]}
-    for own in later["sets"]:
-        if known.get(own["set"], own["digest"]) != own["digest"]:
-            raise ValueError(f"the set {own['set']!r} has other rows in the earlier file")
-    for name in ("seed", "network"):
-        if len(values := {own["settings"][name] for own in both}) > 1:
-            raise ValueError(f"files of different {name} are not added up: {sorted(values)}")
-    for results in both:
-        found = unpack_draws(results["scores"])
-        found["draw"] += results["settings"]["first_draw"]
-        cells |= {(c["set"], c[N], c["method"], c["draw"]): c for c in found.to_dict("records")}
-    # Set by set and method by method, in the order in which they come first.
-    records = pd.DataFrame(sorted(cells.values(), key=lambda c: c["draw"]))
-    records[SHARES] /= 100.0
-    draws = range(records["draw"].min(), records["draw"].max() + 1)
-    once = {(made["set"], made["once"]): made for own in both for made in own["once"]}
-    settings = [own["settings"] for own in both]
-    united = {
-        name: list(dict.fromkeys(value for own in settings for value in own[name]))
-        for name in ("n_labels", "methods")
-    }
-    head = ("settings", "versions", "hardware", "git_commit", "git_changed")
-    return earlier | {
-        "settings": settings[0] | {"first_draw": draws.start, "draws": len(draws)} | united,
-        "sets": [*{own["set"]: own for results in both for own in results["sets"]}.values()],
-        "once": [*once.values()],
-        "scores": pack_draws(records.to_dict("records"), draws),
-        "parts": [part for own in both for part in own.get("parts") or [{k: own[k] for k in head}]],
-    }
 
 
 # Provenance

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from reporting.estimates import Estimates
 from reporting.layout import Table, mean_and_std, named_rows, texts
-from reporting.paper import beside_paper, compares_with_paper, said_of
+from reporting.paper import beside_paper, compares_with_paper, comparison_note
 from reporting.results import Results
-from reporting.statistics import Estimates
 
 FORM_NAMES = {"": "", "theorem": ", as stated", "sub_exponential": ", of its proof"}
 OF_RATIOS = ("degenerate_softmax", "dead_neurons")
@@ -57,27 +57,30 @@ def _over_runs(groups: Any) -> Estimates:
 
 def ratios_by_setting(results: Results) -> Estimates:
     """The same of each (lambda, xi), the rows named as the paper's; several theta0s over runs."""
-    found = ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
-    if found.mean.index.is_unique:
-        return found
-    return _over_runs(found.mean.groupby(level=0, sort=False))
+    ratios = ratio_estimates(results["records"], [_row_of(record) for record in results["records"]])
+    if ratios.mean.index.is_unique:
+        return ratios
+    return _over_runs(ratios.mean.groupby(level=0, sort=False))
 
 
 def _degeneracies(results: Results) -> Table:
     """A row for each setting in the order of the records, the fresh weights first."""
-    settings, found = results["settings"], ratios_by_setting(results)
+    settings, ratios = results["settings"], ratios_by_setting(results)
     runs = settings.get("runs", 1)
     over = f"{settings['n_batches']} mini-batches of {settings['batch_size']}"
     over = over if runs == 1 else f"{runs} theta0, of each the mean over {over}"
-    own, more = texts(mean_and_std, found.mean, found.std), f"; {_how(settings)}"
+    cells, more = texts(mean_and_std, ratios.mean, ratios.std), f"; {_how(settings)}"
     if compares_with_paper(results):
-        own, more = beside_paper(found, *OF_RATIOS), more + said_of(OF_RATIOS[0], found, results)
+        cells, more = (
+            beside_paper(ratios, *OF_RATIOS),
+            more + comparison_note(OF_RATIOS[0], ratios, results),
+        )
     title = (
         f"Degenerate softmax (% of {settings['networks_a_ratio']} perturbed networks) and fully "
         f"dead neurons of each hidden layer (%): mean ± std over {over}{more}"
     )
-    heads = {name: f"dead, {name}" for name in own} | {"ratio": "degenerate softmax"}
-    return named_rows(title, own.rename(columns=heads), "loss")
+    heads = {name: f"dead, {name}" for name in cells} | {"ratio": "degenerate softmax"}
+    return named_rows(title, cells.rename(columns=heads), "loss")
 
 
 def scale_figures(results: Results) -> Estimates:
@@ -86,9 +89,9 @@ def scale_figures(results: Results) -> Estimates:
     of_run = ratio_estimates(results["records"], [*cells.index]).mean
     worst = of_run.drop(columns="ratio").max(axis=1)
     figures = pd.DataFrame({"DS": of_run["ratio"], "IOD": worst})
-    found = _over_runs(figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]]))
-    names = [f"s^2 = {square:g}, lambda = {weight:g}" for square, weight in found[0].index]
-    return Estimates(*(part.set_axis(names) for part in found))
+    over_runs = _over_runs(figures.groupby([cells["squared_scale"], cells["degeneracy_weight"]]))
+    names = [f"s^2 = {square:g}, lambda = {weight:g}" for square, weight in over_runs[0].index]
+    return Estimates(*(part.set_axis(names) for part in over_runs))
 
 
 def _scale_and_weight(results: Results) -> Table:
@@ -100,24 +103,28 @@ def _scale_and_weight(results: Results) -> Table:
         f"mini-batches of {settings['batch_size']}: mean, ± std over runs where there are several; "
         f"{_how(settings)}"
     )
-    found = scale_figures(results)
-    own = texts(mean_and_std, found.mean, found.std)
+    estimates = scale_figures(results)
+    rows = texts(mean_and_std, estimates.mean, estimates.std)
     if compares_with_paper(results):
-        own = beside_paper(found, "scale_and_weight")
-        title += said_of("scale_and_weight", found, results) + "; the paper's of four runs"
-    own.insert(0, "runs", found.n["DS"].astype(str))
+        rows = beside_paper(estimates, "scale_and_weight")
+        title += (
+            comparison_note("scale_and_weight", estimates, results) + "; the paper's of four runs"
+        )
+    rows.insert(0, "runs", estimates.n["DS"].astype(str))
     cells = pd.DataFrame(results["records"])
     last = cells["uniformity"].str[-1].groupby([cells["squared_scale"], cells["degeneracy_weight"]])
-    own["L_uni at the end"] = last.mean().map("{:.2g}".format).to_numpy()
-    return named_rows(title, own, "setting")
+    rows["L_uni at the end"] = last.mean().map("{:.2g}".format).to_numpy()
+    return named_rows(title, rows, "setting")
 
 
 def _densities(results: Results) -> Table:
     rows = []
     for record in results["records"]:
-        if own := record.get("densities"):
-            at_images = [stats.kstest(v, "uniform").statistic for v in own["over_perturbations"]]
-            of_networks = np.std(own["over_inputs"], axis=1, ddof=1)
+        if densities := record.get("densities"):
+            at_images = [
+                stats.kstest(v, "uniform").statistic for v in densities["over_perturbations"]
+            ]
+            of_networks = np.std(densities["over_inputs"], axis=1, ddof=1)
             figures = np.mean(at_images), of_networks.mean()
             rows.append([_row_of(record), *map("{:.3f}".format, figures)])
     title = (
@@ -155,8 +162,8 @@ def _theorems(results: Results) -> Table:
     for record in results["records"]:
         for form, points in record.get("forms", {"": record}).items():
             case, holds = record["case"] + FORM_NAMES[form], points["holds"]
-            said = "yes" if all(holds) else f"not at {len(holds) - sum(holds):,}"
-            rows.append([str(record["theorem"]), case, f"{len(holds):,}", said])
+            answer = "yes" if all(holds) else f"not at {len(holds) - sum(holds):,}"
+            rows.append([str(record["theorem"]), case, f"{len(holds):,}", answer])
     title = (
         "The theorems against what is found. 1: share of perturbations outside of a ball, at most "
         "the bound. 2: share of images that a network gives to a class, at least the bound. 3: "

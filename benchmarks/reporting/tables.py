@@ -1,8 +1,12 @@
-"""Every table that is made of one file of results, by kind."""
+"""Every table that is made of one file of results; and what a command prints and writes."""
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+from protocol.store import digest_of, provenance, write_json
 from reporting.data_tables import DATA_TABLES, agreement_table
 from reporting.layout import Table
 from reporting.results import Results
@@ -22,6 +26,9 @@ TABLES: dict[str, Callable[[Results], Table]] = {
 }
 """From what a command writes to a table of it."""
 
+# Options that change no figure.
+IDLE_OPTIONS = {"output", "data_dir", "quiet", "jobs", "backend", "address"}
+
 
 def build_table(kind: str, results: Results) -> Table:
     """One of ``TABLES``; a ValueError if there is none."""
@@ -30,12 +37,40 @@ def build_table(kind: str, results: Results) -> Table:
     return TABLES[kind](results)
 
 
-def text_of(*kinds: str) -> Callable[[Results], str]:
-    """What makes all that a command prints: its tables, those without a row left out."""
+def text_of(results: Results, kinds: Sequence[str]) -> str:
+    """The tables of these kinds as a terminal shows them, those without a row left out."""
+    shown = [table for kind in kinds if (table := build_table(kind, results)).rows]
+    return "\n\n".join(f"{table.title}\n{table.frame.to_string(index=False)}" for table in shown)
 
-    def text(results: Results) -> str:
-        tables = [build_table(kind, results) for kind in kinds]
-        shown = [table for table in tables if table.rows]
-        return "\n\n".join(f"{own.title}\n{own.frame.to_string(index=False)}" for own in shown)
 
-    return text
+def _deciding(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that figures depend on, as JSON can hold them."""
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in options.items()
+        if name not in IDLE_OPTIONS
+    }
+
+
+def publish(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    measured: Results,
+    kinds: Sequence[str],
+    draw: Callable[[Results, Path], str] | None = None,
+) -> None:
+    """Print, write and draw what a command measured, below its claim, its settings and the machine.
+
+    The file has the command's name and a digest of the options, so that no call overwrites what
+    another one measured. ``measured["settings"]`` takes the place of options of the same name.
+    """
+    settings = _deciding(vars(options) | measured.pop("settings", {}))
+    claim = (parser.description or "").splitlines()[0]
+    results = {"claim": claim, "settings": settings} | provenance() | measured
+    name = f"{Path(parser.prog).stem}-{digest_of(_deciding(vars(options)))[:8]}.json"
+    path = options.output / name
+    print(text_of(results, kinds), end="\n\n")
+    write_json(path, results)
+    if draw is not None:
+        print(draw(results, path.with_suffix(".png")))
+    print(f"{path} written")

@@ -11,18 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from protocol.contenders import ALL_RIVALS, scratch_of
 from protocol.methods import FEATURES, FEATURES_THETA0, SCRATCH, theta0_of
-from protocol.rivals import ALL_RIVALS, scratch_of
-from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
-from reporting.paper import (
-    beside_paper,
-    compares_with_paper,
-    learned_longer,
-    paper_table,
-    said_of,
-)
-from reporting.results import Library, Results, unpack_scores
-from reporting.statistics import (
+from reporting.estimates import (
     Estimates,
     accuracy_over_runs,
     by_task,
@@ -32,6 +23,15 @@ from reporting.statistics import (
     mean_by,
     task_std_over_runs,
 )
+from reporting.layout import Table, gain_text, in_brackets, mean_and_std, named_rows, texts
+from reporting.paper import (
+    beside_paper,
+    compares_with_paper,
+    comparison_note,
+    learned_longer,
+    paper_table,
+)
+from reporting.results import Library, Results, unpack_scores
 
 OURS = "xavier/fcn/ours"
 MEASURED_THERE = "best rival measured there"
@@ -64,10 +64,12 @@ def task_estimates(kind: str, wide: pd.DataFrame) -> Estimates:
 
 def task_table(kind: str, results: Results) -> Table:
     """One of ``TITLES``, beside the paper's figures where these are of the same tasks."""
-    own, title = task_estimates(kind, wide_of(results)), TITLES[kind]
+    estimates, title = task_estimates(kind, wide_of(results)), TITLES[kind]
     if not compares_with_paper(results):
-        return named_rows(title, texts(mean_and_std, own.mean, own.std), "method")
-    return named_rows(title + said_of(kind, own, results), beside_paper(own, kind), "method")
+        return named_rows(title, texts(mean_and_std, estimates.mean, estimates.std), "method")
+    return named_rows(
+        title + comparison_note(kind, estimates, results), beside_paper(estimates, kind), "method"
+    )
 
 
 # Differences
@@ -76,9 +78,9 @@ def task_table(kind: str, results: Results) -> Table:
 INTERVALS = "mean, its 95% interval over tasks, and over runs where there are several"
 
 
-def _gain_texts(found: dict[Any, pd.Series]) -> pd.DataFrame:
+def _gain_texts(columns: dict[Any, pd.Series]) -> pd.DataFrame:
     """Means of differences with their intervals: names by N."""
-    differences = pd.DataFrame(found).dropna(axis=1, how="all")
+    differences = pd.DataFrame(columns).dropna(axis=1, how="all")
     if differences.empty:
         return pd.DataFrame()
     cells = texts(gain_text, *gains(differences)[:3])
@@ -94,41 +96,41 @@ def gain_table(results: Results) -> Table:
     title = f"Gain over the same network from scratch on the same tasks (points): {INTERVALS}"
     wide = wide_of(results)
     bases = {row: base for row in wide if (base := scratch_of(row)) in wide and base != row}
-    own = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
+    cells = _gain_texts({row: complete(wide[row], wide[base]) for row, base in bases.items()})
     if bases and compares_with_paper(results):
         means = paper_table("accuracy").mean
         paper = {r: means.loc[r] - means.loc[b] for r, b in bases.items() if r in means.index}
-        own = in_brackets(own, pd.DataFrame(paper).T.map(gain_text))
+        cells = in_brackets(cells, pd.DataFrame(paper).T.map(gain_text))
         title += f" (the paper's difference in brackets{learned_longer(results)})"
-    return named_rows(title, own, "method")
+    return named_rows(title, cells, "method")
 
 
-def best_rival(wide: pd.DataFrame, own: str) -> dict[int, str]:
+def best_rival(wide: pd.DataFrame, method: str) -> dict[int, str]:
     """By N the rival with the highest mean on the tasks of ``own``, among those that have all."""
-    found = {}
-    for n, tasks in wide[wide[own].notna()].groupby("n_labels"):
+    best = {}
+    for n, tasks in wide[wide[method].notna()].groupby("n_labels"):
         means = tasks[[r for r in ALL_RIVALS if r in wide]].dropna(axis=1).mean()
         if len(means):
-            found[n] = means.idxmax()
-    return found
+            best[n] = means.idxmax()
+    return best
 
 
 def against_table(results: Results) -> Table:
     """Rows with coherence minus scratch and rivals; the best rival is named at each N."""
     title = f"Difference on the same tasks and labelled images (points): {INTERVALS}"
     wide = wide_of(results)
-    found, named = {}, {}
+    differences, named = {}, {}
     for row in [name for name in wide if theta0_of(name).endswith("/ours+coherence")]:
         for other in (scratch_of(theta0_of(row)), SPREADING):
             if other in wide:
-                found[row, other] = complete(wide[row], wide[other])
+                differences[row, other] = complete(wide[row], wide[other])
         if best := best_rival(wide, row):
             rival = pd.concat([wide.loc[[n], name] for n, name in best.items()])
-            found[row, MEASURED_THERE] = wide[row] - rival
+            differences[row, MEASURED_THERE] = wide[row] - rival
             named[row, MEASURED_THERE] = {
                 f"N = {n}": f" ({name.removeprefix('rival/')})" for n, name in best.items()
             }
-    cells = _gain_texts(found)
+    cells = _gain_texts(differences)
     cells += pd.DataFrame(named).T.reindex_like(cells).astype(object).fillna("")
     return named_rows(title, cells, "method", "against")
 
@@ -141,7 +143,7 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
     """
     wide, others = wide_of(results), wide_of(beside)
     names = {row: row if row in others else PERCEPTRONS.get(row) for row in wide}
-    found = {
+    differences = {
         row: difference
         for row, other in names.items()
         if other in others
@@ -150,7 +152,7 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
         and (difference := wide[row] - others[other].reindex(wide.index)).any()
     }
     title = f"{words}, on the same tasks and labelled images (points): {INTERVALS}"
-    return named_rows(title, _gain_texts(found), "method")
+    return named_rows(title, _gain_texts(differences), "method")
 
 
 # What choose.py found
@@ -158,11 +160,11 @@ def differences_table(words: str, results: Results, beside: Results) -> Table:
 
 def _answers(results: Results) -> pd.DataFrame:
     """A row an answer: its question and base, what it is worth over its base, the mean over N."""
-    found = pd.DataFrame(results["theta0"]).drop_duplicates("answer").set_index("answer")
+    answers = pd.DataFrame(results["theta0"]).drop_duplicates("answer").set_index("answer")
     wide = wide_of(results)
-    over = {own: wide[own] - wide[base] for own, base in found["base"].items() if own != base}
+    over = {name: wide[name] - wide[base] for name, base in answers["base"].items() if name != base}
     worth = gains_over_n(pd.DataFrame(over, index=wide.index))[["mean", "low", "high"]]
-    return found[["question", "base"]].join(worth)
+    return answers[["question", "base"]].join(worth)
 
 
 def chosen_answers(results: Results) -> dict[str, str]:
@@ -208,14 +210,14 @@ WAYS = {
 
 def rows_of_all_files(library: Library) -> pd.DataFrame:
     """What the files hold of the paper's tasks, of scratch, ours and rivals."""
-    found = []
+    parts = []
     for file, way in WAYS.items():
         names = {name: name for name in (SCRATCH, OURS, *ALL_RIVALS)}
         names |= {name: name + way for name in (FEATURES_THETA0, FEATURES)}
         scores = unpack_scores(library.results(file)["scores"])
-        found.append(scores.assign(method=scores["method"].map(names)).dropna())
+        parts.append(scores.assign(method=scores["method"].map(names)).dropna())
     keys = ["method", "n_labels", "run", "task"]
-    return by_task(pd.concat(found).drop_duplicates(keys, keep="last"))
+    return by_task(pd.concat(parts).drop_duplicates(keys, keep="last"))
 
 
 def ranking_table(library: Library, *, every: bool = False) -> Table:

@@ -1,6 +1,6 @@
 """Tables of seconds and memory: what a second of pre-training buys, and speed.
 
-A point of ``coherence.py`` is a setting after so many passes. Its seconds are the fastest run's:
+A point of ``coherence.py`` is a setting after so many epochs. Its seconds are the fastest run's:
 all do the same work, and whatever else the machine does only adds to it.
 """
 
@@ -10,9 +10,9 @@ from functools import partial
 import pandas as pd
 
 from protocol.methods import SCRATCH
+from reporting.estimates import complete, gains, mean_by
 from reporting.layout import Table, gain_text, mean_and_std, several, template_environment, texts
 from reporting.results import Results
-from reporting.statistics import complete, gains, mean_by
 from reporting.task_tables import wide_of
 
 # The setting that others of an ablation are compared with.
@@ -51,9 +51,9 @@ def coherence_points(results: Results) -> pd.DataFrame:
     ablation = points["section"] == "ablation"
     default = f"ablation/{DEFAULT}@" + points["passes"].astype(str)
     bases = default.where(ablation, SCRATCH)
-    pairs = {own: other for own, other in bases.items() if own != other and other in wide}
-    found = {own: complete(wide[own], wide[other]) for own, other in pairs.items()}
-    over = gains(pd.DataFrame(found, index=wide.index))
+    pairs = {name: other for name, other in bases.items() if name != other and other in wide}
+    differences = {name: complete(wide[name], wide[other]) for name, other in pairs.items()}
+    over = gains(pd.DataFrame(differences, index=wide.index))
     difference = texts(gain_text, *over[:3]).reindex(points.index).fillna("-")
     difference[ablation & (points["name"] == DEFAULT)] = "reference"
     accuracy = mean_by(wide[points.index], "n_labels").T

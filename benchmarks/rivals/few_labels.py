@@ -21,7 +21,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
-from rivals.classifiers import UNLABELLED, GraphLabelSpreading
+from rivals.wrappers import UNLABELLED, GraphLabelSpreading
 
 N_FOLDS = 5
 LEAST = 1e-6  # probability, so that a single row cannot decide a mean logarithm
@@ -34,8 +34,10 @@ def log_likelihood(classifier: Any, X: np.ndarray, y: np.ndarray) -> float:
     The scorer of all searches over classifiers with probabilities: of few labels accuracy is too
     coarse to tell settings apart.
     """
-    own = classifier.predict_proba(X)[:, None, :] * (classifier.classes_ == y[:, None])[:, None, :]
-    return float(np.log(np.maximum(own.sum(axis=(1, 2)), LEAST)).mean())
+    of_class = (
+        classifier.predict_proba(X)[:, None, :] * (classifier.classes_ == y[:, None])[:, None, :]
+    )
+    return float(np.log(np.maximum(of_class.sum(axis=(1, 2)), LEAST)).mean())
 
 
 def folds(y: np.ndarray, seed: int) -> StratifiedKFold | None:

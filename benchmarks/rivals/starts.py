@@ -37,13 +37,13 @@ def fresh_theta0(classifier: MLPClassifier, n_features: int, classes: Sequence[A
     return theta0
 
 
-def passes(
-    X: np.ndarray, batch_size: int, n_passes: int, seed: int
+def epochs(
+    X: np.ndarray, batch_size: int, n_epochs: int, seed: int
 ) -> Iterator[Iterator[tuple[torch.Tensor, torch.Generator]]]:
-    """Passes over rows X, each of mini-batches in an order of its own and what else may draw."""
-    for number in range(n_passes):
-        own = np.random.SeedSequence([seed, number]).generate_state(1)[0]
-        generator = torch.Generator().manual_seed(int(own))
+    """Epochs over rows X, each of mini-batches in an order of its own and what else may draw."""
+    for number in range(n_epochs):
+        seed_of_epoch = np.random.SeedSequence([seed, number]).generate_state(1)[0]
+        generator = torch.Generator().manual_seed(int(seed_of_epoch))
         order = torch.randperm(len(X), generator=generator).numpy()
         yield (
             (torch.from_numpy(X[order[batch]].astype(np.float32)), generator)
@@ -56,9 +56,9 @@ def passes(
 
 @dataclass(eq=False, repr=False)
 class RandomLabels(BaseEstimator):  # type: ignore[misc]
-    """Learns a perceptron to tell labels that are drawn anew, uniformly, for each mini-batch.
+    """Trains a perceptron on labels drawn uniformly anew for each mini-batch.
 
-    Optimiser, passes and selection are those of MMDInitializer: ``theta0_`` is what the parameters
+    Optimizer, epochs and selection are those of MMDInitializer: ``theta0_`` is what the parameters
     are at the end of the window with the lowest mean loss, ``best_loss_``.
     """
 
@@ -87,7 +87,7 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
         optimizer = torch.optim.Adam(module.parameters(), self.learning_rate_init, fused=True)
         losses: list[float] = []
         self.theta0_, self.best_loss_ = fresh, math.inf
-        for mini_batches in passes(X, self.batch_size, self.max_iter, self.random_state):
+        for mini_batches in epochs(X, self.batch_size, self.max_iter, self.random_state):
             for rows, generator in mini_batches:
                 if len(rows) < self.batch_size:
                     continue
@@ -102,7 +102,9 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
                     continue
                 mean = float(np.mean(losses[-self.window :]))
                 if mean < self.best_loss_:
-                    arrays = {n: own.cpu().numpy().copy() for n, own in module.state_dict().items()}
+                    arrays = {
+                        n: array.cpu().numpy().copy() for n, array in module.state_dict().items()
+                    }
                     self.theta0_, self.best_loss_ = Theta0(fresh.architecture, arrays), mean
         self.n_iter_ = self.max_iter
         return self
@@ -195,14 +197,14 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
 
     min E ||g(h(corrupt(x))) - x||^2 / n_features by Adam, the decoder g having the widths of the
     encoder h in reverse; each entry is 0, the mean of scaled rows, with probability
-    ``corruption_level``. Every draw follows from ``random_state`` and the number of the pass.
-    ``theta0_`` is of the last pass, ``best_loss_`` the lowest mean loss of any.
+    ``corruption_level``. Every draw follows from ``random_state`` and the number of the epoch.
+    ``theta0_`` is of the last epoch, ``best_loss_`` the lowest mean loss of any.
     """
 
     hidden_layer_sizes: tuple[int, ...] = (392, 392, 392)
     n_classes: int = 2
-    # Twenty passes take minutes, as the pre-training with coherence does. The noise is chosen on
-    # eight tasks of run 4 at N = 5 and 20. Mean gain over scratch after five passes: masking 0.25,
+    # Twenty epochs take minutes, as the pre-training with coherence does. The noise is chosen on
+    # eight tasks of run 4 at N = 5 and 20. Mean gain over scratch after five epochs: masking 0.25,
     # 0.5, 0.75 and 0.9: +0.2, +1.8, +3.6, +3.8; Gaussian of std 0.5: -2.6. After twenty: 0.5: +2.5,
     # 0.75: +4.1.
     corruption_level: float = 0.75
@@ -228,8 +230,8 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
         network = nn.Sequential(_chain(weights, linear_output=False), decoder)
         optimizer = torch.optim.Adam(network.parameters(), lr=self.learning_rate_init)
         self.loss_curve_: list[float] = []
-        all_passes = passes(X, self.batch_size, self.max_iter, self.random_state)
-        for number, mini_batches in enumerate(all_passes):
+        all_epochs = epochs(X, self.batch_size, self.max_iter, self.random_state)
+        for number, mini_batches in enumerate(all_epochs):
             total = 0.0
             for rows, generator in mini_batches:
                 kept = torch.rand(rows.shape, generator=generator) >= self.corruption_level
@@ -240,7 +242,7 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
                 total += float(loss.detach()) * len(rows)
             self.loss_curve_.append(total / len(X))
             if self.verbose:
-                print(f"pass {number + 1}/{self.max_iter}: loss {total / len(X):.4f}", flush=True)
+                print(f"epoch {number + 1}/{self.max_iter}: loss {total / len(X):.4f}", flush=True)
         self.n_iter_, self.best_loss_ = self.max_iter, min(self.loss_curve_)
         self.encoder_ = network[0]
         self.theta0_ = with_encoder(fresh, self.encoder_)
@@ -288,9 +290,14 @@ def scarf_theta0(
         others = torch.randint(len(rows), batch.shape, generator=generator)
         changed = torch.rand(batch.shape, generator=generator) < 0.6
         copies = torch.where(changed, rows[others, columns], batch)
-        found = nn.functional.normalize(network(batch)), nn.functional.normalize(network(copies))
+        projections = (
+            nn.functional.normalize(network(batch)),
+            nn.functional.normalize(network(copies)),
+        )
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(found[0] @ found[1].T, torch.arange(len(batch)))
+        loss = nn.functional.cross_entropy(
+            projections[0] @ projections[1].T, torch.arange(len(batch))
+        )
         torch.autograd.backward(loss)
         optimizer.step()
     return with_encoder(fresh, encoder)

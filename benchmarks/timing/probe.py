@@ -102,8 +102,8 @@ def _process(subject: Any, form: str, checkout: Path = CHECKOUT) -> dict[str, An
     }
 
 
-def _said(subject: Any, form: str) -> list[str]:
-    """The words that such a process ends with."""
+def _last_line(subject: Any, form: str) -> list[str]:
+    """The words of the last line that such a process prints."""
     answer = subprocess.run(**_process(subject, form), stderr=subprocess.PIPE, check=False)
     if answer.returncode != 0:
         raise RuntimeError(f"measuring {form} of {subject} failed:\n{answer.stderr}")
@@ -113,19 +113,19 @@ def _said(subject: Any, form: str) -> list[str]:
 def measure_peak(step: Step, form: str = "library") -> dict[str, Any]:
     """Peak memory of a step above what the process held before: a GPU counts its own."""
     own_process = step.device == "cpu"
-    return {"peak": int(_said(asdict(step), form)[0]) if own_process else _peak(step, form)}
+    return {"peak": int(_last_line(asdict(step), form)[0]) if own_process else _peak(step, form)}
 
 
 def measure_coherent_fits(
     sizes: Sequence[tuple[int, int]] = SIZES, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """Seconds of fit, and by how many bytes its process grew meanwhile, for each size."""
-    found = []
+    records = []
     for rows, columns in sizes:
-        seconds, peak = _said([rows, columns, device], "fit")
-        own = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
-        found.append(own)
-    return found
+        seconds, peak = _last_line([rows, columns, device], "fit")
+        record = {"rows": rows, "columns": columns, "seconds": float(seconds), "peak": int(peak)}
+        records.append(record)
+    return records
 
 
 def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
@@ -148,8 +148,8 @@ def compare(old: Path, steps: Mapping[str, Step], rounds: int) -> None:
             times = in_turns(measures, rounds)
         seconds = ", ".join(f"{which} {1e3 * t['median']:.1f} ms" for which, t in times.items())
         shares = ratio(times, "new", "old")
-        found = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
-        print(f"{name}: {seconds}; new / old: {found}", flush=True)
+        summary = f"median {shares['median']:.3f}, of the fastest {shares['of_minima']:.3f}"
+        print(f"{name}: {seconds}; new / old: {summary}", flush=True)
 
 
 if __name__ == "__main__":

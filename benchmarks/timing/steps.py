@@ -63,25 +63,25 @@ class Step:
 
     def initializer(self, **parameters: Any) -> MMDInitializer:
         """The library at this size, with the paper's other values."""
-        own: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
+        params: dict[str, Any] = {"hidden_layer_sizes": self.hidden_layer_sizes}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # a module's weights are the same each time
             if self.network == "convnet":
                 side = isqrt(self.n_features)
-                own = {"module": ConvNet(self.n_classes, self.width, side=side)}
+                params = {"module": ConvNet(self.n_classes, self.width, side=side)}
             elif self.network == "sequential":
-                own = {"module": perceptron(self.widths)}
-        own |= {"coherence": "auto"} if self.coherent else {}
-        own |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
-        own |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
-        return MMDInitializer(**own | parameters)
+                params = {"module": perceptron(self.widths)}
+        params |= {"coherence": "auto"} if self.coherent else {}
+        params |= {"n_classes": self.n_classes, "n_perturbations": self.n_perturbations}
+        params |= {"batch_size": self.batch_size, "device": self.device, "random_state": 0}
+        return MMDInitializer(**params | parameters)
 
     def start(self, X: np.ndarray, **parameters: Any) -> MMDInitializer:
-        """Fitted without a pass: what it begins with."""
+        """Fitted for no epoch: its weights are fresh."""
         return self.initializer(**parameters, max_iter=0).fit(X)
 
     def library(self) -> Callable[[], float]:
-        """A measure of the seconds of the library's step: what more passes add to ``fit``."""
+        """A measure of the seconds of the library's step: what more epochs add to ``fit``."""
         steps_a_pass, rows = (8, 256) if self.coherent else (4, self.batch_size)
         X = self.rows(steps_a_pass * rows)
         # On a GPU what a fit does beside its steps outweighs twenty, and both fits are recorded.
@@ -235,9 +235,9 @@ def measure_modules(steps: dict[str, Step], rounds: int) -> dict[str, Any]:
             flops = sum(product.flops for product in products_of_step(step))
             measures[f"{name} floor"] = floor(flops)
             pairs.append((name, f"{name} floor"))
-            own = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
+            sizes_of_module = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
             sizes = {"n_perturbations": step.n_perturbations, "batch_size": step.batch_size}
-            convnets.append(own | sizes)
+            convnets.append(sizes_of_module | sizes)
     times = in_turns(measures, rounds)
     ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
     return {"seconds": times, "ratios": ratios, "convnets": convnets}

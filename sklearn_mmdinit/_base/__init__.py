@@ -1,1 +1,1 @@
-"""What is computed, apart from the estimators that ask for it."""
+"""What every other file of the package may import."""

@@ -1,9 +1,12 @@
-"""Numbers in float32 on a device, and the conditions under which they are computed."""
+"""What the process provides: devices, PyTorch's global generators, the progress bar."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,16 +15,23 @@ import numpy as np
 import torch
 from sklearn.utils import gen_batches
 
-_ROWS_AT_A_TIME = 1024
+with warnings.catch_warnings():
+    # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
+    warnings.simplefilter("ignore")
+    from tqdm.auto import tqdm
 
-# Threads share PyTorch's global generators: what one puts back must not come amid another's draws.
-_alone = threading.RLock()
+_ROWS_AT_A_TIME = 1024
+_BAR_DELAY = 3.0  # seconds; what ends earlier needs no bar
+
+# One thread at a time uses PyTorch's global generators: restoring their state would otherwise
+# repeat or skip the draws of another thread.
+_generators_lock = threading.RLock()
 
 
 def _new_lock() -> None:
-    """In a process forked meanwhile, where no thread is left that would give the old one free."""
-    global _alone
-    _alone = threading.RLock()
+    """Replace the lock in a forked process, which has no thread that could release it."""
+    global _generators_lock
+    _generators_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
@@ -29,70 +39,68 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 def torch_device(device: Any) -> torch.device:
-    """The device that a name stands for; "auto" takes CUDA where there is one."""
+    """The device of this name; "auto" is CUDA if there is one, else the CPU."""
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        # The sum makes sure that there is such a device here, and that it holds numbers.
+        # The sum fails if this machine has no such device, or if it holds no numbers ("meta").
         torch.zeros(1, device=device).sum().item()
         device = torch.device(device)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
-        valid = "'auto' or a device that PyTorch has here"
+        valid = "'auto' or a device that PyTorch has on this machine"
         raise ValueError(f"device must be {valid}, got {device!r}") from error
     if device.type == "cuda":
-        # Autograd has a thread for each GPU, in which a matrix product must not be what comes
-        # first: PyTorch would warn that the GPU is not open there yet.
+        # PyTorch warns if a matrix product is the first work of its autograd thread for a GPU.
         with torch.inference_mode(False), torch.enable_grad():
             torch.ones(1, device=device, requires_grad=True).exp().sum().backward()
     return device
 
 
 def array_of(X: Any) -> Any:
-    """A tensor as an array; bfloat16, which NumPy has not, as float32. Anything else as it is."""
+    """A tensor as an array, bfloat16 as float32, since NumPy has none; anything else unchanged."""
     if not isinstance(X, torch.Tensor):
         return X
     if X.is_meta or X.layout != torch.strided:
-        raise TypeError(f"tensors must be dense and hold numbers, got {X.layout} on {X.device}")
+        raise TypeError(f"a tensor must be dense and hold numbers, got {X.layout} on {X.device}")
     X = X.detach().cpu()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
 def check_float32(X: Any, name: str = "X") -> None:
-    """Raise a ValueError where a finite value of X is too large for float32."""
+    """Raise a ValueError if a finite value of X is too large for float32."""
     if X.dtype == np.float32 or 0 in X.shape:
         return
-    # Two passes without a temporary array: X may be a memory map larger than memory.
+    # min and max need no temporary array: X may be a memory map larger than memory.
     for extreme in (X.min(), X.max()):
         with np.errstate(over="ignore"):
             fits = np.isfinite(np.float32(extreme)) or not np.isfinite(extreme)
         if not fits:
-            raise ValueError(f"{name} holds {float(extreme)!r}, a value too large for float32")
+            raise ValueError(f"{name} holds {float(extreme)!r}, which is too large for float32")
 
 
 def as_float32(X: Any) -> Any:
-    """X in float32; X itself where it is."""
+    """X in float32, without a copy if it is."""
     check_float32(X)
     return X.astype(np.float32, copy=False)
 
 
 def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
-    """What a function makes of rows X (n, ...), n at least 1: memory does not grow with n."""
-    portions = gen_batches(len(X), _ROWS_AT_A_TIME)
+    """``function(X)`` for rows X (n >= 1, ...), computed by blocks of rows to bound its memory."""
+    blocks = gen_batches(len(X), _ROWS_AT_A_TIME)
     with torch.no_grad():
-        made = [function(X[rows]).cpu().numpy() for rows in portions]
-    return np.concatenate(made)
+        return np.concatenate([function(X[rows]).cpu().numpy() for rows in blocks])
 
 
 @contextmanager
 def kept_generators(gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Leave PyTorch's global generators as they are, whatever draws; one thread at a time."""
-    with _alone, torch.random.fork_rng(devices=list(gpus)):
+    """Restore the state of PyTorch's global generators after this block."""
+    with _generators_lock, torch.random.fork_rng(devices=list(gpus)):
         yield
 
 
 @contextmanager
 def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
-    """Let whatever draws from PyTorch's global generators draw by a seed, and leave no trace."""
+    """Seed PyTorch's global generators in this block, and restore their state after it."""
     with kept_generators(gpus):
         torch.default_generator.manual_seed(seed)
         for index in gpus:
@@ -102,7 +110,7 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
 
 @contextmanager
 def with_gradients() -> Iterator[None]:
-    """Record gradients for a while, under :func:`torch.no_grad` too."""
+    """Record gradients in this block, even if the caller has turned them off."""
     if torch.is_inference_mode_enabled():
         raise RuntimeError("nothing can be learned under torch.inference_mode(); use no_grad()")
     with torch.enable_grad():
@@ -110,7 +118,24 @@ def with_gradients() -> Iterator[None]:
 
 
 def learned_is_finite(module: torch.nn.Module) -> bool:
-    """Whether what is learned has finite squares, and running statistics are finite."""
-    finite = [own.abs() < 1.8e19 for own in module.parameters() if own.requires_grad]
-    finite += [own.isfinite() for name, own in module.named_buffers() if "running_" in name]
-    return all(bool(own.all()) for own in finite)
+    """Whether trained parameters have finite squares, and running statistics are finite."""
+    finite = [p.abs() < 1.8e19 for p in module.parameters() if p.requires_grad]
+    finite += [b.isfinite() for name, b in module.named_buffers() if "running_" in name]
+    return all(bool(values.all()) for values in finite)
+
+
+def progress_bar(verbose: Any, **options: Any) -> Any:
+    """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
+
+    "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
+    threads, whose bars would overwrite each other.
+    """
+    if not isinstance(verbose, str):
+        return tqdm(disable=verbose <= 0, **options)
+    options["leave"] = False  # a search of parameters would fill the screen with bars
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if multiprocessing.parent_process() or not in_main_thread:
+        return tqdm(disable=True, **options)
+    # None hides it outside a terminal, and would hide it in a notebook without ipywidgets.
+    hidden = False if "ipykernel" in sys.modules else None
+    return tqdm(disable=hidden, delay=_BAR_DELAY, **options)

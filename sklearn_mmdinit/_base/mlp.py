@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .validation import check_bool, check_choice, check_fits_in_memory, check_integer, check_widths
+from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
 
-# In place where the gradient follows from the output alone.
+# "relu" works in place, because its gradient follows from its output.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": partial(nn.ReLU, inplace=True),
     "tanh": nn.Tanh,
@@ -25,19 +25,28 @@ INITS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
+# What users may choose of a perceptron's structure, by default the paper's.
+PERCEPTRON_DEFAULTS: dict[str, Any] = {
+    "hidden_layer_sizes": (392, 392, 392),
+    "activation": "relu",
+    "batch_norm": False,
+}
+
+
 def perceptron(
     n_features: Any, hidden_layer_sizes: Any, n_classes: Any, activation: Any, batch_norm: Any
 ) -> dict[str, Any]:
-    """What describes a perceptron, checked."""
-    check_integer("n_features", n_features)
-    check_integer("n_classes", n_classes)
-    check_choice("activation", activation, ACTIVATIONS)
+    """The checked arguments that determine the structure of an :class:`MLP`."""
+    check_argument("n_features", n_features, integers())
+    check_argument("n_classes", n_classes, integers())
+    check_argument("activation", activation, one_of(ACTIVATIONS))
+    check_argument("batch_norm", batch_norm, "boolean")
     return {
         "n_features": int(n_features),
         "hidden_layer_sizes": check_widths(hidden_layer_sizes),
         "n_classes": int(n_classes),
         "activation": str(activation),
-        "batch_norm": check_bool("batch_norm", batch_norm),
+        "batch_norm": bool(batch_norm),
     }
 
 
@@ -47,17 +56,17 @@ class MLP(nn.Module):
     Parameters
     ----------
     n_features : int
-        Numbers of an input.
+        Number of inputs.
     hidden_layer_sizes : sequence of int
-        Units of each hidden layer.
+        Number of units of each hidden layer.
     n_classes : int
-        Logits.
+        Number of logits.
     activation : {"relu", "tanh", "gelu"}, default="relu"
-        What follows each hidden layer.
+        Activation of the hidden layers.
     batch_norm : bool, default=False
-        Whether batch normalisation precedes the activations.
+        Whether to normalise each mini-batch before the activations.
     init : {"xavier", "he"}, default="xavier"
-        Fresh weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
+        Random initial weights: Glorot uniform or Kaiming normal (fan-in); biases are 0.
 
     Examples
     --------
@@ -67,7 +76,7 @@ class MLP(nn.Module):
     torch.Size([2, 3])
     """
 
-    # Files of theta0 name it, wherever it is defined.
+    # Files of theta0 contain this name, so that the class may move to another file.
     __module__ = "sklearn_mmdinit"
 
     def __init__(
@@ -80,30 +89,30 @@ class MLP(nn.Module):
         init: str = "xavier",
     ) -> None:
         super().__init__()
-        # What it is described by, wherever it was made.
-        own = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
-        check_choice("init", init, INITS)
-        self.keywords = own | {"init": str(init)}
-        hidden_layer_sizes = own["hidden_layer_sizes"]
+        keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
+        check_argument("init", init, one_of(INITS))
+        # Theta0 describes the module by these.
+        self.keywords = keywords | {"init": str(init)}
+        hidden_layer_sizes = keywords["hidden_layer_sizes"]
         widths = (n_features, *hidden_layer_sizes, n_classes)
-        # With a gradient, and what Adam keeps of each.
+        # Training holds each weight, its gradient and two moments of Adam.
         check_fits_in_memory(
             4 * sum(a * b for a, b in pairwise(widths)), f"a perceptron of {widths=}"
         )
-        # skip_init: nn.Linear would draw weights of its own first.
+        # On the meta device, where nn.Linear draws no weights of its own.
         self.linears = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
+            nn.Linear(n_in, n_out, device="meta") for n_in, n_out in pairwise(widths)
         )
         normalised = hidden_layer_sizes if batch_norm else ()
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in normalised)
         self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
-            # In float32 whatever PyTorch's default: draws of another type are other numbers.
-            drawn = torch.empty(linear.weight.shape, dtype=torch.float32)
-            INITS[init](drawn)
-            linear.weight.data.copy_(drawn)
-            nn.init.zeros_(linear.bias)
+            # Draws in float32 whatever the default type, in which the numbers would differ.
+            weight = torch.empty(linear.weight.shape, dtype=torch.float32)
+            INITS[init](weight)
+            linear.weight = nn.Parameter(weight.to(torch.get_default_dtype()))
+            linear.bias = nn.Parameter(torch.zeros(linear.out_features))
 
     def layers(self) -> Iterator[nn.Module]:
         """The layers, in the order that the input passes them."""
@@ -119,3 +128,9 @@ class MLP(nn.Module):
         for layer in self.layers():
             X = layer(X)
         return X
+
+
+def mlp_without_weights(keywords: Mapping[str, Any]) -> MLP:
+    """An :class:`MLP` on the meta device: its arrays have names and shapes, but no numbers."""
+    with torch.device("meta"):
+        return MLP(**keywords)

@@ -1,1 +1,1 @@
-"""What a classifier is made of: its labelled rows, their batches, and the net that learns them."""
+"""Labelled rows, their mini-batches, and the net that trains on them."""

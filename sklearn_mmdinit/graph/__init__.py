@@ -1,1 +1,1 @@
-"""Which rows of unlabelled data are near each other, and random walks among them."""
+"""Nearest-neighbour graphs of unlabelled rows, and random walks on them."""

@@ -1,4 +1,4 @@
-"""Labels spread over the graph of nearest neighbours, which knows rows without a label too."""
+"""Label spreading on the graph of nearest neighbours, in which unlabelled rows take part."""
 
 from __future__ import annotations
 
@@ -15,32 +15,42 @@ N_NEIGHBORS = 10
 _N_ROUNDS = 100
 
 
+def spread_labels(
+    matrix: csr_array, start: np.ndarray, given: np.ndarray, alpha: float, n_rounds: int
+) -> np.ndarray:
+    """F (n, n_classes) after rounds of F <- alpha * matrix @ F + given, from F = start."""
+    spread = start
+    for _ in range(n_rounds):
+        spread = alpha * (matrix @ spread) + given
+    return spread
+
+
 class Neighborhood:
-    """Rows X (n, p) and S = D^-1/2 W D^-1/2 (n, n), W being the edges of their graph each way."""
+    """Rows X (n, p) and S = D^-1/2 W D^-1/2 (n, n); W has the edges of their graph both ways."""
 
     def __init__(self, X: np.ndarray) -> None:
         edges = neighbor_graph(X, n_neighbors=N_NEIGHBORS, shared_neighbor_power=2.0)
-        both = (edges + edges.T).tocoo()
-        # Each row has its own neighbours: no degree is 0.
-        scale = 1.0 / np.sqrt(both.sum(axis=1))
-        data = both.data * scale[both.row] * scale[both.col]
-        self.matrix = csr_array((data, (both.row, both.col)), shape=both.shape)
+        both_ways = (edges + edges.T).tocoo()
+        # No degree is 0, because each row has neighbours.
+        scale = 1.0 / np.sqrt(both_ways.sum(axis=1))
+        data = both_ways.data * scale[both_ways.row] * scale[both_ways.col]
+        self.matrix = csr_array((data, (both_ways.row, both_ways.col)), shape=both_ways.shape)
         self.search = NearestNeighbors(n_neighbors=N_NEIGHBORS, algorithm="brute").fit(X)
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # nothing in it changes: clones of a classifier share it
+        return self  # clones of a classifier share it, because it never changes
 
-    def nearest(self, X: np.ndarray, n_neighbors: int = N_NEIGHBORS) -> np.ndarray:
-        """Numbers (n, n_neighbors) of the rows nearest to others."""
-        found: np.ndarray = self.search.kneighbors(X, n_neighbors, return_distance=False)
-        return found
+    def nearest(self, rows: np.ndarray, n_neighbors: int = N_NEIGHBORS) -> np.ndarray:
+        """Indices (n, n_neighbors) of the rows of X nearest to other rows."""
+        indices: np.ndarray = self.search.kneighbors(rows, n_neighbors, return_distance=False)
+        return indices
 
 
 class NeighborSpreading(ClassifierMixin, BaseEstimator):
-    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y; new rows by a vote.
+    """Label spreading (Zhou et al., 2004): F <- alpha S F + (1 - alpha) Y; neighbours vote for F.
 
-    scikit-learn's own searches the neighbours again in every fit, on a graph that does not weigh
-    edges by the neighbours their ends share, and has NaN where no label arrives.
+    Unlike scikit-learn's, it searches neighbours once for all fits, weighs edges by shared
+    neighbours, and returns no NaN for rows that no label reaches.
     """
 
     def __init__(self, neighborhood: Neighborhood, alpha: float = 0.99) -> None:
@@ -48,29 +58,27 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Spread labels y (n,), each from the row nearest to its own, over the neighbourhood."""
+        """Spread labels y (n,), each from the row of the neighbourhood that is nearest to X's."""
         self.classes_, indices = np.unique(y, return_inverse=True)
-        matrix, (places,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
+        matrix, (nearest,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
         given = np.zeros((matrix.shape[0], len(self.classes_)))
-        np.add.at(given, (places, indices), 1.0 - self.alpha)
-        spread = given
-        for _ in range(_N_ROUNDS):
-            spread = self.alpha * (matrix @ spread) + given
-        self.label_distributions_ = _shares(spread, 0.0)
+        np.add.at(given, (nearest, indices), 1.0 - self.alpha)
+        spread = spread_labels(matrix, given, given, self.alpha, _N_ROUNDS)
+        self.label_distributions_ = _divided_by_sums(spread, 0.0)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Mean shares (n, n_classes) of the nearest rows; all the same where no label arrives."""
+        """Mean of the nearest rows' distributions (n, n_classes); else uniform."""
         votes = self.label_distributions_[self.neighborhood.nearest(X)].sum(axis=1)
-        return _shares(votes, 1.0 / len(self.classes_))
+        return _divided_by_sums(votes, 1.0 / len(self.classes_))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The class (n,) with the greatest share."""
+        """The most probable class (n,)."""
         best: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return best
 
 
-def _shares(votes: np.ndarray, of_none: float) -> np.ndarray:
-    """Each row divided by its sum, where there is one."""
+def _divided_by_sums(votes: np.ndarray, default: float) -> np.ndarray:
+    """Each row divided by its sum, or filled with the default if that is 0."""
     totals = votes.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), of_none)
+    return np.where(totals > 0, votes / np.where(totals > 0, totals, 1.0), default)

@@ -1,4 +1,4 @@
-"""Nearest neighbours of each row among the others: exact, or of many rows nearly so."""
+"""Nearest neighbours of each row among the other rows: exact, or nearly exact for many rows."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from .._base.progress import bar
+from .._base.environment import progress_bar
 from .._base.validation import warn_user
 
-N_COMPONENTS = 50
-
-# Rows from which the approximate search is the cheaper one: on two cores 100,000 took 1.4 s and
-# 24 s of numba's compiling it, in each process, against 22 s; a million 13 s against half an hour.
-EXACT_BELOW = 100_000
-
-# Of one distance in 50 dimensions on two cores, for a forecast of how long a search will take.
-_SECONDS_A_PAIR = 2e-9
+# From here on the approximate search is cheaper. On two cores 100,000 rows took it 1.4 s, after
+# 24 s in which numba compiled it, against 22 s; a million rows took 13 s against half an hour.
+_EXACT_BELOW = 100_000
+_SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
 _INSTALL = "pip install 'sklearn_mmdinit[neighbors]'"
-_BLOCK = 4096  # rows read, or searched, at a time
-_MOST_ENTRIES = 100_000_000  # of the rows that components are learned from: 400 MB
-_MOST_FEATURES = 2_000  # whose covariance is formed; its eigenvectors take a second
-_SEED = 0  # always the same: theta0s of all seeds share the graph, and its place in a memory
-
-# Neighbours that the approximate search is asked for beyond those needed: at 60,000 digits they
-# raise the part of the nearest that it finds from 98.3 to 99.6 %, and take no longer.
+_BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
+# Always the same, so that initializers of all seeds share a graph and its cache.
+_SEED = 0
+# The approximate search is asked for more neighbours than needed. Among 60,000 digits it finds
+# 99.6 % of the nearest instead of 98.3 %, in the same time.
 _SPARE = 5
 
 
-def nearest_neighbors(X: np.ndarray, n_neighbors: int, *, verbose: Any = 0) -> np.ndarray:
-    """Neighbours (n, n_neighbors) of rows X (n, p) in 50 components; equal rows are a ring."""
-    first, place = distinct_rows(X)
-    if n_neighbors >= (n_distinct := first.size):
-        found = f"Only {n_distinct} of the {len(X)} rows differ"
-        raise ValueError(f"{found}: too few for {n_neighbors=}, which must be smaller.")
+def nearest_neighbors(
+    X: np.ndarray, n_neighbors: int, *, exact_below: int = _EXACT_BELOW, verbose: Any = 0
+) -> np.ndarray:
+    """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first 50 components.
+
+    1. Equal rows are found, and only one row of each kind is searched for.
+    2. Neighbours among these are searched, exactly or approximately.
+    3. Every row gets the neighbours of its kind, after one row equal to it, if there is any.
+    """
+    first, kind = distinct_rows(X)
+    if n_neighbors >= first.size:
+        reason = f"Only {first.size} of the {len(X)} rows differ"
+        raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
     points = principal_components(X)[first]
-    if _exact_is_best(len(points)):
+    if _exact_is_best(len(points), exact_below):
         neighbors = exact(points, n_neighbors, verbose=verbose)
     else:
         neighbors = approximate(points, n_neighbors)
-    return share_neighbors(neighbors, place)
+    return share_neighbors(neighbors, kind)
 
 
-def _exact_is_best(n: int) -> bool:
-    """Whether so many rows are few, or there is nothing else to search them with."""
-    if n < EXACT_BELOW:
+def _exact_is_best(n: int, exact_below: int) -> bool:
+    """Whether to search n rows exactly: they are few, or pynndescent is not installed."""
+    if n < exact_below:
         return True
     if find_spec("pynndescent") is not None:
         return False
@@ -73,56 +74,56 @@ def exact(
     """Neighbours (q, n_neighbors) of rows `queries` (q,) among points (n, c), by all distances."""
     if queries is None:
         queries = np.arange(len(points))
-    # In 50 dimensions trees look at most points all the same, and are 17 times slower. Distances
-    # are in float64 from float32 rows: no cancellation between near ones.
+    # Trees take 17 times as long: in 50 dimensions they visit most points. The brute-force search
+    # computes distances in float64 from float32 rows, so that near rows do not cancel.
     index = NearestNeighbors(n_neighbors=n_neighbors + 1, algorithm="brute").fit(points)
     neighbors = np.empty((queries.size, n_neighbors), dtype=np.int32)
-    starts, shown = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}
-    for start in bar(verbose, iterable=starts, desc="neighbours", leave=False, **shown):
+    starts, options = range(0, queries.size, _BLOCK), {"unit": " rows", "unit_scale": _BLOCK}
+    for start in progress_bar(verbose, iterable=starts, desc="neighbours", leave=False, **options):
         block = queries[start : start + _BLOCK]
-        found = index.kneighbors(points[block], return_distance=False)
-        neighbors[start : start + _BLOCK] = _without_self(found, block, n_neighbors)
+        nearest = index.kneighbors(points[block], return_distance=False)
+        neighbors[start : start + _BLOCK] = _without_self(nearest, block, n_neighbors)
     return neighbors
 
 
 def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
-    """Neighbours (n, n_neighbors) among points (n, c): neighbours of neighbours, by pynndescent."""
-    # numba warns of what it compiles anew in each process, pynndescent of rows with too few
-    # neighbours, which get them below.
+    """Neighbours (n, n_neighbors) among points (n, c), by pynndescent."""
+    # numba warns about what it compiles, pynndescent about rows for which it finds too few.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pynndescent import NNDescent
 
         n_asked = min(n_neighbors + 1 + _SPARE, len(points))
-        found, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
-    neighbors = _without_self(found, np.arange(len(points)), n_neighbors)
+        nearest, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
+    neighbors = _without_self(nearest, np.arange(len(points)), n_neighbors)
     incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
     if incomplete.size:
         neighbors[incomplete] = exact(points, n_neighbors, incomplete)
     return neighbors
 
 
-def _without_self(found: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
-    """The first (len(rows), n_neighbors) of what was found for rows, less the row itself, int32."""
-    itself = found == rows[:, None]
-    # Among points of no distance it may not be found at all: then the last goes in its place.
-    itself[~itself.any(axis=1), -1] = True
-    return found[~itself].reshape(len(rows), -1)[:, :n_neighbors].astype(np.int32)
+# Not `kneighbors()` without rows, which leaves out each row itself: it serves neither pynndescent
+# nor a progress bar, and takes as long (20,000 rows: 2.7 s against 2.5 s).
+def _without_self(nearest: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """The first (len(rows), n_neighbors) of the nearest that are not the row itself, int32."""
+    is_self = nearest == rows[:, None]
+    # Points at distance 0 may crowd out the row itself; the last one is then left out.
+    is_self[~is_self.any(axis=1), -1] = True
+    return nearest[~is_self].reshape(len(rows), -1)[:, :n_neighbors].astype(np.int32)
 
 
 # Equal rows
 
 
 def _digests(X: np.ndarray) -> Iterator[bytes]:
-    """Of 128 bits, one a row: that two rows differ and agree in them has no chance."""
-    for start in range(0, len(X), _BLOCK):
-        # + 0.0 makes -0.0 the same bytes as 0.0.
-        for row in np.ascontiguousarray(X[start : start + _BLOCK] + 0.0):
+    """A hash of 16 bytes for each row of X (n, ...), read by blocks; 0.0 and -0.0 are equal."""
+    for block in gen_batches(len(X), _BLOCK):
+        for row in np.ascontiguousarray(X[block] + 0.0):  # which makes 0.0 of -0.0
             yield blake2b(row.data, digest_size=16).digest()
 
 
 def count_distinct(X: np.ndarray, most: int) -> int:
-    """How many different rows an array (n, ...) has; no more than `most` are looked for."""
+    """The number of different rows of X (n, ...), or `most` where there are more."""
     seen: set[bytes] = set()
     for digest in _digests(X):
         seen.add(digest)
@@ -132,53 +133,64 @@ def count_distinct(X: np.ndarray, most: int) -> int:
 
 
 def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of m different rows is first (m,), and which of them each row is (n,)."""
-    seen: dict[bytes, int] = {}
-    place = np.empty(X.shape[0], dtype=np.int64)
-    first: list[int] = []
-    for i, digest in enumerate(_digests(X)):
-        place[i] = seen.setdefault(digest, len(seen))
-        if place[i] == len(first):
-            first.append(i)
-    return np.array(first, dtype=np.int64), place
+    """The first row of each of m kinds of equal rows (m,), in order, and each row's kind (n,)."""
+    # Not np.unique of the rows themselves, of which it makes copies: 685 MB for 60,000 digits.
+    digests = np.fromiter(_digests(X), dtype="V16", count=len(X))
+    _, first, kind = np.unique(digests, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind]
 
 
-def share_neighbors(neighbors: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Neighbours of all rows (n, k): the next of a row's equals in a ring, then its kind's."""
-    n, k = place.size, neighbors.shape[1]
-    members = np.argsort(place, kind="stable").astype(np.int32)  # rows, by place
-    sizes = np.bincount(place)
+def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """Neighbours (n, k) of all rows, from those (m, k) of each kind and each row's kind (n,).
+
+    Equal rows form a ring: the first neighbour of each is the next of them. Other neighbours are
+    those of the kind. If k is 1 there is no ring, which would be an island.
+    """
+    n, k = kind.size, neighbors.shape[1]
+    members = np.argsort(kind, kind="stable").astype(np.int32)  # rows, ordered by kind
+    sizes = np.bincount(kind)
     starts = np.cumsum(sizes) - sizes
-    places = neighbors[place]  # (n, k)
-    # Of several rows equal to a neighbour, different rows take different ones.
-    turn = np.arange(n)[:, None] % sizes[places]
-    shared = members[starts[places] + turn]
-    if k > 1:  # of one neighbour alone a ring would be an island
-        equal = np.flatnonzero(sizes[place] > 1)
-        rank = np.empty_like(place)  # among the rows equal to it
-        rank[members] = np.arange(n) - starts[place[members]]
-        following = members[starts[place] + (rank + 1) % sizes[place]]
+    kinds = neighbors[kind]  # (n, k)
+    # If several rows equal a neighbour, different rows take different ones.
+    turn = np.arange(n)[:, None] % sizes[kinds]
+    shared = members[starts[kinds] + turn]
+    if k > 1:
+        equal = np.flatnonzero(sizes[kind] > 1)
+        rank = np.empty_like(kind)  # among the rows of its kind
+        rank[members] = np.arange(n) - starts[kind[members]]
+        following = members[starts[kind] + (rank + 1) % sizes[kind]]
         shared[equal, 1:] = shared[equal, :-1]
         shared[equal, 0] = following[equal]
     return shared
 
 
-# Principal components, of rows read by blocks: a memory map is never in memory as a whole
+# Principal components
 
 
-def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.ndarray:
-    """Rows (n, p), centred in float64, in their first components (n, n_components), float32."""
+def principal_components(
+    X: np.ndarray,
+    n_components: int = 50,
+    *,
+    most_entries: int = 100_000_000,
+    most_features: int = 2_000,
+) -> np.ndarray:
+    """Rows (n, p), centred in float64, in their first components (n, n_components), float32.
+
+    Components are learned from a sample of at most so many entries (400 MB), and from up to so many
+    features by their covariance, whose eigenvectors then take a second.
+    """
     n, p = X.shape
-    rows, most = np.arange(n), max(_MOST_ENTRIES // p, 10 * n_components)
-    if n > most:  # in order: a memory map is read from its beginning to its end
+    rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
+    if n > most:  # sorted: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
     mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
     for block in gen_batches(rows.size, _BLOCK):
-        taken = X[rows[block]]
-        mean += taken.sum(axis=0, dtype=np.float64) / rows.size
-        low, high = np.minimum(low, taken.min(axis=0)), np.maximum(high, taken.max(axis=0))
-    # Squares, and sums of them over all rows, are to be ordinary numbers of float32. A power of two
-    # rounds nothing; beyond 1000 it would be infinity itself.
+        sample = X[rows[block]]
+        mean += sample.sum(axis=0, dtype=np.float64) / rows.size
+        low, high = np.minimum(low, sample.min(axis=0)), np.maximum(high, sample.max(axis=0))
+    # Scales rows so that float32 holds their squares and sums of them. A power of two rounds
+    # nothing; beyond 2 ** 1000 it would itself overflow.
     exponent = math.frexp(float(np.maximum(high - mean, mean - low).max()))[1]
     factor = math.ldexp(1.0, min(-exponent, 1000))
 
@@ -190,7 +202,7 @@ def principal_components(X: np.ndarray, n_components: int = N_COMPONENTS) -> np.
         sample = np.empty((rows.size, p), dtype=np.float32)
         for block in gen_batches(rows.size, _BLOCK):
             sample[block] = centred(rows[block])
-        solver = "covariance_eigh" if p <= _MOST_FEATURES else "randomized"
+        solver = "covariance_eigh" if p <= most_features else "randomized"
         pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
         axes = pca.components_.T.astype(np.float64)  # (p, n_components)
     projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)

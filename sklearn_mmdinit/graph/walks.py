@@ -1,4 +1,4 @@
-"""Where random walks of geometric length on a graph end."""
+"""Random walks of geometric length on a graph."""
 
 from __future__ import annotations
 
@@ -10,46 +10,49 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 from sklearn.utils import gen_batches
 
-# Cells that the interval of each row is divided into: a power of two, so that bounds are exact.
-_CELLS = 16
-# Edges of a cell that are looked at one after the other, before the place is searched.
-_EDGES_OF_A_CELL = 8
+# A step of 256 walks of length 40 among 60,000 rows takes 2.5 ms; 5 without trying edges one after
+# the other, and 12 without the table of cells, by binary search alone.
+_CELLS = 16  # of each row's interval; a power of two, so that their bounds are exact
+_EDGES_TRIED = 8  # from the first one of a cell, before a binary search
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Random walks along weighted edges, made by :meth:`on`; a row without edges keeps them."""
+    """Random walks along weighted edges, made by :meth:`on`; they stay at a row without edges.
 
-    targets: np.ndarray  # the row that each edge leads to, edges of a row next to each other
-    # The sorted ends of the edges' intervals: those of row i share [i, i + 1), each as long as the
-    # edge is probable, so that i plus a uniform number falls into the edge to take.
-    cumulative: np.ndarray
-    guide: np.ndarray  # of each cell of the rows' intervals the first edge that reaches into it
+    The edges of row i divide the interval [i, i + 1) by their probabilities, so that i plus a
+    uniform number lies in the part of the edge to take. A table finds that edge: for each cell of
+    the interval it has the first edge whose part reaches into the cell.
+    """
+
+    targets: np.ndarray  # row that each edge leads to, ordered by the row it comes from
+    cumulative: np.ndarray  # upper end of each edge's part
+    guide: np.ndarray  # first edge of each cell
 
     @classmethod
     def on(cls, graph: csr_array) -> Walk:
-        """Walks on the graph of these positive finite weights (n, n), which is not changed."""
+        """Walks on a graph of positive finite weights (n, n), which is not changed."""
         isolated = np.diff(graph.indptr) == 0
         if isolated.any():
             graph = graph + diags_array(isolated.astype(np.float64))
         weights = graph.data.astype(np.float64)
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
         last = graph.indptr[1:] - 1
-        cumulative = _interval_ends(weights, rows, last)
+        cumulative = _cumulative(weights, rows, last)
         guide = np.empty(_CELLS * graph.shape[0], graph.indices.dtype)
         for cells in gen_batches(len(guide), 1 << 20):
-            places = np.arange(cells.start, cells.stop) / _CELLS
-            guide[cells] = np.searchsorted(cumulative, places, side="right")
+            lower = np.arange(cells.start, cells.stop) / _CELLS
+            guide[cells] = np.searchsorted(cumulative, lower, side="right")
         return cls(graph.indices, cumulative, guide)
 
     def ends(
         self, starts: ArrayLike, mean_length: float, randoms: Sequence[np.random.Generator]
     ) -> np.ndarray:
-        """Ends of independent walks, one from each start, int64 of the shape (n, W) of `starts`.
+        """The row in which a walk from each of the rows `starts` (n, W) ends, int64 (n, W).
 
-        Their lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
-        q = 1 - 1 / mean_length; a mean length of 1 is exactly one step. The walks of a row are
-        drawn with the row's own generator, and go the same ways whatever the other rows are.
+        Lengths are geometric: P(length = t) = (1 - q) q^(t - 1) for t = 1, 2, ... with
+        q = 1 - 1 / mean_length. Each of the n generators draws the W walks of one row of `starts`,
+        which therefore do not depend on the other rows.
         """
         starts = np.asarray(starts, dtype=np.int64)
         lengths, draws = [], []
@@ -57,36 +60,36 @@ class Walk:
             lengths.append(random.geometric(1 / mean_length, size=starts.shape[1]))
             draws.append(random.random(int(np.sum(lengths[-1]))))
         length, uniform = np.concatenate(lengths), np.concatenate(draws)
-        # Longest first: the walks that still move are then the first ones, a slice.
+        # The longest walks come first, so that those still moving are a slice.
         order = np.argsort(-length, kind="stable")
-        next_draw = (np.cumsum(length) - length)[order]
-        at, shortest_last = starts.ravel()[order], -length[order]
+        first_draw = (np.cumsum(length) - length)[order]
+        current, minus_length = starts.ravel()[order], -length[order]
         for step in range(length.max(initial=0)):
-            moving = at[: np.searchsorted(shortest_last, -step)]
-            # i + u may be rounded up to i + 1, where the next row begins.
+            moving = current[: np.searchsorted(minus_length, -step)]
+            # Rounding may make i + u the i + 1 at which the next row begins.
             most = np.nextafter(moving + 1.0, 0.0)
-            place = np.minimum(moving + uniform[next_draw[: moving.size] + step], most)
-            edges = self.guide[(_CELLS * place).astype(np.int64)]
-            behind = np.flatnonzero(self.cumulative[edges] <= place)
-            for _ in range(_EDGES_OF_A_CELL):
+            position = np.minimum(moving + uniform[first_draw[: moving.size] + step], most)
+            edges = self.guide[(_CELLS * position).astype(np.int64)]
+            behind = np.flatnonzero(self.cumulative[edges] <= position)
+            for _ in range(_EDGES_TRIED):
                 edges[behind] += 1
-                behind = behind[self.cumulative[edges[behind]] <= place[behind]]
-            edges[behind] = np.searchsorted(self.cumulative, place[behind], side="right")
+                behind = behind[self.cumulative[edges[behind]] <= position[behind]]
+            edges[behind] = np.searchsorted(self.cumulative, position[behind], side="right")
             moving[:] = self.targets[edges]
-        ends = np.empty_like(at)
-        ends[order] = at
+        ends = np.empty_like(current)
+        ends[order] = current
         return ends.reshape(starts.shape)
 
 
-def _interval_ends(weights: np.ndarray, rows: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Row of each edge plus the row's cumulative probability up to it, float64 (E,)."""
+def _cumulative(weights: np.ndarray, rows: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Each edge's row plus the cumulative probability of the row's edges up to it, float64 (E,)."""
     first = np.concatenate([[0], last[:-1] + 1])
     shares = weights / np.maximum.reduceat(weights, first)[rows]
     shares /= np.add.reduceat(shares, first)[rows]
     ends = np.cumsum(shares)
     before = ends[first] - shares[first]
     ends -= before[rows]
-    # What rounding left over belongs to no other row, and what is past a row's end to nobody.
+    # Rounding must not move a part out of its row's interval, nor leave a gap at its end.
     np.clip(ends, 0.0, 1.0, out=ends)
     ends[last] = 1.0
     ends += rows

@@ -65,7 +65,7 @@ def has_hooks(module: nn.Module) -> bool:
     return hooked or any(parameter._backward_hooks for parameter in module.parameters())
 
 
-def gram_layers(module: nn.Module) -> list[nn.Module]:
+def gram_layers(module: nn.Module) -> list[Any]:
     """Layers of a module that the gram sampler serves, in their order; none for other modules.
 
     It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
@@ -84,8 +84,8 @@ def gram_layers(module: nn.Module) -> list[nn.Module]:
     known &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
     known &= not any("forward" in vars(layer) for layer in (module, *layers))
     parameters = [id(parameter) for layer in layers for parameter in layer.parameters()]
-    is_chain = known and len(set(parameters)) == len(parameters)
-    return layers if is_chain and len(set(map(id, linears))) == len(linears) else []
+    once = len(set(parameters)) == len(parameters)
+    return layers if known and once else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:
@@ -100,7 +100,7 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def gram_logits(
-    layers: Sequence[nn.Module],
+    layers: Sequence[Any],
     X: torch.Tensor,
     n_copies: int,
     scale: float,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import torch
 from torch import nn
-from torch.func import vmap
+from torch.overrides import TorchFunctionMode
 
 from .._base.environment import in_portions, kept_generators, with_gradients
 from .._base.mlp import MLP
@@ -35,7 +35,6 @@ from .passes import (
     hidden_activations,
     hooked,
     isolated,
-    plain_attention,
     pretraining_mode_,
 )
 
@@ -137,21 +136,11 @@ def inspect_module(
             "'auto'"
         )
     by_vmap = _passes_by_vmap(module, X)
-    if by_vmap and look.idle and not _depends_on_values(module, X):
+    if look.idle:
         warn_user(
             f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
-
-
-def _depends_on_values(module: nn.Module, X: torch.Tensor) -> bool:
-    """Whether the layers that a pass calls may depend on the values of X, which vmap refuses."""
-    try:
-        with isolated_pass(module), plain_attention(), torch.no_grad():
-            vmap(module, randomness="different")(X[None].clone())
-    except Exception:
-        return True
-    return False
 
 
 def _why_not_gram(module: nn.Module) -> str:
@@ -170,6 +159,20 @@ class _Call:
     layer: str
     axis: int  # of its output that counts examples; -1: none does
     gives_logits: bool
+
+
+class _Reads(TorchFunctionMode):
+    """Notes whether a pass hands values of tensors to Python, such as for an ``if``."""
+
+    _READERS = frozenset(
+        getattr(torch.Tensor, name)
+        for name in ("__bool__", "__float__", "__index__", "__int__", "item", "tolist")
+    )
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen |= func in self._READERS
+        return func(*args, **(kwargs or {}))
 
 
 class _Look(NamedTuple):
@@ -205,14 +208,14 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
     with isolated_pass(module):
         kept = _kept_by(module)
         states = _generator_states()
-        with hooked(list(names), note), _refused(module, X):
+        with hooked(list(names), note), _Reads() as reads, _refused(module, X):
             logits = module(X.clone())
         draws = _generator_states() != states
         check_logits(module, logits, X)
         tapped = [layer for layer in names if isinstance(layer, TAPPED)]
         with torch.no_grad(), hooked(tapped, note_shape):
             module(X[1:].clone())
-        stateful = kept[0] != _kept_by(module)[0]
+        stateful = kept == "unknown" or kept != _kept_by(module)
     if not logits.requires_grad:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
@@ -221,7 +224,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    idle = _idle_layers(module, logits, {names[layer] for layer in called})
+    # Which layers are called may depend on the rows where the pass looks at values.
+    idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
     return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
 
@@ -284,39 +288,27 @@ def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> l
     return sorted({name.rpartition(".")[0] for name in idle} - called)
 
 
-def _generator_states() -> tuple[Any, ...]:
-    """States of the global generators of PyTorch, Python and NumPy, to be compared."""
-    numpy_state = repr(np.random.get_state())  # noqa: NPY002
-    states = [torch.get_rng_state().numpy().tobytes()]
+def _generator_states() -> str:
+    """A hash of the states of the global generators of PyTorch, Python and NumPy."""
+    states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
-        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
-    return tuple(states), random.getstate(), numpy_state
+        states += torch.cuda.get_rng_state_all()
+    arrays = [state.numpy() for state in states]
+    return str(joblib.hash((arrays, random.getstate(), np.random.get_state())))  # noqa: NPY002
 
 
-def _kept_by(module: nn.Module) -> tuple[list[Any], list[Any]]:
-    """What a module keeps beside its parts, by identity; and the objects, to keep them alive."""
-    common = {*vars(nn.Module()), "forward"}
-    things: list[Any] = []
-    versions: list[Any] = []
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if name not in common:
-                inside = [*value, *value.values()] if isinstance(value, dict) else value
-                things += [value, *(inside if isinstance(inside, list | set | deque) else ())]
-                things += getattr(value, "__dict__", {}).values()
-        things += part._buffers.values()
-        versions += [buffer._version for buffer in part._buffers.values() if buffer is not None]
-    states = [_state_of(thing) for thing in things]
-    return [*map(id, things), *versions, *states], things
-
-
-def _state_of(thing: Any) -> Any:
-    """State of a random generator; None for anything else."""
-    if isinstance(thing, random.Random):
-        return thing.getstate()
-    if isinstance(thing, np.random.Generator):
-        return repr(thing.bit_generator.state)
-    return thing.get_state().tolist() if isinstance(thing, torch.Generator) else None
+def _kept_by(module: nn.Module) -> str:
+    """A hash of what a module keeps beside its parameters; "unknown" where it has none."""
+    common = vars(nn.Module()).keys() | {"forward"}
+    kept = [
+        {name: value for name, value in vars(part).items() if name not in common}
+        for part in module.modules()
+    ]
+    versions = [(id(buffer), buffer._version) for buffer in module.buffers()]
+    try:
+        return str(joblib.hash((kept, versions)))
+    except Exception:  # of something that cannot be pickled
+        return "unknown"
 
 
 def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:

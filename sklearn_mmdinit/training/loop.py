@@ -13,8 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from .._base.environment import learned_is_finite, with_gradients
-from .._base.progress import bar as progress_bar
+from .._base.environment import learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.threads import team
 from .._base.validation import check_fits_in_memory, warn_user
@@ -24,7 +23,7 @@ from ..networks.info import ModuleInfo, NetworkBuilder
 from ..networks.passes import ROWS_OF_JACOBIANS, hidden_activations
 from ..objective import MMDObjective
 from ..theta0 import Theta0
-from .config import Config
+from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
 

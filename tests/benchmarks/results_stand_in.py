@@ -71,11 +71,7 @@ def task_results(scores, **settings):
     methods = list(dict.fromkeys(score["method"] for score in scores))
     own = {"classes": 2, "runs": runs, "methods": methods, "epochs": 5, "n_perturbations": 256}
     own["n_labels"] = sorted({score["n_labels"] for score in scores})
-    return {
-        **HEAD,
-        "settings": {**SETTINGS, **own, **settings},
-        "scores": pack_scores(scores),
-    }
+    return {**HEAD, "settings": {**SETTINGS, **own, **settings}, "scores": pack_scores(scores)}
 
 
 def ratios(softmax, dead):
@@ -120,6 +116,15 @@ def write_all(folder, files):
     for name, results in files.items():
         write_json(folder / name, results)
     return Library(folder)
+
+
+def status_of(command, arguments):
+    """The status that a command ends with."""
+    try:
+        command.main([*map(str, arguments)])
+    except SystemExit as end:
+        return end.code
+    return 0
 
 
 def written(folder, **settings):

@@ -19,10 +19,9 @@ BENCHMARKS = ROOT / "benchmarks"
 # imports a command.
 ROOMS = {
     "data": set(),
-    "engines": set(),
     "rivals": set(),
-    "protocol": {"data", "engines", "rivals"},
-    "timing": {"engines", "protocol"},
+    "protocol": {"data", "rivals"},
+    "timing": {"protocol"},
     "reporting": {"protocol"},
 }
 

@@ -1,14 +1,12 @@
 """Every other command, end to end on the small digits: what it writes, refuses and goes on from."""
 
-import argparse
 import json
 import math
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 import choose
@@ -20,14 +18,8 @@ import scale_and_weight
 import theorems
 import tune_scratch
 from data.datasets import load_digits_dataset, standardize
-from protocol import evaluation, studies, theta0s
-from protocol.command import command_parser, run_command
-from protocol.methods import (
-    NO_PAPER_TERMS,
-    TUNED,
-    FineTuning,
-    NetworkSettings,
-)
+from protocol import studies
+from protocol.methods import NO_PAPER_TERMS, TUNED, FineTuning
 from protocol.store import Log
 from protocol.studies import measure_densities
 from protocol.tasks import diagnostics_seed, random_tasks, shuffled_rows
@@ -35,9 +27,8 @@ from protocol.theta0s import theta0_digest
 from reporting.results import pack_scores
 from reporting.tables import build_table
 from reporting.task_tables import chosen_answers
-from results_stand_in import records, written
+from results_stand_in import records, status_of, written
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.training import loop as train
 from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio, prediction_samples
 from sklearn_mmdinit.theory import perturbation_std
 
@@ -76,7 +67,6 @@ def quick():
         for command, draw in ((coherence, "draw_coherence"), (mnist_tasks, "draw_accuracy")):
             patch.setattr(command, draw, lambda results, path: f"{path.name} left out")
         patch.setattr(studies, "N_BATCHES", 4)
-        patch.setattr("sklearn_mmdinit.training.config._FEWEST_STEPS", 20)
         patch.setattr(coherence, "PASSES", {"time": (1, 2), "ablation": (1,)})
         patch.setattr(coherence, "PAPER_PASSES", (1,))
         patch.setattr(detachment_nearby, "N_ROWS", 64)
@@ -87,7 +77,7 @@ def quick():
 
 
 def run(command, output, *more):
-    return command.main([*TINY.get(command, ()), "--output", str(output), *more])
+    return status_of(command, [*TINY.get(command, ()), "--output", output, *more])
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +107,15 @@ def found_in(results):
 
 
 @pytest.mark.parametrize("command", TINY, ids=lambda command: command.__name__)
-def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys):
+def test_a_second_call_does_nothing_again(command, finished, capsys):
     output = finished(command)
     before = written(output)
     assert {"claim", "versions", "hardware", "git_commit"} <= before.keys()
-    monkeypatch.setattr(evaluation, "cross_val_score", None)
-    monkeypatch.setattr(theta0s, "_fitted", None)
+    logs = {path: path.read_bytes() for path in output.glob("*.jsonl")}
     capsys.readouterr()
     assert run(command, output) == 0
-    assert written(output) == before
+    assert written(output) == before  # with seconds of the first call
+    assert {path: path.read_bytes() for path in logs} == logs
     printed = capsys.readouterr()
     assert printed.err == ""  # --quiet
     assert "written" in printed.out
@@ -133,9 +123,9 @@ def test_a_second_call_does_nothing_again(command, finished, monkeypatch, capsys
 
 # The other commands go on as one of these does, and as ``mnist_tasks.py``.
 CUTS = {
-    coherence: (train, "take_step", 6),
+    coherence: (Log, "append", 6),
     detachment_nearby: (MMDInitializer, "score", 40),
-    scale_and_weight: (train, "take_step", 30),
+    scale_and_weight: (torch.optim.Adam, "step", 30),
 }
 
 
@@ -175,64 +165,24 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
     ],
 )
 def test_bad_options_are_refused_before_any_work(command, more, message, tmp_path, capsys):
-    try:
-        status = run(command, tmp_path, *more)
-    except SystemExit as refused:  # by the parser
-        status = refused.code
-    assert status == 2
+    assert run(command, tmp_path, *more) == 2
     assert list(tmp_path.iterdir()) == []
     assert message in capsys.readouterr().err
-
-
-# The frame
-
-
-def test_cells_are_measured_once_and_every_commit_is_named(tmp_path, monkeypatch):
-    options = argparse.Namespace(output=tmp_path, quiet=True)
-    dataset = load_digits_dataset()
-    done, appendix = [], studies.Appendix(dataset, X, NetworkSettings(), (), {}, options)
-
-    def compute(n):
-        done.append(n)
-        return {"value": 10 * n}
-
-    def of(*numbers):
-        cells = [(f"cell {n}", {"number": n}, f"key{n}", partial(compute, n)) for n in numbers]
-        return appendix.measured("counting", cells, more=1)
-
-    monkeypatch.setattr(studies, "commit", lambda: f"commit {len(done)}")
-    of(2)
-    results = of(0, 2)
-    assert done == [2, 0]
-    assert results["settings"].items() >= {"more": 1, "rows": len(X)}.items()
-    assert results["records"] == [{"number": n, "value": 10 * n} for n in (0, 2)]
-    assert results["measured_at_commits"] == ["commit 2", "commit 1"]
-
-
-def test_an_error_of_the_work_is_not_hidden():
-    def fail(job):
-        raise ValueError("a mistake")
-
-    with pytest.raises(ValueError, match="a mistake"):
-        run_command(command_parser("x.py", "x"), [], lambda options: None, fail, str)
 
 
 # coherence.py
 
 
 def test_an_ablation_is_the_default_but_for_what_it_names(tmp_path):
-    network = SimpleNamespace(hidden_layer_sizes=(4,), device="auto")
+    def params(variant):
+        own = variant.initializer((4,), tmp_path).get_params()
+        return {k: v for k, v in own.items() if k != "coherence"}
 
-    def params(name):
-        setting = coherence.Setting("ablation", name, 6, coherence.ABLATION[name])
-        own = coherence.initializer_for(setting, network, random_state=0, graphs=tmp_path)
-        return {k: v for k, v in own.get_params().items() if k != "coherence"}
-
-    default = params("default")
-    for name, changes in coherence.ABLATION.items():
-        own = params(name)
-        assert {k: v for k, v in own.items() if v != default[k]} == changes
-        assert bool(changes) == (name != "default")
+    first, *others = coherence.settings_of(["ablation"], ["*"])
+    assert first.name == "ablation/default@1"
+    for variant in others:
+        own = {k: v for k, v in params(variant).items() if v != params(first)[k]}
+        assert own == variant.description["changes"]
 
 
 def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished):
@@ -244,7 +194,7 @@ def test_settings_are_chosen_on_other_runs_than_those_that_are_reported(finished
         *(("ablation", "default", 1), ("ablation", "gain=1", 1)),
     ]
     assert {(r["run"], r["random_state"]) for r in results["theta0"]} == {(4, 4)}
-    kept = Log(output / "scores.jsonl").read().values()
+    kept = Log(output / "scores.jsonl").records.values()
     tasks = {(record["task"], tuple(record["values"])) for record in kept}
     assert tasks == {(t.index, t.values) for t in random_tasks(10, 2, seed=0, run=4)}
 
@@ -263,11 +213,11 @@ def test_an_answer_is_learned_with_its_base_and_is_its_base_but_for_what_it_name
     assert len({*digests[:1], *digests[2:]}) == 1 != len({*digests[:2]})  # of one theta0
     by_name = {answer.name: answer for answer in choose.ANSWERS}
     for answer in choose.ANSWERS:
-        base = by_name[answer.base]
+        base = by_name[answer.description["base"]]
         assert choose.ANSWERS.index(base) <= choose.ANSWERS.index(answer)
         own, other = (a.initializer((4,), tmp_path).get_params() for a in (answer, base))
         changed = {k for k in own if "__" not in k and k != "coherence" and own[k] != other[k]}
-        parameter = answer.question.rpartition(", ")[2]
+        parameter = answer.description["question"].rpartition(", ")[2]
         several = {"terms": {*NO_PAPER_TERMS}, "in less time": {*choose.SOON}}
         assert changed == several.get(parameter, changed & {parameter})
         assert (answer == base) == (answer.name == "default")
@@ -341,12 +291,11 @@ def test_densities_are_over_perturbations_at_inputs_and_over_inputs_of_networks(
     assert stats.ks_2samp(at_inputs[2], many[:, 0, 0]).pvalue > 1e-3
 
 
-def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path, monkeypatch):
-    common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", str(tmp_path)]
+def test_theta0_of_the_binary_tasks_is_not_learned_again(tmp_path):
+    common = [*DIGITS, "--hidden-layer-sizes=4", "--epochs=1", K4, "--output", tmp_path]
     tasks = "--first-run=0 --methods xavier/fcn/ours --tasks=1 --n-labels=5 --jobs=1"
-    assert mnist_tasks.main([*common, *tasks.split()]) == 0
-    monkeypatch.setattr(theta0s, "_fitted", None)
-    assert degeneracies.main([*common, "--settings", "0.4,1"]) == 0
+    assert status_of(mnist_tasks, [*common, *tasks.split()]) == 0
+    assert status_of(degeneracies, [*common, "--settings", "0.4,1"]) == 0
     assert len(list((tmp_path / "theta0").iterdir())) == 1
 
 
@@ -462,7 +411,7 @@ def test_row_norms_of_he_networks_are_near_their_exact_moments(monkeypatch):
 def test_the_search_writes_what_it_chose(tmp_path, monkeypatch):
     grid = (FineTuning(1e-3, 10, 0.0), FineTuning(1e-2, 30, 0.0))
     monkeypatch.setattr(tune_scratch.methods, "GRID", grid)
-    assert tune_scratch.main([*TASKS, "--runs=1", "--output", str(tmp_path)]) == 0
+    assert status_of(tune_scratch, [*TASKS, "--runs=1", "--output", tmp_path]) == 0
     results = written(tmp_path)
     # Thirty epochs of a tiny network on some dozens of rows beat ten.
     assert results["chosen"] == {"learning_rate": 1e-2, "epochs": 30, "weight_decay": 0.0}

@@ -13,8 +13,14 @@ import numpy as np
 import pytest
 
 from data import datasets
-from data.datasets import load_digits_dataset, standardize
-from data.idx import FASHION_MNIST, MNIST, read_folder, save_folder
+from data.datasets import (
+    FASHION_MNIST,
+    MNIST,
+    load_digits_dataset,
+    read_folder,
+    save_folder,
+    standardize,
+)
 
 # Stand-ins: nine images of 2 x 2 pixels, on a machine without OpenML, npm and packages of data
 

@@ -4,18 +4,11 @@ import pytest
 
 import report
 from reporting import headline, pages
+from reporting.estimates import accuracy_over_runs
 from reporting.results import Library
-from reporting.statistics import accuracy_over_runs
 from reporting.tables import build_table
 from reporting.task_tables import WAYS, wide_of
-from results_stand_in import (
-    degeneracies,
-    flat,
-    like_the_paper,
-    scales,
-    task_results,
-    write_all,
-)
+from results_stand_in import degeneracies, flat, like_the_paper, scales, task_results, write_all
 from runs import RUNS
 
 RUN_OF = {run.file: run for run in RUNS}

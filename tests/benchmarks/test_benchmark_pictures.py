@@ -3,8 +3,8 @@
 import pytest
 
 import report
+from protocol.contenders import ALL_RIVALS
 from protocol.methods import PAPER_METHODS
-from protocol.rivals import ALL_RIVALS
 from reporting import pictures
 from reporting.results import Library
 from results_stand_in import ON_SETS, few_labels, records, task_results

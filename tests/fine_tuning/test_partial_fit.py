@@ -1,10 +1,10 @@
 """partial_fit: exactly the epochs of fit, one at a time; and what a failure leaves."""
 
+import math
 import pickle
 
 import numpy as np
 import pytest
-from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader
@@ -92,7 +92,7 @@ def test_an_initializer_learns_from_the_first_rows_alone(data):
 
 
 @pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader"])
-def test_a_pass_that_fails_leaves_no_trace(kind, data):
+def test_an_epoch_that_fails_leaves_no_trace(kind, data):
     X, y = data
     clf, never = (small(**KINDS[kind]) for _ in range(2))
     for _ in range(2):
@@ -115,32 +115,32 @@ class Stop(Callback):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_is_not_the_end_of_a_training(data, monkeypatch):
-    X, y = data
-    own = NeuralNetClassifier.train_step
-    n_steps = 0
+class Interrupted(nn.Linear):
+    """Raises what Ctrl-C does in a forward pass of training, once `n_left` have passed."""
 
-    def interrupted(net, *args, **kwargs):
-        nonlocal n_steps
-        n_steps += 1
-        if n_steps == 10:
+    n_left = math.inf
+
+    def forward(self, X):
+        Interrupted.n_left -= self.training
+        if self.training and Interrupted.n_left < 0:
             raise KeyboardInterrupt
-        return own(net, *args, **kwargs)
+        return super().forward(X)
 
-    monkeypatch.setattr(NeuralNetClassifier, "train_step", interrupted)
-    clf = small()
+
+def test_an_interrupt_is_not_the_end_of_a_training(data, monkeypatch):
+    clf = NetClassifier(Interrupted(64, 3), batch_size=15, max_iter=1, random_state=0)
+    monkeypatch.setattr(Interrupted, "n_left", 3)
     with pytest.raises(KeyboardInterrupt):
-        clf.fit(X, y)
+        clf.fit(*data)
     assert not hasattr(clf, "net_")
-    n_steps = -20
-    clf.set_params(max_iter=1).fit(X, y)
-    before = clf.predict_proba(X)
-    n_steps = 8
+    Interrupted.n_left = math.inf
+    before = clf.fit(*data).predict_proba(data[0])
+    Interrupted.n_left = 3
     with pytest.raises(KeyboardInterrupt):
-        clf.partial_fit(X, y)
-    np.testing.assert_array_equal(clf.predict_proba(X), before)
+        clf.partial_fit(*data)
+    np.testing.assert_array_equal(clf.predict_proba(data[0]), before)
     assert clf.n_iter_ == 1
-    assert small(callbacks=[Stop()]).fit(X, y).n_iter_ == 1
+    assert small(callbacks=[Stop()]).fit(*data).n_iter_ == 1
 
 
 def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):

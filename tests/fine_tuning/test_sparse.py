@@ -7,7 +7,6 @@ from torch.utils.data import DataLoader
 
 from nets import Counting, assert_same_weights, digits, fits
 from sklearn_mmdinit import MLPClassifier
-from sklearn_mmdinit.fine_tuning import net
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,8 @@ def test_rows_become_dense_a_batch_at_a_time(data, monkeypatch):
         return toarray(self, *args, **kwargs)
 
     monkeypatch.setattr(sp.csr_array, "toarray", counted)
-    monkeypatch.setattr(net, "_EVALUATION_NUMBERS", 64 * 20 + 5)
-    small(max_iter=1).fit(sp.csr_array(X), y).predict_proba(sp.csr_array(X))
+    small(max_iter=1, iterator_valid__batch_size=20).fit(sp.csr_array(X), y).predict_proba(
+        sp.csr_array(X)
+    )
     # 83 rows in batches of 15, 17 to validate; then all of them.
     assert sizes == [*[15] * 5, 8, 17, *[20] * 5]

@@ -116,7 +116,7 @@ def test_labels_may_miss_a_class_that_is_named(stacked, data):
     X, y, _, _ = data
     some, clf = y != 1, small(validation_split=None)
     if stacked:
-        clf = StackedStartsClassifier(clf, [None, tiny()], others=[], cv=2, random_state=0)
+        clf = StackedStartsClassifier(clf, [None, tiny()], classifiers=[], cv=2, random_state=0)
     clf.fit(X[some], y[some], classes=[2, 1, 0])
     assert clf.classes_.tolist() == [0, 1, 2]
     assert clf.predict_proba(X).shape == (90, 3)

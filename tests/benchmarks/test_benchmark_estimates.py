@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from reporting.results import pack_scores, unpack_scores
-from reporting.statistics import (
+from reporting.estimates import (
     Estimates,
     accuracy_over_runs,
     by_task,
@@ -19,6 +18,7 @@ from reporting.statistics import (
     width_over_batches,
     width_over_runs,
 )
+from reporting.results import pack_scores, unpack_scores
 from results_stand_in import records
 
 

@@ -45,13 +45,15 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
 def mean_by(frame: pd.DataFrame, *levels: str) -> pd.DataFrame:
     """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
 
-    def mean(own: np.ndarray) -> float:
-        there = own[~np.isnan(own)]
+    def mean(values_of: np.ndarray) -> float:
+        there = values_of[~np.isnan(values_of)]
         return float(there.mean()) if there.size else np.nan
 
     grouped = frame.groupby(level=[*levels])
     group, values = grouped.ngroup().to_numpy(), frame.to_numpy(float)
-    means = [[mean(own) for own in values[group == g].T] for g in range(grouped.ngroups)]
+    means = [
+        [mean(values_of) for values_of in values[group == g].T] for g in range(grouped.ngroups)
+    ]
     return pd.DataFrame(means, grouped.size().index, frame.columns)
 
 
@@ -83,14 +85,14 @@ def gains(differences: pd.DataFrame, *keys: str) -> Gains:
 def gains_over_n(differences: pd.DataFrame) -> pd.DataFrame:
     """:func:`gains` of the means over N, so that a task counts once: a row a column."""
     of_task = mean_by(differences, "run", "task")
-    found = gains(pd.concat({0: of_task}, names=[N]))
-    return pd.DataFrame({field: frame[0] for field, frame in found._asdict().items()})
+    gained = gains(pd.concat({0: of_task}, names=[N]))
+    return pd.DataFrame({field: frame[0] for field, frame in gained._asdict().items()})
 
 
-def complete(own: pd.Series, other: pd.Series) -> pd.Series:
+def complete(accuracies: pd.Series, other: pd.Series) -> pd.Series:
     """Own minus other at each N where the other has every task that own has; missing elsewhere."""
-    lacks = (own.notna() & other.isna()).groupby(N).transform("any")
-    return (own - other).mask(lacks)
+    lacks = (accuracies.notna() & other.isna()).groupby(N).transform("any")
+    return (accuracies - other).mask(lacks)
 
 
 # Beside the paper
@@ -104,13 +106,19 @@ def width_over_runs(ours: Estimates, paper: Estimates) -> np.ndarray:
     """
     _, std, n = (np.asarray(part, float) for part in ours)
     _, paper_std, m = (np.asarray(part, float) for part in paper)
-    theirs = paper_std**2 / m
-    own = np.where(n == 1, paper_std**2, std**2 / n)
+    paper_variance = paper_std**2 / m
+    our_variance = np.where(n == 1, paper_std**2, std**2 / n)
     # Without any spread there are no degrees of freedom, nor a width.
     with np.errstate(invalid="ignore", divide="ignore"):
-        welch = (own + theirs) ** 2 / (own**2 / (n - 1) + theirs**2 / (m - 1))
+        welch = (our_variance + paper_variance) ** 2 / (
+            our_variance**2 / (n - 1) + paper_variance**2 / (m - 1)
+        )
         half = stats.t.ppf(0.5 + CONFIDENCE / 2, np.where(n == 1, m - 1, welch))
-        return np.where(own + theirs > 0.0, half * np.sqrt(own + theirs), 0.0 * own)
+        return np.where(
+            our_variance + paper_variance > 0.0,
+            half * np.sqrt(our_variance + paper_variance),
+            0.0 * our_variance,
+        )
 
 
 def width_over_batches(ours: Estimates, paper: Estimates) -> np.ndarray:
@@ -139,10 +147,10 @@ def critical_difference(n_methods: int, n_sets: int) -> float:
 def alike(mean_ranks: pd.Series, difference: float) -> list[tuple[float, float]]:
     """The first and last rank of each largest group whose ranks lie within ``difference``."""
     ordered = mean_ranks.sort_values().tolist()
-    found: list[tuple[float, float]] = []
+    groups: list[tuple[float, float]] = []
     for first in ordered:
         last = max(rank for rank in ordered if rank - first <= difference)
         # One that ends where an earlier one does is part of it.
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found
+        if last > first and (not groups or last > groups[-1][1]):
+            groups.append((first, last))
+    return groups

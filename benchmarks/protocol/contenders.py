@@ -26,7 +26,7 @@ from protocol.evaluation import Bench
 from protocol.store import data_digest
 from protocol.tasks import shuffled_rows
 from protocol.theta0s import Pretrained
-from rivals import classifiers, starts
+from rivals import starts, wrappers
 from rivals.few_labels import umap_embedding
 from sklearn_mmdinit import Coherence, Theta0
 
@@ -110,13 +110,13 @@ class _Features:
         self.X, self.n_train, self.seed = X, len(bench.X_unlabelled), bench.options.seed
         self.n_jobs = joblib.effective_n_jobs(bench.options.jobs)
         self.n_components = min(N_COMPONENTS, X.shape[1])
-        own = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
-        self.identity: dict[str, Any] = own
+        identity = {"seed": self.seed, "n_train": self.n_train, "n_components": self.n_components}
+        self.identity: dict[str, Any] = identity
 
     @cached_property
     def pca(self) -> PCA:
-        own = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
-        return own.fit(self.X[: self.n_train])
+        pca = PCA(self.n_components, random_state=self.seed, svd_solver="covariance_eigh")
+        return pca.fit(self.X[: self.n_train])
 
     @cached_property
     def components(self) -> np.ndarray:
@@ -126,13 +126,13 @@ class _Features:
     @cached_property
     def nearest(self) -> np.ndarray:
         """The nearest training rows of each (n, N_NEIGHBORS)."""
-        return classifiers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
+        return wrappers.nearest_rows(self.components, self.n_train, N_NEIGHBORS, self.n_jobs)
 
     def contender(self, name: str, of: str, identity: dict[str, Any]) -> methods.Contender:
         """A rival of CLASSIFIERS under a name."""
-        X, estimator, own = self._classifier(of)
-        own = self.identity | own | identity
-        return methods.Contender(name, X, lambda _: clone(estimator), own)
+        X, estimator, values = self._classifier(of)
+        values = self.identity | values | identity
+        return methods.Contender(name, X, lambda _: clone(estimator), values)
 
     def _classifier(self, of: str) -> tuple[np.ndarray, BaseEstimator, dict[str, Any]]:
         """What it reads, what it is, and what of it decides a score."""
@@ -148,17 +148,17 @@ class _Features:
             return distances, svm, {"C": 10.0, "n_clusters": n}
         if of == "rival/umap-logistic":
             parts = self.components[: self.n_train], self.components[self.n_train :]
-            found = umap_embedding(*parts, self.seed)
+            coordinates = umap_embedding(*parts, self.seed)
             logistic = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
-            return found, logistic, {"C": 10.0, "n_coordinates": found.shape[1]}
+            return coordinates, logistic, {"C": 10.0, "n_coordinates": coordinates.shape[1]}
         shared = {"shared": SHARED_POWER} if of == "rival/shared-label-spreading" else {}
-        graph = classifiers.symmetric_graph(self.nearest[: self.n_train], **shared)
+        graph = wrappers.symmetric_graph(self.nearest[: self.n_train], **shared)
         values: dict[str, Any] = {"n_neighbors": N_NEIGHBORS} | shared
         if of == "rival/poisson-learning":
-            spreading: Any = classifiers.PoissonLearning(graph, self.nearest)
+            spreading: Any = wrappers.PoissonLearning(graph, self.nearest)
         else:
-            graph = classifiers.normalized_graph(graph)
-            spreading = classifiers.GraphLabelSpreading(graph, self.nearest)
+            graph = wrappers.normalized_graph(graph)
+            spreading = wrappers.GraphLabelSpreading(graph, self.nearest)
             values |= {"alpha": spreading.alpha}
         return np.arange(len(self.X))[:, None], spreading, values | {"n_iter": spreading.n_iter}
 
@@ -205,7 +205,7 @@ class Rivals:
 
             def augmented(pipeline: Pipeline, random_state: int) -> Pipeline:
                 return make_pipeline(
-                    classifiers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
+                    wrappers.AugmentedClassifier(pipeline, change, N_COPIES, random_state)
                 )
 
             return methods.variant(self._scratch, name, augmented, copies)
@@ -215,7 +215,7 @@ class Rivals:
             features = [gradients.fit(self.bench.X), self._gradients.pca]
             copies |= by_gradients
         svm = make_pipeline(*map(FrozenEstimator, features), SVC(C=10.0))
-        trained = classifiers.AugmentedClassifier(svm, change, N_COPIES)
+        trained = wrappers.AugmentedClassifier(svm, change, N_COPIES)
         identity = self._pixels.identity | {"n_components": features[-1].n_components, "C": 10.0}
         identity |= {"changes": "of each task"} | copies
 
@@ -237,7 +237,7 @@ class Rivals:
         initializer = starts.DenoisingAutoencoder(
             network.hidden_layer_sizes, network.classes, random_state=bench.seed_of(run)
         )
-        bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, passes: {initializer.max_iter}")
+        bench.say(f"run {run}: learning {AUTOENCODER_NETWORK}, epochs: {initializer.max_iter}")
         return bench.learn(initializer, AUTOENCODER_NETWORK)
 
     def _of_run(self, name: str, theta0: Pretrained | None) -> methods.Contender:
@@ -251,8 +251,8 @@ class Rivals:
 
             def change(pipeline: Pipeline, random_state: int) -> Pipeline:
                 fresh = starts.fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
-                own = Theta0(fresh.architecture, arrays(fresh, random_state))
-                return pipeline.set_params(mlpclassifier__warm_start_from=own)
+                details = Theta0(fresh.architecture, arrays(fresh, random_state))
+                return pipeline.set_params(mlpclassifier__warm_start_from=details)
 
             return methods.variant(scratch, name, change, identity)
 
@@ -265,11 +265,11 @@ class Rivals:
             def self_trained(pipeline: Pipeline, random_state: int) -> Pipeline:
                 network = pipeline[-1]
                 return make_pipeline(
-                    classifiers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
+                    wrappers.SelfTrainedNetwork(network, X_unlabelled, **SELF_TRAINING)
                 )
 
-            own = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
-            return methods.variant(scratch, name, self_trained, own)
+            details = SELF_TRAINING | {"unlabelled": data_digest(X_unlabelled)}
+            return methods.variant(scratch, name, self_trained, details)
         if name == "rival/lsuv":
             return starting(
                 lambda fresh, random_state: starts.lsuv_arrays(
@@ -287,8 +287,8 @@ class Rivals:
         if name == AUTOENCODER_FEATURES:
             features = starts.hidden(theta0.initializer.theta0_, self.bench.X)
             logistic = make_pipeline(Normalizer(), LogisticRegression(C=100.0, max_iter=1000))
-            own = {"encoder": theta0.digest, "pipeline": [repr(step) for step in logistic]}
-            return methods.Contender(name, features, lambda _: clone(logistic), own)
+            details = {"encoder": theta0.digest, "pipeline": [repr(step) for step in logistic]}
+            return methods.Contender(name, features, lambda _: clone(logistic), details)
         encoder = dict(theta0.initializer.theta0_.arrays)
         for last in (starts.weight_name(len(widths) - 2), starts.bias_name(len(widths) - 2)):
             del encoder[last]

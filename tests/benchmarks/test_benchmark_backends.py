@@ -1,4 +1,4 @@
-"""Engines give loky's figures to the last digit, and lose no score where workers or heads die."""
+"""Backends give loky's figures to the last digit, and lose no score where workers die."""
 
 import argparse
 import contextlib
@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import joblib
 import numpy as np
@@ -21,13 +20,13 @@ from joblib.parallel import get_active_backend
 from sklearn.base import clone
 
 import mnist_tasks
-from engines.engine import Call, Dask, Loky, engine_of, threads, work
 from nets import assert_same_arrays
-from protocol import theta0s
+from protocol import backends
+from protocol.backends import connected, identity, local_workers, run_call, threads
 from protocol.methods import NetworkSettings, initializer_of
 from protocol.store import Log, deciding_versions, require_versions
 from protocol.theta0s import learn_all
-from results_stand_in import written
+from results_stand_in import status_of, written
 
 TINY = [
     *("--dataset", "digits", "--hidden-layer-sizes", "8", "--tasks", "3"),
@@ -38,8 +37,8 @@ N_FITS = 3 * 3 * 2
 
 
 def _run(output, *more):
-    with threads(1):  # what a worker has; another number may round otherwise
-        return mnist_tasks.main([*TINY, "--output", str(output), *more])
+    with threads(1):  # a pre-training's; another number may round otherwise
+        return status_of(mnist_tasks, [*TINY, "--output", output, *more])
 
 
 def _figures(output):
@@ -98,7 +97,7 @@ def _surroundings(twice, shared):
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_call_in_a_worker_has_its_threads_and_keeps_its_own_calls_to_itself(n_threads):
     with threads(2), joblib.parallel_config(backend="threading"):
-        here = work(_surroundings, n_threads, (3,), 4)
+        here = run_call(_surroundings, n_threads, identity, (3,), 4)
         assert torch.get_num_threads() == 2
     assert here == (6, 4, n_threads, "SequentialBackend")
 
@@ -109,19 +108,18 @@ def _where(number, seconds, parcel):
     return number, os.getpid()
 
 
-@pytest.mark.parametrize("whole_machine", [False, True])
-def test_on_one_process_calls_are_made_one_after_the_other(whole_machine):
-    made = []
+def test_pre_trainings_on_this_machine_come_one_after_the_other_in_this_process():
+    begun = []
 
     def calls():
         for number in range(3):
-            made.append(number)
-            yield Call((number, 0.0), shared=(None,))
+            begun.append(number)
+            yield (number, 0.0), (None,)
 
-    with engine_of("loky", None, 1) as engine:
-        for number, _ in engine.results(_where, calls(), whole_machine=whole_machine):
-            assert made == list(range(number + 1))
-    assert len(made) == 3
+    for number, process in local_workers(2).results(_where, calls(), whole_machine=True):
+        assert begun == list(range(number + 1))
+        assert process == os.getpid()
+    assert len(begun) == 3
 
 
 def test_a_worker_with_other_versions_is_refused():
@@ -132,30 +130,20 @@ def test_a_worker_with_other_versions_is_refused():
         require_versions(used | {"torch": "1.0"})
 
 
-# Pre-trainings
-
-X = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
-
-
-def _learn_all(initializers, output):
-    options = argparse.Namespace(output=output, quiet=True)
-    return learn_all(initializers, X, 64, Loky(None, 1), options)
-
-
-def test_each_pre_training_is_found_under_its_method_and_run(tmp_path, monkeypatch):
+def test_each_pre_training_is_found_under_its_method_and_run(tmp_path):
+    X = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
     settings = NetworkSettings((4,), epochs=2, n_perturbations=4)
     initializers = {
         (name, run): initializer_of(name, settings, random_state=run)
         for run in (0, 1)
         for name in ("xavier/fcn/ours", "he/fcn+bn/rlabel")
     }
-    learned = _learn_all(initializers, tmp_path)
+    options = argparse.Namespace(output=tmp_path, quiet=True)
+    learned, again = (learn_all(initializers, X, 64, local_workers(1), options) for _ in range(2))
     for key, initializer in initializers.items():
         whole = clone(initializer).fit(X[:64])
         assert_same_arrays(learned[key].initializer.theta0_, whole.theta0_)
-    monkeypatch.setattr(theta0s, "_fitted", None)
-    again = _learn_all(initializers, tmp_path)
-    assert {key: t.digest for key, t in again.items()} == {k: t.digest for k, t in learned.items()}
+        assert again[key].seconds == learned[key].seconds  # it is read, not learned
     assert len(list((tmp_path / "theta0").iterdir())) == 4
 
 
@@ -227,47 +215,32 @@ def cluster(tmp_path_factory):
 
 def _in_this_process(**settings):
     """A cluster that needs no time to start; its worker is a thread."""
-    import distributed
+    from distributed import LocalCluster
 
-    return distributed.LocalCluster(
-        1,
-        processes=False,
-        protocol="tcp://",
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        **settings,
-    )
+    own = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1"}
+    return LocalCluster(1, **own, dashboard_address="127.0.0.1:0", **settings)
+
+
+def _on(cluster):
+    return connected(argparse.Namespace(backend="dask", address=cluster.address, jobs=-1))
 
 
 @pytest.mark.long
-def test_what_is_shared_does_not_reach_a_worker_with_every_call(cluster, tmp_path):
+def test_what_is_shared_is_sent_to_each_worker_once(cluster, tmp_path):
     parcel = Parcel(tmp_path)
-    calls = [Call((number, 0.02), shared=(parcel,)) for number in range(60)]
-    with Dask(cluster.address, 0) as engine:
-        taken = dict(engine.results(_where, calls[:3], whole_machine=True))
+    calls = [((number, 0.02), (parcel,)) for number in range(60)]
+    with _on(cluster) as workers:
+        taken = dict(workers.results(_where, calls[:3], whole_machine=True))
         # One machine: its first worker makes one call after the other.
         assert len(set(taken.values())) == 1
-        taken = dict(engine.results(_where, calls))
+        taken = dict(workers.results(_where, calls))
         assert sorted(taken) == list(range(60))
-    assert set(taken.values()) == set(parcel.arrivals())
-    # Dask takes away copies that nothing waits for, and may send for one again.
-    assert sum(parcel.arrivals().values()) < 20
+    assert parcel.arrivals() == dict.fromkeys(taken.values(), 1)
 
 
 def test_an_error_of_a_cell_is_raised_as_it_is(cluster, tmp_path):
-    with Dask(cluster.address, 0) as engine, pytest.raises(ZeroDivisionError, match="cell"):
-        list(engine.results(_failing, [Call((0,), shared=(Parcel(tmp_path),))]))
-
-
-def test_a_pre_training_has_one_worker_of_each_machine_and_the_cores_of_the_smallest():
-    pytest.importorskip("distributed", reason="needs the extra dask")
-    engine = Dask("tcp://a:1", 0)
-    workers = {"tcp://b:1": 1, "tcp://b:2": 1, "tcp://b:3": 1, "tcp://c:7": 1, "tcp://c:5": 1}
-    engine.client = SimpleNamespace(nthreads=lambda: workers)
-    n_threads, where_to = engine._placement(whole_machine=True)
-    assert n_threads == 2
-    assert where_to["workers"] == ["tcp://b:1", "tcp://c:5"]
-    assert engine._placement(whole_machine=False) == (1, {})
+    with _on(cluster) as workers, pytest.raises(ZeroDivisionError, match="cell"):
+        list(workers.results(_failing, [((0,), (Parcel(tmp_path),))]))
 
 
 def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys):
@@ -275,7 +248,7 @@ def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys)
     with _in_this_process(threads_per_worker=2) as several:
         assert _run(tmp_path, "--backend", "dask", "--address", several.scheduler_address) == 75
     assert "has 2 threads; start as many workers as there are cores" in capsys.readouterr().err
-    monkeypatch.setattr("engines.engine.SECONDS_TO_CONNECT", 0.2)
+    monkeypatch.setattr(backends, "SECONDS_TO_CONNECT", 0.2)
     assert _run(tmp_path, "--backend", "dask", "--address", "tcp://127.0.0.1:9") == 75
     assert "no dask workers answer at tcp://127.0.0.1:9" in capsys.readouterr().err
 
@@ -289,14 +262,15 @@ def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_sc
 
 
 def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
-    cluster, tmp_path, on_loky, after_two_scores, capsys
+    tmp_path_factory, tmp_path, on_loky, after_two_scores, capsys
 ):
-    kept = after_two_scores(cluster.scheduler.kill)
-    backend = ("--backend", "dask", "--address", cluster.address)
-    assert _run(tmp_path, *backend) == 75
-    said = capsys.readouterr().err
-    assert "the dask cluster is lost" in said
-    assert "the same command goes on from here" in said
+    with _processes(tmp_path_factory.mktemp("dask"), 2) as cluster:
+        kept = after_two_scores(cluster.scheduler.kill)
+        backend = ("--backend", "dask", "--address", cluster.address)
+        assert _run(tmp_path, *backend) == 75
+    stderr = capsys.readouterr().err
+    assert "the dask cluster is lost" in stderr
+    assert "the same command goes on from here" in stderr
     assert 2 <= len(kept) < N_FITS
     # A new scheduler at the old address, with a worker that is a thread of this process.
     port = int(cluster.address.rpartition(":")[2])
@@ -306,39 +280,26 @@ def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
     assert _figures(tmp_path) == on_loky
 
 
-def test_a_scheduler_lost_a_moment_ago_hides_no_error():
-    comm = pytest.importorskip("distributed.comm", reason="needs the extra dask")
-    engine = Dask("tcp://a:1", 0)
-    # Where the client has not heard of it yet.
-    engine.managed, engine.client = True, Mock(status="running")
-    engine.client.amm.start.side_effect = comm.CommClosedError
-    engine.__exit__()
-    engine.client.close.assert_called_once_with()
-
-
 # Ray
 
 # In a process of its own, which may leave threads and warnings behind; a worker is killed on the
 # way, and it prints what it saw.
 RAY_SCRIPT = """
 import json, sys, psutil, mnist_tasks
+from pathlib import Path
 from protocol.store import Log
-from test_benchmark_engines import _run
+from test_benchmark_backends import _run
 append, kept = Log.append, []
-
-def workers():
-    family = psutil.Process().children(recursive=True)
-    return [process for process in family if process.name() in ("ray::IDLE", "ray::work")]
 
 def append_and_kill(self, record):
     append(self, record)
     kept.append(record["key"])
     if len(kept) == 2:
-        workers()[0].kill()
+        family = psutil.Process().children(recursive=True)
+        next(p for p in family if p.name().startswith("ray::PoolActor")).kill()
 
 Log.append = append_and_kill
 mnist_tasks.draw_accuracy = lambda *args, **kwargs: ""
-from pathlib import Path
 status = _run(Path(sys.argv[1]), "--backend", "ray", "--jobs", "2")
 print(json.dumps({"status": status, "kept": kept}))
 """
@@ -354,7 +315,7 @@ def test_ray_gives_the_figures_of_loky_though_a_worker_is_killed(tmp_path, on_lo
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     assert seen["status"] == 0
     assert len(seen["kept"]) == len(set(seen["kept"])) == N_FITS
     assert _figures(tmp_path) == on_loky

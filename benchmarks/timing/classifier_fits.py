@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier as SklearnMLP
 
-from engines.engine import threads
+from protocol.backends import threads
 from sklearn_mmdinit import MLPClassifier
-from timing.agreement import DisagreementError
+from timing.checks import DisagreementError
 from timing.clock import in_turns, ratio, timed
 from timing.steps import Step
 
@@ -36,7 +36,7 @@ def _fits(
     common |= {"hidden_layer_sizes": hidden, "random_state": seed}
     split = 1 / 6 if validation else None
     ours = MLPClassifier(**common, warm_start_from=None, validation_split=split, device="cpu")
-    theirs = SklearnMLP(
+    sklearn_mlp = SklearnMLP(
         **common, alpha=0.0, early_stopping=validation, validation_fraction=1 / 6,
         n_iter_no_change=EPOCHS + 1,  # all the epochs, as ours
     )  # fmt: skip
@@ -44,12 +44,9 @@ def _fits(
     def fit_theirs() -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # ten epochs are the protocol
-            return theirs.fit(X, y).loss_curve_[-1]
+            return sklearn_mlp.fit(X, y).loss_curve_[-1]
 
-    return {
-        "ours": lambda: ours.fit(X, y).loss_curve_[-1],
-        "scikit-learn": fit_theirs,
-    }
+    return {"ours": lambda: ours.fit(X, y).loss_curve_[-1], "scikit-learn": fit_theirs}
 
 
 def check_training(n_rows: int = 240, hidden: tuple[int, ...] = HIDDEN) -> dict[str, float]:
@@ -73,6 +70,6 @@ def measure_fits(
                 fits = _fits(*labelled_rows(n_rows), validation=True)
                 in_turns(fits, 1)  # warm up
                 times = in_turns({name: partial(timed, fit) for name, fit in fits.items()}, rounds)
-            own = {"ours / scikit-learn": ratio(times, "ours", "scikit-learn")}
-            records.append({"rows": n_rows, "threads": n_threads, "seconds": times, **own})
+            ratios = {"ours / scikit-learn": ratio(times, "ours", "scikit-learn")}
+            records.append({"rows": n_rows, "threads": n_threads, "seconds": times, **ratios})
     return records

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from engines.engine import threads
+from protocol.backends import threads
 from sklearn_mmdinit.diagnostics import prediction_samples
 from timing.steps import Step
 from timing.textbook import TextbookStep, predictions
@@ -43,15 +43,15 @@ def check_outputs(step: Step, n_networks: int, **parameters: float) -> dict[str,
     a, b = (np.asarray(samples[:, :, 0], np.float64) for samples in (textbook, library))
     products = [c[:, :, None] * c[:, None, :] for c in (a - a.mean(0), b - b.mean(0))]
     p_values = [stats.ks_2samp(a[:, i], b[:, i]).pvalue for i in range(a.shape[1])]
-    found = {
+    apart_by = {
         "means": _standard_errors(a, b),
         "covariances": _standard_errors(*products),
         "smallest p-value": float(min(p_values)),
     }
-    apart = max(found["means"], found["covariances"])
-    if apart > _STANDARD_ERRORS or found["smallest p-value"] < _SMALLEST_P:
-        raise DisagreementError(f"the outputs differ in law: {found}")
-    return found
+    apart = max(apart_by["means"], apart_by["covariances"])
+    if apart > _STANDARD_ERRORS or apart_by["smallest p-value"] < _SMALLEST_P:
+        raise DisagreementError(f"the outputs differ in law: {apart_by}")
+    return apart_by
 
 
 def check_learning(
@@ -77,8 +77,8 @@ def check_learning(
                 **parameters,
             ).fit(X)  # fmt: skip
             losses.append(np.mean(np.reshape(textbook, (2, -1)), axis=1) - library.loss_curve_)
-            found = library.to_module().parameters()
-            pairs = zip(form.network, found, strict=True)
+            learned = library.to_module().parameters()
+            pairs = zip(form.network, learned, strict=True)
             weights.append(torch.cat([(a.cpu() - b).detach().ravel() for a, b in pairs]).numpy())
     result = {
         name: _standard_errors(np.stack(values), np.zeros_like(values))
