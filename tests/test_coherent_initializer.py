@@ -11,7 +11,7 @@ from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.graph.walks import Walk
-from sklearn_mmdinit.training.config import resolve
+from sklearn_mmdinit.training import resolve
 from sklearn_mmdinit.training.minibatches import _NUMBERS_AT_A_TIME, PositivePairs, RowBatches
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")

@@ -17,7 +17,7 @@ from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.losses import coherence, degeneracy, detachment, uniformity
 from sklearn_mmdinit.networks.info import perturbed_logits
 from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
-from sklearn_mmdinit.training.config import CoherenceConfig, Config
+from sklearn_mmdinit.training import CoherenceConfig, Config
 from sklearn_mmdinit.training.loop import loss_terms, objective_of
 
 BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
@@ -332,22 +332,22 @@ def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "words"),
+    ("name", "values"),
     [
-        ({"n_perturbations": 1}, ValueError, "n_perturbations == 1, must be >= 2"),
-        ({"n_perturbations": 2.5}, TypeError, "n_perturbations must be an instance of int"),
-        ({"uniformity_weight": -1}, ValueError, "uniformity_weight must be a finite number >= 0"),
-        ({"degeneracy_weight": float("nan")}, ValueError, "degeneracy_weight must be a finite"),
-        ({"detachment_weight": "1"}, TypeError, "detachment_weight must be an instance of float"),
-        ({"perturbation_scale": 0}, ValueError, "perturbation_scale must be a finite number > 0"),
-        ({"sampler": "direct"}, ValueError, "sampler must be one of .*got 'direct'"),
-        ({"closed_form": "yes"}, ValueError, "closed_form must be True or False"),
-        ({"generator": 3}, TypeError, "generator must be an instance of Generator"),
+        ("n_perturbations", (1, 2.5, True)),
+        ("uniformity_weight", (-1, "1")),
+        ("degeneracy_weight", (float("nan"),)),
+        ("detachment_weight", (float("inf"), None)),
+        ("perturbation_scale", (0, -1.0)),
+        ("sampler", ("direct", None)),
+        ("closed_form", ("yes",)),
+        ("generator", (3,)),
     ],
 )
-def test_each_wrong_parameter_is_named(params, error, words):
-    with pytest.raises(error, match=words):
-        MMDObjective(**params)
+def test_each_wrong_parameter_is_named(name, values):
+    for value in values:
+        with pytest.raises((TypeError, ValueError), match=f"{name} must be .*, got {value!r}"):
+            MMDObjective(**{name: value})
 
 
 class Broken(nn.Linear):
@@ -358,8 +358,8 @@ class Broken(nn.Linear):
 @pytest.mark.parametrize(
     ("module", "X", "error", "words"),
     [
-        ("net", batch(), TypeError, "module must be an instance of Module, got 'net'"),
-        (nn.Linear(6, 3), rows(), TypeError, "X must be an instance of Tensor"),
+        ("net", batch(), TypeError, "module must be .*Module.*, got 'net'"),
+        (nn.Linear(6, 3), rows(), TypeError, "X must be .*Tensor.*, got a ndarray"),
         (nn.Linear(6, 3), batch()[:0], ValueError, r"X must hold examples .*got shape \(0, 6\)"),
         (nn.Linear(6, 3), batch(width=5), RuntimeError, r"given examples of shape \(5,\)"),
         (nn.Linear(6, 1), batch(), ValueError, r"must return logits.*it returned .*\(4, 1\)"),
