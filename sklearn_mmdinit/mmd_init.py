@@ -100,7 +100,7 @@ def _read(data: Any, random_state: Any) -> np.ndarray:
             if not isinstance(examples, torch.Tensor):
                 kind = type(examples).__name__
                 raise TypeError(
-                    f"data must give tensors, or tuples that begin with one, got {kind}"
+                    f"data must give tensors or tuples that begin with one, got {kind}"
                 )
             if not parts:
                 with suppress(TypeError):  # a loader without a length
