@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -332,22 +333,22 @@ def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("name", "value"),
     [
-        ("n_perturbations", (1, 2.5, True)),
-        ("uniformity_weight", (-1, "1")),
-        ("degeneracy_weight", (float("nan"),)),
-        ("detachment_weight", (float("inf"), None)),
-        ("perturbation_scale", (0, -1.0)),
-        ("sampler", ("direct", None)),
-        ("closed_form", ("yes",)),
-        ("generator", (3,)),
+        ("n_perturbations", 1),
+        ("n_perturbations", 2.5),
+        ("uniformity_weight", -1),
+        ("degeneracy_weight", float("nan")),
+        ("detachment_weight", "1"),
+        ("perturbation_scale", 0),
+        ("sampler", "direct"),
+        ("closed_form", "yes"),
+        ("generator", 3),
     ],
 )
-def test_each_wrong_parameter_is_named(name, values):
-    for value in values:
-        with pytest.raises((TypeError, ValueError), match=f"{name} must be .*, got {value!r}"):
-            MMDObjective(**{name: value})
+def test_each_wrong_parameter_is_named_with_its_value(name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be .*, got {re.escape(repr(value))}"):
+        MMDObjective(**{name: value})
 
 
 class Broken(nn.Linear):
@@ -358,8 +359,8 @@ class Broken(nn.Linear):
 @pytest.mark.parametrize(
     ("module", "X", "error", "words"),
     [
-        ("net", batch(), TypeError, "module must be .*Module.*, got 'net'"),
-        (nn.Linear(6, 3), rows(), TypeError, "X must be .*Tensor.*, got a ndarray"),
+        ("net", batch(), TypeError, "module must be .*, got 'net'"),
+        (nn.Linear(6, 3), rows(), TypeError, "X must be .*, got a ndarray"),
         (nn.Linear(6, 3), batch()[:0], ValueError, r"X must hold examples .*got shape \(0, 6\)"),
         (nn.Linear(6, 3), batch(width=5), RuntimeError, r"given examples of shape \(5,\)"),
         (nn.Linear(6, 1), batch(), ValueError, r"must return logits.*it returned .*\(4, 1\)"),

@@ -30,13 +30,7 @@ from ..theta0 import (
 from . import EMBEDDINGS, paper_std, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
-from .passes import (
-    TAPPED,
-    hidden_activations,
-    hooked,
-    isolated,
-    pretraining_mode_,
-)
+from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mode_
 
 SAMPLERS = ("auto", "gram", "functional")
 
