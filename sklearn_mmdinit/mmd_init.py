@@ -99,9 +99,7 @@ def _read(data: Any, random_state: Any) -> np.ndarray:
             examples = item[0] if isinstance(item, tuple | list) and item else item
             if not isinstance(examples, torch.Tensor):
                 kind = type(examples).__name__
-                raise TypeError(
-                    f"data must give tensors or tuples that begin with one, got {kind}"
-                )
+                raise TypeError(f"data must give tensors or tuples that begin with one, got {kind}")
             if not parts:
                 with suppress(TypeError):  # a loader without a length
                     n_numbers = len(loader) * examples.numel()
