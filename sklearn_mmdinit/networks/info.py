@@ -56,7 +56,7 @@ class ModuleInfo:
     # of the call; without the call that gives the logits.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of these calls
-    last_layer: str = ""  # the linear layer that gives the logits; "": none does
+    last_layer: str = ""  # the linear layer that gives the logits, or is named; "": none
     # Whether a pass draws random numbers, changes what the module keeps, or runs a user's hooks.
     draws: bool = False
     stateful: bool = False
@@ -72,7 +72,7 @@ def perturbed_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), by the sampler that serves."""
     if info.sampler == "gram":
-        return gram_logits(gram_layers(module), X, n_copies, scale, random)
+        return gram_logits(gram_layers(module), X, n_copies, scale, random, draws=info.draws)
     return functional_logits(
         module,
         X,
@@ -81,6 +81,7 @@ def perturbed_logits(
         random,
         by_vmap=info.by_vmap,
         n_activations=info.n_activations,
+        draws=info.draws,
     )
 
 
@@ -103,16 +104,20 @@ def inspect_module(
     look = _look(module, X)
     calls = look.calls
     last = _last_call(calls, hidden_layer, module)
-    is_last = isinstance(module.get_submodule(calls[last].layer), nn.Linear) if calls else False
+    last_layer = hidden_layer or ""
+    if hidden_layer is not None:
+        with torch.no_grad(), isolated_pass(module):
+            hidden_activations(module, X, hidden_layer)  # an error where they are no rows
+    elif calls and calls[last].gives_logits:
+        is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
+        last_layer = calls[last].layer if is_linear else ""
     info = ModuleInfo(
         n_classes=look.n_classes,
         sampler="gram",
         n_activations=look.n_activations,
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
-        last_layer=calls[last].layer
-        if is_last and (calls[last].gives_logits or hidden_layer)
-        else "",
+        last_layer=last_layer,
         draws=look.draws,
         stateful=look.stateful or has_hooks(module),
     )
@@ -221,7 +226,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
     """A pass to look at: it leaves no trace in the module's statistics and in the generators."""
-    with kept_generators(), isolated(module):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with kept_generators(gpus), isolated(module):
         state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             yield
@@ -307,7 +313,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Number of the call that gives the logits: the named layer's, or the last call."""
+    """Number of the call that gives the logits: else the named layer's last, or the last one."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
         if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
@@ -318,20 +324,20 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
                 f"{sorted(linear)}, got {hidden_layer!r}"
             )
-        given = [i for i, call in enumerate(calls) if call.gives_logits]
-        return given[-1] if given else numbers[-1]
+    else:
+        numbers = [len(calls) - 1]
     given = [i for i, call in enumerate(calls) if call.gives_logits]
-    return given[-1] if given else len(calls) - 1
+    return (given or numbers)[-1]
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     """Whether vmap can pass networks at once; False: one after the other; or an error."""
     name, failures = type(module).__name__, []
-    # A layer that is computed again for its gradient would be so without its perturbation.
-    as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
-        "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
-    )
     for by_vmap in (True, False):
+        # A layer that is computed again for its gradient would be so without its perturbation.
+        as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
+            "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+        )
         try:
             with isolated_pass(module), as_it_is:
                 logits = functional_logits(
