@@ -100,23 +100,6 @@ class Halved(nn.Module):
         return self.head(self.mix(self.layer(half)).relu_())
 
 
-class Overwritten(nn.Module):
-    """ReLUs in place whose outputs are read twice, and one of a part of an array."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, padding=1)
-        self.c, self.d = nn.Linear(72, 72), nn.Linear(72, 3)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x):
-        maps = self.relu(self.a(x))
-        flat = (maps + self.relu(self.b(maps)) * maps).flatten(1)
-        hidden = self.c(flat)
-        self.relu(hidden[:, ::2])
-        return self.d(flat + hidden * hidden)
-
-
 class Bare(nn.Module):
     """Parameters that belong to no layer, in every number of dimensions."""
 
@@ -170,9 +153,9 @@ class Router(nn.Module):
 class Recurrent(nn.Module):
     """A recurrent layer, which is beyond vmap."""
 
-    def __init__(self, layer=nn.LSTM, width=3):
+    def __init__(self):
         super().__init__()
-        self.body, self.last = layer(width, 4, batch_first=True), nn.Linear(4, 3)
+        self.body, self.last = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
 
     def forward(self, x):
         return self.last(self.body(x.view(len(x), 2, -1))[0][:, -1])
@@ -243,6 +226,13 @@ def frozen_layer():
     return module
 
 
+def dead():
+    """A perceptron whose hidden units are 0 for all inputs."""
+    module = mlp(6, 5, 3)
+    nn.init.constant_(module.linears[0].bias, -100.0)
+    return module
+
+
 def hooked():
     """Layers whose inputs and outputs are changed by hooks of the user's."""
     first, norm, last = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
@@ -271,6 +261,7 @@ CHAINS = {
     "duplicate rows": (lambda: mlp(6, 5, 3), rows(2)[[0, 1, 0, 0]]),
     "more rows than inputs": (lambda: mlp(2, 3, 2), rows(9, 2)),
     "zero input": (lambda: mlp(6, 5, 3), np.zeros((3, 6), np.float32)),
+    "dead layer": (dead, rows()),
     "flatten first": (lambda: flat_perceptron(3, 6), images()),
     "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
     "frozen parameters": (partly_frozen, images()),
@@ -294,7 +285,6 @@ OTHERS = {
     "frozen norm": (frozen_norm, images()),
     "hooked": (hooked, rows()),
     "in place": (lambda: Halved(in_place=True), rows()),
-    "overwritten": (Overwritten, images()),
     "bare parameters": (Bare, rows()),
     "sequence first": (SequenceFirst, rows(width=8)),
     "rows that know of each other": (Centred, rows()),
@@ -306,7 +296,6 @@ del OTHERS["perceptron"], OTHERS["perceptron+bn"]
 BEYOND_VMAP = {
     "router": (Router, rows()),
     "lstm": (Recurrent, rows()),
-    "gru": (lambda: Recurrent(nn.GRU), rows()),
 }
 ZOO = {**CHAINS, **OTHERS, **BEYOND_VMAP}
 

@@ -20,7 +20,7 @@ from helpers import (
 )
 from module_zoo import ZOO, Experts, Heads, looked_at, of_zoo, rows, tokens
 from sklearn_mmdinit._base.mlp import ACTIVATIONS
-from sklearn_mmdinit.losses import coherence, coherence_kernel, degeneracy, detachment, uniformity
+from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
 from sklearn_mmdinit.losses._interval import (
     _SMALLEST_BANDWIDTH,
     closed_form_mmd,
@@ -59,7 +59,7 @@ P2 = uniform_simplex(6, 4, 2)
         (lambda: coherence(P2[:, 0].long(), 2), "H must be floats"),
         (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
         (lambda: coherence(P2[:2, 0], 2), "positive pairs, got 2"),
-        (lambda: coherence_kernel(P2[:, 0], 0), "n_classes must be a positive number or None"),
+        (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive number or None"),
     ],
 )
 def test_wrong_shapes_and_values_are_refused_by_name(wrong, words):
@@ -350,7 +350,9 @@ def norms_by_loops(module, X, n_classes):
 
 
 # Those whose rows are passed one by one, or whose norms count as 1, have tests of their own.
-LOOPED = sorted({*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input"})
+LOOPED = sorted(
+    {*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"}
+)
 
 
 @pytest.mark.parametrize("name", LOOPED)
@@ -447,7 +449,7 @@ def test_kernel_is_the_correlation_of_sampled_perturbations_of_the_last_layer(n_
     biases = normal(draws, 1, seed=2) * scale / math.sqrt(n_classes)
     moves = weights @ H.mT + biases
     # The standard error of a correlation is at most 1 / sqrt(draws) = 0.0032.
-    found = coherence_kernel(H, n_classes)
+    found = logit_correlation(H, n_classes)
     np.testing.assert_allclose(found, np.corrcoef(moves.numpy().T), atol=0.015)
 
 
@@ -458,7 +460,7 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
     cosine = nn.functional.cosine_similarity(H[rest, None], H[None, rest], dim=-1)
     for scale in (1e-3, 1.0, 1e3):
         scaled = (scale * H).requires_grad_()
-        C = coherence_kernel(scaled, None)
+        C = logit_correlation(scaled, None)
         torch.testing.assert_close(C[rest][:, rest].detach(), cosine, rtol=1e-5, atol=1e-5)
         assert not C[2].any()
         (gradient,) = torch.autograd.grad(C.sum(), scaled)
@@ -468,7 +470,7 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
 @pytest.mark.parametrize("width", [4, 30])
 def test_coherence_is_the_mean_over_pairs_written_out(width):
     H, n = normal(10, width), 5
-    C = coherence_kernel(H, 2)
+    C = logit_correlation(H, 2)
     related = [(i, i + n) for i in range(n)] + [(i + n, i) for i in range(n)]
     between = [
         float(C[i, j]) ** 2
@@ -484,7 +486,7 @@ def test_coherence_is_the_mean_over_pairs_written_out(width):
 def test_activations_too_large_for_their_squares_are_noticed():
     H = normal(8, 3).float() * 1e25
     assert coherence(H, 3).isnan()
-    assert coherence_kernel(H, None).isnan().all()
+    assert logit_correlation(H, None).isnan().all()
 
 
 @pytest.mark.parametrize("width", [3, 30])

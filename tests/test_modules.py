@@ -239,9 +239,6 @@ def test_settings_of_pytorch_come_back_when_the_last_one_leaves():
     assert settings() == (False, False), "the other one, perhaps of another thread, is still there"
     second.__exit__(None, None, None)
     assert settings() == (True, True)
-    with pytest.raises(KeyError), plain_attention():
-        raise KeyError
-    assert settings() == (True, True)
 
 
 def test_a_softmax_at_the_end_is_told(X):

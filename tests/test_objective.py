@@ -210,6 +210,36 @@ def test_running_statistics_follow_the_mini_batch_once_a_call_and_nothing_else_c
     assert not X.requires_grad
 
 
+class Following(nn.Module):
+    """Keeps a mean of its own of what it has seen, and counts its passes."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.body, self.head, self.in_place = nn.Linear(6, 5), nn.Linear(5, 3), in_place
+        self.register_buffer("mean", torch.zeros(5))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, X):
+        hidden = self.body(X)
+        mean = hidden.detach().mean(0)
+        if self.in_place:
+            self.mean.lerp_(mean, 0.1), self.count.add_(1)
+        else:
+            self.mean, self.count = self.mean.lerp(mean, 0.1), self.count + 1
+        return self.head((hidden - self.mean).tanh())
+
+
+@pytest.mark.filterwarnings("ignore:networks around the module:UserWarning")
+@pytest.mark.parametrize("in_place", [True, False])
+def test_buffers_of_a_module_s_own_follow_no_perturbed_network(in_place):
+    module, X, own = seeded(lambda: Following(in_place)), batch(), objective()
+    expected = copy.deepcopy(module)
+    for _ in range(2):
+        own(module, X).total.backward()
+        expected(X)
+    assert_close(module.state_dict(), expected.state_dict())
+
+
 class Drawing(nn.Linear):
     """Draws from each global generator there is."""
 

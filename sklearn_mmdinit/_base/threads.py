@@ -177,8 +177,12 @@ class _Chunked(torch.autograd.Function):
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add gradients to sums, in place."""
+    """Add gradients to sums; in place, but where the sums are part of a graph."""
     for place, term in enumerate(terms):
-        if term is not None:
-            total = totals[place]
-            totals[place] = term if total is None else total + term
+        total = totals[place]
+        if term is None:
+            continue
+        if total is None:
+            totals[place] = term if term.requires_grad else term.clone()
+        else:
+            totals[place] = total + term if total.requires_grad else total.add_(term)

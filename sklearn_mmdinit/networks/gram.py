@@ -171,7 +171,8 @@ def _logits_of_chunk(
     if L is None:
         H = H.expand(n_copies, *H.shape).flatten(0, 1)
     else:
-        H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
+        with torch.autocast(H.device.type, enabled=False):
+            H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
     for layer in layers:
         if isinstance(layer, nn.Linear):
             H = _perturbed(layer, H.unflatten(0, (n_copies, -1)), scale, random)

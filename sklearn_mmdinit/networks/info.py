@@ -199,8 +199,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
     def note_shape(layer: nn.Module, args: Any, output: Any) -> None:
         fewer.append(output.shape)
 
-    kept = _kept_by(module)
     with isolated_pass(module):
+        kept = _kept_by(module)
         states = _generator_states()
         with hooked(list(names), note), _Reads() as reads, _refused(module, X):
             logits = module(X.clone())
@@ -209,6 +209,7 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         tapped = [layer for layer in names if isinstance(layer, TAPPED)]
         with torch.no_grad(), hooked(tapped, note_shape):
             module(X[1:].clone())
+        stateful = kept == "unknown" or kept != _kept_by(module)
     if not logits.requires_grad:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
@@ -217,7 +218,6 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    stateful = kept == "unknown" or kept != _kept_by(module)
     # Which layers are called may depend on the rows where the pass looks at values.
     idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
     return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
@@ -225,15 +225,22 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
 
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
-    """A pass to look at: it leaves no trace in the module's statistics and in the generators."""
+    """A pass to look at: it leaves no trace in the module's buffers and in the generators."""
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with kept_generators(gpus), isolated(module):
         state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        inside = [(part, dict(part._buffers)) for part in module.modules()]
+        values = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
         try:
             yield
         finally:
             random.setstate(state)
             np.random.set_state(numpy_state)  # noqa: NPY002
+            for part, buffers in inside:
+                part._buffers.update(buffers)
+            for buffer, version, value in values:
+                if buffer._version != version:
+                    buffer.data.copy_(value)
 
 
 @contextmanager
@@ -291,7 +298,7 @@ def _kept_by(module: nn.Module) -> str:
         {name: value for name, value in vars(part).items() if name not in common}
         for part in module.modules()
     ]
-    versions = [buffer._version for buffer in module.buffers()]
+    versions = [(id(buffer), buffer._version) for buffer in module.buffers()]
     try:
         return str(joblib.hash((kept, versions)))
     except Exception:  # of something that cannot be pickled

@@ -306,7 +306,9 @@ def _tapped(
     if layers:  # hooks would be seen by all threads
         H = rows.clone()
         for layer in layers:
-            inputs, H = H, layer(H)
+            # By masked_fill, because a ReLU's second derivative is a whole pass of zeros.
+            inputs = H
+            H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
             if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
                 H = watch(layer, (inputs,), H)
         return H, tapped
