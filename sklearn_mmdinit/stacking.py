@@ -349,6 +349,11 @@ class StackedStartsClassifier(PartlyLabelled):
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
+        mark = network.unlabelled_label
+        if mark is not None and self.unlabelled_label is None:
+            raise ValueError(
+                f"estimator has unlabelled_label={mark!r}; give it to StackedStartsClassifier"
+            )
         network = seeded(network, seed).set_params(unlabelled_label=None)
         self.starts_ = self._learned_starts(network, *all_rows, start_seed)
         members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
@@ -385,6 +390,12 @@ class StackedStartsClassifier(PartlyLabelled):
         scores = checks.has_methods("predict_proba"), checks.has_methods("decision_function")
         for classifier in classifiers:
             checks.check_argument("classifiers", classifier, *scores)
+            pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
+            if pairs and not hasattr(classifier, "predict_proba"):
+                raise ValueError(
+                    f"classifiers must score each class, and {classifier!r} scores pairs of them; "
+                    f"set {pairs[0]}='ovr'"
+                )
             seed_(classifier, seed)  # also the steps of a Pipeline
         if student is not None and not has_fit_parameter(student, "sample_weight"):
             raise TypeError(f"student must take sample_weight in fit, got {student!r}")

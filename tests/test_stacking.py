@@ -339,3 +339,13 @@ def test_figures_are_those_of_the_seed_in_any_number_of_processes(digits, cohere
     np.testing.assert_allclose(again.predict_proba(X), expected, atol=1e-6)
     np.testing.assert_allclose(again.temperatures_, clf.temperatures_, rtol=1e-4)
     assert (clone(clf).set_params(random_state=1).fit(X, y).predict_proba(X) != expected).any()
+
+
+def test_settings_that_would_be_lost_are_refused(digits):
+    X, y = digits
+    pairs = stacked(None, classifiers=[SVC(decision_function_shape="ovo")])
+    with pytest.raises(ValueError, match="scores pairs of them; set decision_function_shape='ovr'"):
+        pairs.fit(X[:60], y[:60] % 3)
+    marked = stacked(None).set_params(estimator__unlabelled_label=-1)
+    with pytest.raises(ValueError, match="give it to StackedStartsClassifier"):
+        marked.fit(X[:60], y[:60] % 3)
