@@ -383,15 +383,6 @@ NESTED = "[" * 5000 + "]" * 5000
 DEEP = json.dumps(json.loads(OURS) | {"parameters": [["init", "(" * 5000 + ")" * 5000]]})
 CALLED, WIDER = OURS.replace('"(3,)"', '"print(3)"'), OURS.replace("(3,)", "(5,)")
 NO_PATHS = (3, None, True, b"x.safetensors")
-table(
-    mm.Architecture,
-    ("module parameters input_shape chain", (3.5, None, [1]), TypeError),
-    ("n_classes digest last_layer", (3.5, None, [1]), TypeError),
-    ("input_shape", ((0,), (-3,)), ValueError),
-    ("input_shape", (("x",), (True,)), TypeError),
-    ("parameters chain", (((3, 4),), ((("a", 3),),)), EITHER, ""),
-    **{"module": "a", "parameters": (), "input_shape": (3,), "n_classes": 2, "digest": "x"},
-)
 table(mm.Architecture.from_json, ("text", (NESTED, DEEP, CALLED, WIDER, "x"), ValueError, ""))
 for call in (mm.MLP, mm.Architecture.of_perceptron):
     table(
