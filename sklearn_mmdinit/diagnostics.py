@@ -24,14 +24,14 @@ from . import losses
 from ._base.environment import array_of, check_float32
 from ._base.module_factory import ModuleFactory, uncompiled
 from ._base.random_streams import StepRandom
-from ._base.validation import check_fits_in_memory, check_integer, check_number
+from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
 from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import neighbor_graph
 from .graph.label_spreading import spread_labels
 from .networks.info import NetworkBuilder, perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
-from .theta0 import Theta0, theta0_in
+from .theta0 import theta0_in
 from .training.loop import n_classes_with_bias, training_threads
 
 __all__ = [
@@ -44,33 +44,39 @@ __all__ = [
 ]
 
 
-def _network_of(source: Any, X: Any) -> tuple[NetworkBuilder, nn.Module, np.ndarray]:
-    """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
+_COUNTS = ("n_perturbations", "n_batches", "batch_size")
+
+
+def _network_of(
+    source: Any, X: Any, **arguments: Any
+) -> tuple[NetworkBuilder, nn.Module, np.ndarray]:
+    """The network of a source as pre-training left it, and rows of X; checks all arguments."""
+    for name, value in arguments.items():
+        check_argument(name, value, *([integers()] if name in _COUNTS else [numbers(), None]))
     theta0 = theta0_in(source)
     if theta0 is None:
         raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")
-    X = _rows(source, theta0, X)
-    learned_by = getattr(source, "initializer_", None) or source
-    builder = getattr(learned_by, "_builder", None)
-    if builder is None or builder.architecture.digest != theta0.architecture.digest:
+    if hasattr(source, "feature_names_in_"):
+        # Names alone: the rest has errors that speak of theta0.
+        validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
+    architecture = theta0.architecture
+    dtypes = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
+    X = np.asarray(check_array(array_of(X), dtype=dtypes, allow_nd=True))
+    check_float32(X)
+    if X.shape[1:] != (shape := architecture.input_shape):
+        raise ValueError(f"X has examples of shape {X.shape[1:]}, theta0 expects {shape}")
+    builder = getattr(getattr(source, "initializer_", None) or source, "_builder", None)
+    if builder is None or builder.architecture.digest != architecture.digest:
         # A Theta0 alone knows the module of the built-in perceptron only.
         module = getattr(source, "module_", None) or theta0.to_module()
         builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), X)
     return builder, builder.network_at(theta0.without_gain(), "cpu"), X
 
 
-def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
-    """Rows of X in the shape that the network takes."""
-    if hasattr(source, "feature_names_in_"):
-        # Names alone: the rest has errors that speak of theta0.
-        validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
-    architecture = theta0.architecture
-    numbers = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
-    X = np.asarray(check_array(array_of(X), dtype=numbers, allow_nd=True))
-    check_float32(X)
-    if X.shape[1:] != (shape := architecture.input_shape):
-        raise ValueError(f"X has examples of shape {X.shape[1:]}, theta0 expects {shape}")
-    return X
+def _draws(random_state: Any) -> tuple[np.random.RandomState, StepRandom]:
+    """What draws rows, and what draws perturbations."""
+    random = check_random_state(random_state)
+    return random, StepRandom(int(random.randint(np.iinfo(np.int32).max)))
 
 
 def _batches(
@@ -82,18 +88,10 @@ def _batches(
         yield builder.as_examples(X[rows])
 
 
-def _scale(source: Any, perturbation_scale: float | None) -> float:
-    if perturbation_scale is None:
-        # A classifier's is that of the initializer it started from.
-        own = getattr(source, "initializer_", source)
-        perturbation_scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
-    check_number("perturbation_scale", perturbation_scale)
-    return float(perturbation_scale)
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        check_integer(name, count)
+def _scale_of(source: Any) -> float:
+    """The scale that a source was learned with; a classifier's is its initializer's."""
+    learned_by = getattr(source, "initializer_", source)
+    return float(getattr(learned_by, "perturbation_scale", math.sqrt(0.5)))
 
 
 def _logits(
@@ -110,11 +108,6 @@ def _logits(
     if not logits.isfinite().all():
         raise ValueError(f"perturbation_scale={scale} gives logits that are not finite")
     return logits
-
-
-def _seeded(random_state: Any) -> tuple[np.random.RandomState, StepRandom]:
-    random = check_random_state(random_state)
-    return random, StepRandom(int(random.randint(np.iinfo(np.int32).max)))
 
 
 def degenerate_softmax_ratio(
@@ -161,10 +154,10 @@ def degenerate_softmax_ratio(
     >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
     (3,)
     """
-    builder, network, X = _network_of(source, X)
-    scale = _scale(source, perturbation_scale)
-    _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
-    rows, random = _seeded(random_state)
+    counts = {"n_perturbations": n_perturbations, "n_batches": n_batches, "batch_size": batch_size}
+    builder, network, X = _network_of(source, X, perturbation_scale=perturbation_scale, **counts)
+    scale = _scale_of(source) if perturbation_scale is None else perturbation_scale
+    rows, random = _draws(random_state)
     n_classes, ratios = builder.info.n_classes, []
     n_rows, device = n_perturbations * batch_size, torch.device("cpu")
     with torch.no_grad(), training_threads(network, builder.info, n_rows, device):
@@ -197,12 +190,6 @@ def dead_neuron_ratio(
     ratios : ndarray of shape (n_batches, n_layers)
         Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
 
-    Raises
-    ------
-    ValueError
-        If there is no ``nn.ReLU``, `source` holds no theta0, X does not fit it, or a count is not
-        positive.
-
     Examples
     --------
     >>> import numpy as np
@@ -213,8 +200,7 @@ def dead_neuron_ratio(
     >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
     (3, 2)
     """
-    builder, network, X = _network_of(source, X)
-    _check_counts(n_batches=n_batches, batch_size=batch_size)
+    builder, network, X = _network_of(source, X, n_batches=n_batches, batch_size=batch_size)
     units = [layer for layer in network.modules() if isinstance(layer, nn.ReLU)]
     if not units:
         name = f"{builder.architecture.module} with {dict(builder.architecture.parameters)}"
@@ -222,7 +208,7 @@ def dead_neuron_ratio(
     if min(batch_size, len(X)) < 2 and batch_norms(network):
         sizes = f"{batch_size=} and {len(X)} rows"
         raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {sizes}")
-    rows, _ = _seeded(random_state)
+    rows, _ = _draws(random_state)
     ratios: list[float] = []
 
     def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
@@ -273,10 +259,10 @@ def prediction_samples(
     >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
     (10, 4, 2)
     """
-    builder, network, X = _network_of(source, X)
-    scale = _scale(source, perturbation_scale)
-    _check_counts(n_perturbations=n_perturbations)
-    _, random = _seeded(random_state)
+    settings = {"perturbation_scale": perturbation_scale, "n_perturbations": n_perturbations}
+    builder, network, X = _network_of(source, X, **settings)
+    scale = _scale_of(source) if perturbation_scale is None else perturbation_scale
+    _, random = _draws(random_state)
     with torch.no_grad():
         examples = builder.as_examples(X)
         logits = _logits(builder, network, examples, n_perturbations, scale, random)
@@ -302,12 +288,6 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     -------
     kernel : ndarray of shape (n_samples, n_samples)
         Symmetric, float32.
-
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or is too large for activations whose
-        products float32 can hold.
 
     See Also
     --------
@@ -392,11 +372,6 @@ def neighbor_agreement(
     agreement : NeighborAgreement
         Shares of the held-out labels that each predicts rightly.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not valid, or fewer than two classes have two labels.
-
     Examples
     --------
     >>> import numpy as np
@@ -408,7 +383,7 @@ def neighbor_agreement(
     Of 50 labels held out neighbours tell ... %, a linear model ... %, the most frequent class
     ... %: coherence may help.
     """
-    check_integer("cv", cv, 2)
+    check_argument("cv", cv, integers(2))
     X = np.asarray(check_array(array_of(X), dtype=np.float32, allow_nd=True))
     X, y = X.reshape(len(X), -1), column_or_1d(y)
     check_consistent_length(X, y)
@@ -421,11 +396,9 @@ def neighbor_agreement(
     folds = labels.stratified_folds(indices, cv, seed)
     if not folds:
         raise ValueError(f"y must have two labels of each of two classes, got {y[rows]!r}")
-    auto = coherence_of("auto", X)
-    assert auto is not None
-    edges = neighbor_graph(
-        X, n_neighbors=auto.n_neighbors, shared_neighbor_power=auto.shared_neighbor_power
-    )
+    auto: Any = coherence_of("auto", X)
+    sizes = {"n_neighbors": auto.n_neighbors, "shared_neighbor_power": auto.shared_neighbor_power}
+    edges = neighbor_graph(X, **sizes)
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
     right, stop, n_rounds = [], 1 / auto.walk_length, int(3 * auto.walk_length)

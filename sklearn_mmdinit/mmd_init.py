@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ._base.environment import array_of, seeded_generators
 from ._base.module_factory import uncompiled
-from ._base.validation import add_error_context, check_fits_in_memory, check_kind
+from ._base.validation import add_error_context, check_argument, check_fits_in_memory
 from .coherence import brings_edges, coherence_of
 from .initializer import MMDInitializer
 from .theta0 import put_arrays_
@@ -72,7 +72,7 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     >>> sorted(history[0])
     ['degeneracy', 'detachment', 'loss', 'step', 'uniformity']
     """
-    check_kind("module", module, nn.Module)
+    check_argument("module", module, nn.Module)
     initializer = MMDInitializer(module=module, **params)
     if isinstance(data, Dataset | DataLoader):
         initializer._check_params()  # what is wrong is told before a long reading
@@ -94,7 +94,7 @@ def _read(data: Any, random_state: Any) -> np.ndarray:
     with seeded_generators(seed), add_error_context(f"{type(data).__name__} cannot be read"):
         for item in loader:
             examples = item[0] if isinstance(item, tuple | list) and item else item
-            check_kind("what it hands out, or the first part of that,", examples, torch.Tensor)
+            check_argument("what it hands out, or the first part of that,", examples, torch.Tensor)
             if not parts:
                 with suppress(TypeError):  # nobody knows how many there are
                     check_fits_in_memory(

@@ -249,28 +249,15 @@ def check_choice(name: str, value: Any, valid: Collection[str]) -> None:
     check_argument(name, value, one_of(valid))
 
 
-def check_bool(name: str, value: Any) -> bool:
-    check_argument(name, value, "boolean")
-    return bool(value)
+def check_number(name: str, value: Any) -> None:
+    check_argument(name, value, numbers())
 
 
-def check_kind(name: str, value: Any, kind: Any) -> None:
-    check_argument(name, value, kind)
-
-
-def check_integer(name: str, value: Any, least: int = 1, auto: bool = False) -> None:
-    check_argument(name, value, integers(least), *[AUTO] * auto)
-
-
-def check_number(name: str, value: Any, *, zero: bool = True, auto: bool = False) -> None:
-    check_argument(name, value, numbers() if zero else POSITIVE, *[AUTO] * auto)
-
-
-def check_positive(estimator: Any, *names: str, least: int = 1, auto: bool = False) -> None:
+def check_positive(estimator: Any, *names: str, least: int = 1) -> None:
     for name in names:
-        check_integer(name, getattr(estimator, name), least, auto)
+        check_argument(name, getattr(estimator, name), integers(least))
 
 
-def check_finite(estimator: Any, *names: str, zero: bool = True, auto: bool = False) -> None:
+def check_finite(estimator: Any, *names: str, zero: bool = True) -> None:
     for name in names:
-        check_number(name, getattr(estimator, name), zero=zero, auto=auto)
+        check_argument(name, getattr(estimator, name), numbers() if zero else POSITIVE)
