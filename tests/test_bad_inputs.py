@@ -190,7 +190,7 @@ EMBEDDED = {
     r"embedding.*\(24,\)": lambda X: np.ones(24),
     "embedding.*NaN": lambda X: np.full((24, 2), NAN),
     r"embedding.*1e\+200": lambda X: np.geomspace(1, 1e200, 48).reshape(24, 2),
-    "embedding.*n_neighbors": lambda X: np.ones((24, 2)),
+    r"n_neighbors(?s:.*)output of embedding": lambda X: np.ones((24, 2)),
     "embedding.*read-only": lambda X: X.__imul__(2.0),
 }
 USELESS = (mm.MMDInitializer(coherence="auto"), make_pipeline(PCA(2), mm.MMDInitializer()))
