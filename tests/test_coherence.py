@@ -74,7 +74,7 @@ def test_parameters_are_set_by_name():
 def test_the_rows_themselves_are_no_embedding_whatever_their_size(X):
     plain = small().fit(X)
     assert plain.embedding_ is None
-    for power in (0, -600, 70):
+    for power in (0, -80, 70):
         assert_same_fit(small(FunctionTransformer(partial(np.multiply, 2.0**power))).fit(X), plain)
 
 
