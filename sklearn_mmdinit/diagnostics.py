@@ -4,6 +4,19 @@
 fitted classifier (where it started) or, of a perceptron, a :class:`~sklearn_mmdinit.Theta0`, and
 looks at theta0 before its gain, as pre-training left it. The defaults are the paper's: 128 random
 mini-batches of 32 rows, 256 perturbed networks.
+
+>>> import numpy as np
+>>> from sklearn_mmdinit import MMDInitializer, diagnostics
+>>> X = np.random.default_rng(0).normal(size=(64, 5))
+>>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+>>> diagnostics.degenerate_softmax_ratio(init, X, n_batches=3).shape
+(3,)
+>>> diagnostics.dead_neuron_ratio(init, X, n_batches=3).shape
+(3, 2)
+>>> diagnostics.prediction_samples(init, X[:4], n_perturbations=10).shape
+(10, 4, 2)
+>>> diagnostics.coherence_kernel(init, X[:3]).shape
+(3, 3)
 """
 
 from __future__ import annotations
@@ -143,16 +156,6 @@ def degenerate_softmax_ratio(
     -------
     ratios : ndarray of shape (n_batches,)
         Between 0 and 1, one for each mini-batch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
-    (3,)
     """
     counts = {"n_perturbations": n_perturbations, "n_batches": n_batches, "batch_size": batch_size}
     builder, network, X = _network_of(source, X, perturbation_scale=perturbation_scale, **counts)
@@ -189,16 +192,6 @@ def dead_neuron_ratio(
     -------
     ratios : ndarray of shape (n_batches, n_layers)
         Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import dead_neuron_ratio
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
-    (3, 2)
     """
     builder, network, X = _network_of(source, X, n_batches=n_batches, batch_size=batch_size)
     units = [layer for layer in network.modules() if isinstance(layer, nn.ReLU)]
@@ -248,16 +241,6 @@ def prediction_samples(
     -------
     probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
         Rows on the simplex, float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import prediction_samples
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
-    (10, 4, 2)
     """
     settings = {"perturbation_scale": perturbation_scale, "n_perturbations": n_perturbations}
     builder, network, X = _network_of(source, X, **settings)
@@ -292,16 +275,6 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     See Also
     --------
     sklearn_mmdinit.Coherence : The loss term made of it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import coherence_kernel
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> coherence_kernel(init, X[:3]).shape
-    (3, 3)
     """
     builder, network, X = _network_of(source, X)
     network.eval()
