@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 import joblib
@@ -19,7 +18,15 @@ from torch import nn
 
 from ._base.environment import check_float32
 from ._base.random_streams import rows_generator
-from ._base.validation import POSITIVE, check_parameters, inside_another, integers, is_auto, numbers
+from ._base.validation import (
+    POSITIVE,
+    add_error_context,
+    check_parameters,
+    inside_another,
+    integers,
+    is_auto,
+    numbers,
+)
 from .graph.edges import check_graph, is_matrix, neighbor_graph, on_read_only, seed_
 from .graph.neighbors import count_distinct
 from .graph.walks import Walk
@@ -208,9 +215,9 @@ def settings_of(coherence: Coherence | None) -> dict[str, str]:
     """Text for each parameter that affects what is learned, the same in every process."""
     parameters = coherence.get_params() if coherence else {}
     return {
-        (name := f"coherence__{n}"): _as_text(name, value)
-        for n, value in parameters.items()
-        if n.split("__")[-1] not in _IDLE
+        f"coherence__{name}": _as_text(name, value)
+        for name, value in parameters.items()
+        if name.split("__")[-1] not in _IDLE
     }
 
 
@@ -223,25 +230,14 @@ def _as_text(name: str, value: Any) -> str:
         value = arrays_of(value)
     elif isinstance(value, BaseEstimator) and not isinstance(value, FrozenEstimator):
         return type(value).__name__
-    if (text := _hash(_code_of(value))) is None:
+    if (text := _hash(value)) is None:
         hint = "use a function or class that its module has by name"
-        raise ValueError(f"a checkpoint cannot tell {name}={value!r} from another value: {hint}")
+        raise ValueError(f"a checkpoint cannot tell coherence__{name}={value!r}: {hint}")
     return text
 
 
-def _code_of(value: Any) -> Any:
-    """The code and captured values of a function, whose name may later have another meaning."""
-    if isinstance(value, CodeType):
-        return value.co_code, value.co_names, [_code_of(const) for const in value.co_consts]
-    if not isinstance(value, FunctionType):
-        return value
-    captured = [cell.cell_contents for cell in value.__closure__ or ()]
-    parts = value.__code__, value.__defaults__, value.__kwdefaults__, *captured
-    return [_code_of(part) for part in parts]
-
-
 def _hash(value: Any) -> str | None:
-    """A hash by contents; None if the value holds a function that cannot be pickled by name."""
+    """A hash by contents, of functions by name; None if the value cannot be pickled."""
     try:
         return str(joblib.hash(value))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -278,7 +274,9 @@ class Walks:
 
     def of(self, coherence: Coherence, embedding: Any, X: np.ndarray, verbose: Any = 0) -> Walk:
         """Walks among rows X (n, ...), whose neighbours are searched in a fitted embedding."""
-        rows = _embedded(embedding, X)
+        name = "X" if embedding is None else f"the output of {_name(embedding)}"
+        rows = X if embedding is None else _embedded(embedding, X, name)
+        rows = rows.reshape(len(X), -1)
         options = {
             "n_neighbors": coherence.n_neighbors,
             "shared_neighbor_power": coherence.shared_neighbor_power,
@@ -287,28 +285,20 @@ class Walks:
         key = _hash((options, rows))
         if key in self._walks:
             return self._walks[key]
-        try:
+        with add_error_context(f"neighbours were searched in {name}"):
             edges = neighbor_graph(rows, memory=coherence.memory, verbose=verbose, **options)
             walk = Walk.on(edges)
-        except ValueError as error:
-            if embedding is None:
-                raise
-            raise ValueError(f"in {_made_by(embedding)}: {error}") from error
         if key is not None:
-            for oldest in [*self._walks][:-1]:
-                self._walks.pop(oldest, None)  # another thread may have removed it
-            self._walks[key] = walk
+            # A new dict, because another thread may read the old one.
+            self._walks = dict([*self._walks.items()][-1:]) | {key: walk}
         return walk
 
     def __reduce__(self) -> Any:
         return Walks, ()  # graphs are as large as the data, and can be searched again
 
 
-def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:
-    """The output (n, p) of a fitted embedding for rows X (n, ...), or X itself, flat, for None."""
-    if embedding is None:
-        return X.reshape(len(X), -1)
-    name = _made_by(embedding)
+def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
+    """The checked output (n, ...) of a fitted embedding for rows X (n, ...)."""
     with warnings.catch_warnings():
         # An embedding that was fitted to a DataFrame warns of an array.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -317,12 +307,8 @@ def _embedded(embedding: Any, X: np.ndarray) -> np.ndarray:
         raise ValueError(f"{name} must be of shape ({len(X)}, ...), got {np.shape(output)}")
     rows = check_array(output, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
     check_float32(rows, name)
-    return np.asarray(rows).reshape(len(X), -1)
+    return np.asarray(rows)
 
 
 def _name(embedding: Any) -> str:
     return f"embedding={type(embedding).__name__}"
-
-
-def _made_by(embedding: Any) -> str:
-    return f"the output of {_name(embedding)}"

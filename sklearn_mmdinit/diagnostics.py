@@ -4,6 +4,19 @@
 fitted classifier (where it started) or, of a perceptron, a :class:`~sklearn_mmdinit.Theta0`, and
 looks at theta0 before its gain, as pre-training left it. The defaults are the paper's: 128 random
 mini-batches of 32 rows, 256 perturbed networks.
+
+>>> import numpy as np
+>>> from sklearn_mmdinit import MMDInitializer, diagnostics
+>>> X = np.random.default_rng(0).normal(size=(64, 5))
+>>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+>>> diagnostics.degenerate_softmax_ratio(init, X, n_batches=3).shape
+(3,)
+>>> diagnostics.dead_neuron_ratio(init, X, n_batches=3).shape
+(3, 2)
+>>> diagnostics.prediction_samples(init, X[:4], n_perturbations=10).shape
+(10, 4, 2)
+>>> diagnostics.coherence_kernel(init, X[:3]).shape
+(3, 3)
 """
 
 from __future__ import annotations
@@ -31,7 +44,7 @@ from .graph.edges import neighbor_graph
 from .graph.label_spreading import spread_labels
 from .networks.info import NetworkBuilder, perturbed_logits
 from .networks.passes import batch_norms, hidden_activations, hooked
-from .theta0 import Theta0, theta0_in
+from .theta0 import theta0_in
 from .training.loop import n_classes_with_bias, training_threads
 
 __all__ = [
@@ -44,77 +57,56 @@ __all__ = [
 ]
 
 
-def _network_of(source: Any, X: Any) -> tuple[NetworkBuilder, nn.Module, np.ndarray]:
-    """The network of an estimator or a Theta0 as pre-training left it, and rows of X checked."""
-    theta0 = theta0_in(source)
-    if theta0 is None:
-        raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")
-    X = _rows(source, theta0, X)
-    learned_by = getattr(source, "initializer_", None) or source
-    builder = getattr(learned_by, "_builder", None)
-    if builder is None or builder.architecture.digest != theta0.architecture.digest:
-        # A Theta0 alone knows the module of the built-in perceptron only.
-        module = getattr(source, "module_", None) or theta0.to_module()
-        builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), X)
-    return builder, builder.network_at(theta0.without_gain(), "cpu"), X
+class _Probe:
+    """The network of a source as pre-training left it, checked rows X, and random draws."""
 
+    def __init__(
+        self, source: Any, X: Any, random_state: Any = 0, scale: float | None = None, **counts: int
+    ) -> None:
+        for name, count in counts.items():
+            check_argument(name, count, integers())
+        check_argument("perturbation_scale", scale, numbers(), None)
+        theta0 = theta0_in(source)
+        if theta0 is None:
+            raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")
+        if hasattr(source, "feature_names_in_"):
+            # Names alone: the rest has errors that speak of theta0.
+            validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
+        architecture = theta0.architecture
+        dtypes = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
+        self.X = np.asarray(check_array(array_of(X), dtype=dtypes, allow_nd=True))
+        check_float32(self.X)
+        if (shape := self.X.shape[1:]) != architecture.input_shape:
+            expected = architecture.input_shape
+            raise ValueError(f"X has examples of shape {shape}, theta0 expects {expected}")
+        learned_by = getattr(source, "initializer_", None) or source
+        builder = getattr(learned_by, "_builder", None)
+        if builder is None or builder.architecture.digest != architecture.digest:
+            # A Theta0 alone knows the module of the built-in perceptron only.
+            module = getattr(source, "module_", None) or theta0.to_module()
+            builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
+        self.builder: NetworkBuilder = builder
+        self.network = builder.network_at(theta0.without_gain(), "cpu")
+        own_scale = getattr(learned_by, "perturbation_scale", math.sqrt(0.5))
+        self.scale = own_scale if scale is None else scale
+        self._rows = check_random_state(random_state)
+        self._random = StepRandom(int(self._rows.randint(np.iinfo(np.int32).max)))
 
-def _rows(source: Any, theta0: Theta0, X: Any) -> np.ndarray:
-    """Rows of X in the shape that the network takes."""
-    if hasattr(source, "feature_names_in_"):
-        # Names alone: the rest has errors that speak of theta0.
-        validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
-    architecture = theta0.architecture
-    numbers = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
-    X = np.asarray(check_array(array_of(X), dtype=numbers, allow_nd=True))
-    check_float32(X)
-    if X.shape[1:] != (shape := architecture.input_shape):
-        raise ValueError(f"X has examples of shape {X.shape[1:]}, theta0 expects {shape}")
-    return X
+    def batches(self, n_batches: int, batch_size: int) -> Iterator[torch.Tensor]:
+        """Mini-batches drawn at random."""
+        n_rows = len(self.X)
+        for _ in range(n_batches):
+            rows = self._rows.choice(n_rows, size=min(batch_size, n_rows), replace=False)
+            yield self.builder.as_examples(self.X[rows])
 
-
-def _batches(
-    builder: NetworkBuilder, X: np.ndarray, n_batches: int, batch_size: int, random: Any
-) -> Iterator[torch.Tensor]:
-    """Mini-batches drawn at random."""
-    for _ in range(n_batches):
-        rows = random.choice(len(X), size=min(batch_size, len(X)), replace=False)
-        yield builder.as_examples(X[rows])
-
-
-def _scale(source: Any, perturbation_scale: float | None) -> float:
-    if perturbation_scale is None:
-        # A classifier's is that of the initializer it started from.
-        own = getattr(source, "initializer_", source)
-        perturbation_scale = getattr(own, "perturbation_scale", math.sqrt(0.5))
-    check_argument("perturbation_scale", perturbation_scale, numbers())
-    return float(perturbation_scale)
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        check_argument(name, count, integers())
-
-
-def _logits(
-    builder: NetworkBuilder,
-    network: nn.Module,
-    X: torch.Tensor,
-    n: int,
-    scale: float,
-    random: StepRandom,
-) -> torch.Tensor:
-    """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
-    check_fits_in_memory(3 * n * len(X) * builder.info.n_classes, f"n_perturbations={n}")
-    logits = perturbed_logits(network, builder.info, X, n, scale, random)
-    if not logits.isfinite().all():
-        raise ValueError(f"perturbation_scale={scale} gives logits that are not finite")
-    return logits
-
-
-def _seeded(random_state: Any) -> tuple[np.random.RandomState, StepRandom]:
-    random = check_random_state(random_state)
-    return random, StepRandom(int(random.randint(np.iinfo(np.int32).max)))
+    def logits(self, examples: torch.Tensor, n: int, step: int = 0) -> torch.Tensor:
+        """Logits (n, B, d) of perturbed networks; a ValueError where they are not finite."""
+        info, random = self.builder.info, self._random.at(step)
+        check_fits_in_memory(3 * n * len(examples) * info.n_classes, f"n_perturbations={n}")
+        logits = perturbed_logits(self.network, info, examples, n, self.scale, random)
+        if not logits.isfinite().all():
+            raise ValueError(f"perturbation_scale={self.scale} gives logits that are not finite")
+        return logits
 
 
 def degenerate_softmax_ratio(
@@ -150,28 +142,16 @@ def degenerate_softmax_ratio(
     -------
     ratios : ndarray of shape (n_batches,)
         Between 0 and 1, one for each mini-batch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
-    (3,)
     """
-    builder, network, X = _network_of(source, X)
-    scale = _scale(source, perturbation_scale)
-    _check_counts(n_perturbations=n_perturbations, n_batches=n_batches, batch_size=batch_size)
-    rows, random = _seeded(random_state)
-    n_classes, ratios = builder.info.n_classes, []
+    counts = {"n_perturbations": n_perturbations, "n_batches": n_batches, "batch_size": batch_size}
+    probe = _Probe(source, X, random_state, perturbation_scale, **counts)
+    info, ratios = probe.builder.info, []
     n_rows, device = n_perturbations * batch_size, torch.device("cpu")
-    with torch.no_grad(), training_threads(network, builder.info, n_rows, device):
-        for step, batch in enumerate(_batches(builder, X, n_batches, batch_size, rows)):
-            logits = _logits(builder, network, batch, n_perturbations, scale, random.at(step))
-            used = torch.nn.functional.one_hot(logits.argmax(-1), n_classes).amax(dim=1)
-            ratios.append(float((used.sum(-1) < n_classes).double().mean()))
+    with torch.no_grad(), training_threads(probe.network, info, n_rows, device):
+        for step, batch in enumerate(probe.batches(n_batches, batch_size)):
+            predicted = probe.logits(batch, n_perturbations, step).argmax(-1)
+            used = torch.nn.functional.one_hot(predicted, info.n_classes).amax(dim=1)
+            ratios.append(float((used.sum(-1) < info.n_classes).double().mean()))
     return np.asarray(ratios)
 
 
@@ -196,41 +176,24 @@ def dead_neuron_ratio(
     -------
     ratios : ndarray of shape (n_batches, n_layers)
         Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
-
-    Raises
-    ------
-    ValueError
-        If there is no ``nn.ReLU``, `source` holds no theta0, X does not fit it, or a count is not
-        positive.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import dead_neuron_ratio
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
-    (3, 2)
     """
-    builder, network, X = _network_of(source, X)
-    _check_counts(n_batches=n_batches, batch_size=batch_size)
-    units = [layer for layer in network.modules() if isinstance(layer, nn.ReLU)]
+    probe = _Probe(source, X, random_state, n_batches=n_batches, batch_size=batch_size)
+    units = [layer for layer in probe.network.modules() if isinstance(layer, nn.ReLU)]
     if not units:
-        name = f"{builder.architecture.module} with {dict(builder.architecture.parameters)}"
+        architecture = probe.builder.architecture
+        name = f"{architecture.module} with {dict(architecture.parameters)}"
         raise ValueError(f"dead neurons are counted in layers of nn.ReLU, and {name} has none")
-    if min(batch_size, len(X)) < 2 and batch_norms(network):
-        sizes = f"{batch_size=} and {len(X)} rows"
+    if min(batch_size, len(probe.X)) < 2 and batch_norms(probe.network):
+        sizes = f"{batch_size=} and {len(probe.X)} rows"
         raise ValueError(f"batch normalisation needs at least 2 rows a mini-batch, got {sizes}")
-    rows, _ = _seeded(random_state)
     ratios: list[float] = []
 
     def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
         ratios.append(float((~(output > 0).any(dim=0)).double().mean()))
 
     with torch.no_grad(), hooked(units, count):
-        for batch in _batches(builder, X, n_batches, batch_size, rows):
-            network(batch)
+        for batch in probe.batches(n_batches, batch_size):
+            probe.network(batch)
     return np.asarray(ratios).reshape(n_batches, -1)
 
 
@@ -262,24 +225,10 @@ def prediction_samples(
     -------
     probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
         Rows on the simplex, float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import prediction_samples
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
-    (10, 4, 2)
     """
-    builder, network, X = _network_of(source, X)
-    scale = _scale(source, perturbation_scale)
-    _check_counts(n_perturbations=n_perturbations)
-    _, random = _seeded(random_state)
+    probe = _Probe(source, X, random_state, perturbation_scale, n_perturbations=n_perturbations)
     with torch.no_grad():
-        examples = builder.as_examples(X)
-        logits = _logits(builder, network, examples, n_perturbations, scale, random)
+        logits = probe.logits(probe.builder.as_examples(probe.X), n_perturbations)
         probabilities: np.ndarray = logits.softmax(-1).numpy()
     return probabilities
 
@@ -303,30 +252,14 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     kernel : ndarray of shape (n_samples, n_samples)
         Symmetric, float32.
 
-    Raises
-    ------
-    ValueError
-        If `source` holds no theta0, X does not fit it, or is too large for activations whose
-        products float32 can hold.
-
     See Also
     --------
     sklearn_mmdinit.Coherence : The loss term made of it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer
-    >>> from sklearn_mmdinit.diagnostics import coherence_kernel
-    >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> coherence_kernel(init, X[:3]).shape
-    (3, 3)
     """
-    builder, network, X = _network_of(source, X)
-    network.eval()
+    probe = _Probe(source, X)
+    builder, network = probe.builder, probe.network.eval()
     with torch.no_grad():
-        H = hidden_activations(network, builder.as_examples(X), builder.known_last_layer())
+        H = hidden_activations(network, builder.as_examples(probe.X), builder.known_last_layer())
         n_classes = n_classes_with_bias(network, builder.info)
         kernel: np.ndarray = losses.logit_correlation(H, n_classes).numpy()
     if not np.isfinite(kernel).all():
@@ -392,11 +325,6 @@ def neighbor_agreement(
     agreement : NeighborAgreement
         Shares of the held-out labels that each predicts rightly.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not valid, or fewer than two classes have two labels.
-
     Examples
     --------
     >>> import numpy as np
@@ -421,11 +349,9 @@ def neighbor_agreement(
     folds = labels.stratified_folds(indices, cv, seed)
     if not folds:
         raise ValueError(f"y must have two labels of each of two classes, got {y[rows]!r}")
-    auto = coherence_of("auto", X)
-    assert auto is not None
-    edges = neighbor_graph(
-        X, n_neighbors=auto.n_neighbors, shared_neighbor_power=auto.shared_neighbor_power
-    )
+    auto: Any = coherence_of("auto", X)
+    sizes = {"n_neighbors": auto.n_neighbors, "shared_neighbor_power": auto.shared_neighbor_power}
+    edges = neighbor_graph(X, **sizes)
     edges = edges + edges.T
     steps = edges.multiply(1.0 / edges.sum(axis=1)[:, None]).tocsr()
     right, stop, n_rounds = [], 1 / auto.walk_length, int(3 * auto.walk_length)

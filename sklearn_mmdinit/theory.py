@@ -19,14 +19,8 @@ from numpy.typing import ArrayLike
 from scipy.special import poch
 from scipy.stats import binom
 
-from ._base.validation import (
-    POSITIVE,
-    check_argument,
-    check_fits_in_memory,
-    finite_array,
-    integers,
-    one_of,
-)
+from ._base import validation as checks
+from ._base.validation import check_argument, finite_array, integers
 from .theta0 import Architecture
 
 __all__ = [
@@ -71,7 +65,7 @@ def perturbation_std(
     >>> print(std[:10].round(3))
     [0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.5   0.707 0.707]
     """
-    check_argument("perturbation_scale", perturbation_scale, POSITIVE)
+    check_argument("perturbation_scale", perturbation_scale, checks.POSITIVE)
     check_argument("architecture", architecture, Architecture)
     if not architecture.is_perceptron:
         raise ValueError(f"architecture must be of a perceptron, got that of {architecture.module}")
@@ -121,11 +115,6 @@ def perturbation_norm_tail_bound(
     ndarray of the shape of `radius`
         Upper bound of the probability, at most 1. May underflow to 0.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not valid, or a radius is too small for the bound to hold.
-
     Examples
     --------
     >>> from sklearn_mmdinit import Architecture
@@ -135,14 +124,13 @@ def perturbation_norm_tail_bound(
     >>> print(f"{radius:.0f} {perturbation_norm_tail_bound(radius, std):.3f}")
     432 0.995
     """
-    check_argument("form", form, one_of(("theorem", "sub_exponential")))
+    check_argument("form", form, checks.one_of(("theorem", "sub_exponential")))
     deviations = finite_array("std", std)
     if deviations.ndim != 1 or deviations.size == 0:
         raise ValueError(f"std must be a vector of one or more values, got shape {np.shape(std)}")
-    smallest, largest = deviations.min(), deviations.max()
-    if smallest < 0 or largest == 0:
-        values = f"values from {smallest} to {largest}"
-        raise ValueError(f"std must be >= 0 and not all zero, got {values}")
+    largest = deviations.max()
+    if deviations.min() < 0 or largest == 0:
+        raise ValueError(f"std must be >= 0 and not all zero, got {deviations.min()} to {largest}")
     # The bounds depend only on ratios. Relative to the largest, no square under- or overflows.
     variances = np.square(deviations / largest)  # alpha_* is 1
     m, total = deviations.size, variances.sum()
@@ -189,8 +177,8 @@ def mean_vertex_distances(probabilities: ArrayLike) -> np.ndarray:
     sums = rows.sum(axis=1)
     # Rounding in float32 leaves sums of many classes further from 1 than sums in float64.
     if rows.min() < 0 or np.abs(sums - 1.0).max() > 1e-4:
-        values = f"values from {rows.min()}, sums from {sums.min()} to {sums.max()}"
-        raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {values}")
+        got = f"{rows.min()} and sums from {sums.min()} to {sums.max()}"
+        raise ValueError(f"rows of probabilities must be >= 0 and sum to 1, got {got}")
     vertices = np.eye(rows.shape[1])
     return np.stack([np.linalg.norm(rows - vertex, axis=1).mean() for vertex in vertices])
 
@@ -225,9 +213,8 @@ def class_probability_lower_bound(mean_distance: ArrayLike, n_classes: int) -> n
     check_argument("n_classes", n_classes, integers(2))
     distance = finite_array("mean_distance", mean_distance)
     # Two vertices are the furthest points of the simplex; 1e-6 allows for float32.
-    if (distance < 0).any() or (distance > math.sqrt(2.0) + 1e-6).any():
-        values = f"{distance.min()} to {distance.max()}"
-        raise ValueError(f"mean_distance must lie in [0, sqrt(2)], got {values}")
+    if wrong := [d for d in distance.flat if not 0 <= d <= math.sqrt(2.0) + 1e-6]:
+        raise ValueError(f"mean_distance must lie in [0, sqrt(2)], got {wrong[0]}")
     return np.maximum(1.0 - math.sqrt(n_classes) * distance, 0.0)
 
 
@@ -260,9 +247,7 @@ def relu_jacobian_row_norms(weight: ArrayLike, pre_activations: ArrayLike) -> np
     inputs = finite_array("pre_activations", pre_activations)
     if matrix.ndim != 2 or inputs.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         shapes = f"{matrix.shape} and {inputs.shape}"
-        raise ValueError(
-            f"weight and pre_activations must be matrices of as many columns, got {shapes}"
-        )
+        raise ValueError(f"weight and pre_activations must have as many columns, got {shapes}")
     return np.sqrt((inputs > 0).astype(np.float64) @ np.square(matrix).T)
 
 
@@ -316,8 +301,8 @@ def jacobian_row_norm_moments(n_in: int, weight_std: float | None = None) -> Jac
     1.000 0.9984 0.0565
     """
     check_argument("n_in", n_in, integers())
-    check_argument("weight_std", weight_std, None, POSITIVE)
-    check_fits_in_memory(10 * n_in, f"{n_in=}")
+    check_argument("weight_std", weight_std, None, checks.POSITIVE)
+    checks.check_fits_in_memory(10 * n_in, f"{n_in=}")
     std = math.sqrt(2.0 / n_in) if weight_std is None else weight_std
     squared_mean = n_in * std**2 / 2.0
     n_open = np.arange(n_in + 1)

@@ -14,7 +14,6 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from torch import nn
 from ._base.environment import kept_generators
 from ._base.mlp import MLP, mlp_without_weights, perceptron
 from ._base.module_factory import uncompiled
-from ._base.validation import POSITIVE, check_argument, integers
+from ._base.validation import POSITIVE, check_argument
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -96,16 +95,6 @@ class Architecture:
     last_layer: str = ""
     chain: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name, kind in type(self).__annotations__.items():
-            kind = {"str": str, "int": Integral}.get(kind, tuple)
-            check_argument(name, getattr(self, name), kind)
-        for word, value in (*self.parameters, *enumerate(self.chain)):
-            check_argument(f"{word} of parameters or chain", value, str)
-        for number in self.input_shape:
-            check_argument("an entry of input_shape", number, integers())
-        check_argument("n_classes", self.n_classes, integers(0))  # 0: not known yet
-
     @classmethod
     def of_perceptron(
         cls,
@@ -121,10 +110,6 @@ class Architecture:
         ----------
         n_features, hidden_layer_sizes, n_classes, activation, batch_norm
             As :class:`MLP` takes them.
-
-        Returns
-        -------
-        Architecture
         """
         keywords = perceptron(n_features, hidden_layer_sizes, n_classes, activation, batch_norm)
         module = mlp_without_weights(keywords)
@@ -158,12 +143,6 @@ class Architecture:
         keywords = {name: ast.literal_eval(value) for name, value in self.parameters}
         keywords.pop("init", None)  # the weights are in the arrays
         return {"activation": "relu", "batch_norm": False} | keywords
-
-    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise a ValueError unless arrays have the names and shapes of the module's."""
-        if digest_of(shapes) != self.digest:
-            valid = f"the names and shapes of {self.module}'s arrays, of digest {self.digest}"
-            raise ValueError(f"arrays must have {valid}, got {sorted(shapes.items())}")
 
     def to_json(self) -> str:
         """The description as a JSON object, the inverse of :meth:`from_json`."""
@@ -204,8 +183,8 @@ class Theta0:
     Raises
     ------
     ValueError
-        If a name is missing or unknown, an array has another shape, or holds NaN (or infinity, in
-        an :class:`MLP`), or the gain has not one finite positive factor for each hidden layer.
+        If the arrays or the gain do not fit the architecture, or an array holds NaN (or infinity,
+        in an :class:`MLP`).
 
     Examples
     --------
@@ -230,7 +209,10 @@ class Theta0:
             for name, array in self.arrays.items()
         }
         object.__setattr__(self, "arrays", arrays)
-        self.architecture.check({name: array.shape for name, array in arrays.items()})
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if digest_of(shapes) != self.architecture.digest:
+            valid = f"the names and shapes of the arrays of {self.architecture.module}"
+            raise ValueError(f"arrays must have {valid}, got {sorted(shapes.items())}")
         if self.gain:
             self._check_gain(self.gain)
         for name, array in arrays.items():
@@ -282,17 +264,6 @@ class Theta0:
         if all(factor == 1.0 for factor in factors):
             return self
         self._check_gain(tuple(factors))
-        before = self.gain or (1.0,) * len(factors)
-        gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
-        return Theta0(self.architecture, self._scaled(factors), gain)
-
-    def without_gain(self) -> Theta0:
-        """Remove the gain, because the size of perturbations assumes unscaled weights."""
-        if not self.gain:
-            return self
-        return Theta0(self.architecture, self._scaled([1.0 / factor for factor in self.gain]))
-
-    def _scaled(self, factors: Sequence[float]) -> dict[str, np.ndarray]:
         scales, total = {}, 1.0
         *hidden, last = self.architecture.chain
         for layer, factor in zip(hidden, factors, strict=True):
@@ -307,7 +278,16 @@ class Theta0:
             }
         if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
             raise ValueError(f"gain={tuple(factors)} makes {wrong[0]!r} too large for float32")
-        return scaled
+        before = self.gain or (1.0,) * len(factors)
+        gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
+        return Theta0(self.architecture, scaled, gain)
+
+    def without_gain(self) -> Theta0:
+        """Remove the gain, because the size of perturbations assumes unscaled weights."""
+        if not self.gain:
+            return self
+        unscaled = self.with_gain([1.0 / factor for factor in self.gain])
+        return Theta0(self.architecture, unscaled.arrays)
 
 
 def _read_only(name: str, array: Any, as_float32: bool) -> np.ndarray:
@@ -348,14 +328,9 @@ def start_(module: nn.Module, theta0: Theta0) -> None:
     if name != expected:
         raise ValueError(f"theta0 is of the module {expected}, not of {name}")
     if isinstance(module, MLP):  # arrays do not show the activation
-        expected, activation = (
-            theta0.architecture.keywords["activation"],
-            module.keywords["activation"],
-        )
-        if activation != expected:
-            raise ValueError(
-                f"theta0 is of an MLP with activation={expected!r}, not {activation!r}"
-            )
+        name, expected = module.keywords["activation"], theta0.architecture.keywords["activation"]
+        if name != expected:
+            raise ValueError(f"theta0 is of an MLP with activation={expected!r}, not {name!r}")
     put_arrays_(module, theta0.arrays)
 
 
@@ -447,15 +422,6 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     source : Theta0 or fitted estimator
         What to save; of an estimator, its ``theta0_``.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the folder does not exist.
-    TypeError
-        If ``path`` is no path, or ``source`` is neither a Theta0 nor a fitted estimator.
-    ValueError
-        If ``path`` does not end in ``.safetensors`` or is a folder.
-
     See Also
     --------
     load_theta0 : Read the file back, with an example.
@@ -487,16 +453,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
 
     Raises
     ------
-    FileNotFoundError
-        If the file does not exist.
-    TypeError
-        If ``path`` is no path.
     ValueError
         If the file is damaged or holds no theta0, or theta0 is of another module.
-
-    See Also
-    --------
-    save_theta0 : Write the file.
 
     Examples
     --------

@@ -28,16 +28,13 @@ _CELLS_A_SIDE = 14
 def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
     """Channels, height and width of the rows of X, by the parameter image_shape."""
     row_shape = X.shape[1:]
-    if image_shape is None and len(row_shape) == 3:
-        return row_shape
-    if image_shape is None:
-        n_pixels = math.prod(row_shape)
-        n_channels = 1 if math.isqrt(n_pixels) ** 2 == n_pixels else 3
-        side = math.isqrt(n_pixels // n_channels)
-        shape = (n_channels, side, side)
-    else:
-        sides = tuple(np.atleast_1d(image_shape).tolist())
-        shape = sides if len(sides) == 3 else (1, *sides)
+    shape = row_shape if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
+    if image_shape is None and len(row_shape) == 1:
+        n_channels = 1 if math.isqrt(row_shape[0]) ** 2 == row_shape[0] else 3
+        side = math.isqrt(row_shape[0] // n_channels)
+        shape = n_channels, side, side
+    elif len(shape) == 2:
+        shape = 1, *shape
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
     if not (valid and row_shape in (shape, (math.prod(shape),))):
         hint = "give (height, width), (channels, height, width), or None for squares and three axes"
@@ -233,9 +230,8 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     floor : float, default=0.3
         Edges much fainter than this share of the image's mean stay faint; not negative.
     image_shape : tuple of int or None, default=None
-        Height and width, or channels, height and width, of the image in a flat row. None: a
-        square of one channel or of three. Rows of shape (channels, height, width) need none. Each
-        pixel counts by the channel that has the longest gradient there.
+        As of :class:`RandomAffine`. Each pixel counts by the channel that has the longest gradient
+        there.
 
     Attributes
     ----------
@@ -295,11 +291,6 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Images, on any scale.
         y : object, default=None
             Ignored, present by convention.
-
-        Returns
-        -------
-        self : OrientedGradients
-            Fitted.
         """
         check_parameters(self)
         X = self._images(X, reset=True)

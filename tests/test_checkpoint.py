@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from helpers import seeded
-from nets import Conv, assert_same_arrays, assert_same_fit, digits
+from nets import Conv, assert_same_fit, digits
 from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
@@ -194,21 +194,11 @@ def test_the_checkpoint_of_another_training_is_refused(name, rows, params, path)
     assert path.read_bytes() == before
 
 
-def test_a_checkpoint_knows_a_function_by_what_it_does(path):
-    def learned(function, path=path):
-        init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
-        return init.fit(X).theta0_
-
-    def scaled(factor):
-        return lambda rows, rng: factor * rows
-
-    first = learned(scaled(1.0))
-    assert_same_arrays(learned(lambda rows, rng: 1.0 * rows, None), first)
-    assert_same_arrays(learned(scaled(1.0)), first)
-    unknown = partial(lambda rows, rng: rows)
-    for other in (scaled(2.0), lambda rows, rng: rows + 1, augment, unknown):
-        with pytest.raises(ValueError, match="coherence__augmentation"):
-            learned(other)
+@pytest.mark.parametrize("function", [lambda rows, rng: rows, partial(lambda rows, rng: rows)])
+def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
+    init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
+    with pytest.raises(ValueError, match="cannot tell coherence__augmentation"):
+        init.fit(X)
 
 
 @pytest.mark.parametrize("folder", ["missing", "/proc"])

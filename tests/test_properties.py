@@ -78,6 +78,9 @@ def coherence(draw, n):
     return Coherence(graph=graph(draw, n) if draw(st.booleans()) else None, **chosen)
 
 
+LAYERS = {"relu": nn.ReLU, "drop": nn.Dropout}
+
+
 def module(draw):
     """Layers one after the other, of widths that do not always fit."""
     width, layers = N_FEATURES, []
@@ -88,13 +91,8 @@ def module(draw):
             layers.append(nn.Linear(draw(mostly(st.just(width), 7)), after, draw(st.booleans())))
             width = after
         else:
-            make = {
-                "relu": nn.ReLU,
-                "drop": nn.Dropout,
-                "norm": nn.BatchNorm1d,
-                "layer": nn.LayerNorm,
-            }
-            layers.append(make[kind](width) if kind in ("norm", "layer") else make[kind]())
+            norms = {"norm": nn.BatchNorm1d, "layer": nn.LayerNorm}
+            layers.append(norms[kind](width) if kind in norms else LAYERS[kind]())
     layers.append(nn.Linear(width, draw(mostly(st.integers(2, 4), 1))))
     return nn.Sequential(*layers).requires_grad_(draw(mostly(st.just(True), False)))
 
@@ -125,12 +123,11 @@ def check(case):
     estimator, X = case
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        refused = None
         try:
             estimator.fit(X, np.arange(len(X)) % 2)
         except (ValueError, TypeError, RuntimeError) as error:
             refused = error
-        else:
-            refused = None
     ours = ("the initializer learns from", "X is not scaled")
     others = [str(w.message) for w in said if w.category is not ConvergenceWarning]
     assert not [words for words in others if not words.startswith(ours)]
@@ -145,10 +142,8 @@ def check(case):
     assert all(np.isfinite(array).all() for array in estimator.theta0_.arrays.values())
 
 
-OPTIONS = {"deadline": None, "derandomize": True, "database": None}
-
-
 @pytest.mark.parametrize("n", [40, pytest.param(2000, marks=pytest.mark.long)])
 def test_a_finite_theta0_or_a_clear_error(n):
-    slow = list(HealthCheck)
-    settings(max_examples=n, suppress_health_check=slow, **OPTIONS)(given(cases())(check))()
+    options = {"deadline": None, "derandomize": True, "database": None}
+    every = settings(max_examples=n, suppress_health_check=list(HealthCheck), **options)
+    every(given(cases())(check))()

@@ -34,20 +34,18 @@ def test_tail_bound_is_above_the_exact_chi_squared_tail(m, form):
     assert (exact_log[~positive] < -700).all()
 
 
-def test_theorem_matches_its_formula_by_hand():
-    # m = 2, alpha_* = 4, r^2 = 24: eta = 2, min(4, 4) / 8. And r^2 = 12: eta = 0.5.
-    std = np.array([1.0, 2.0])
-    found = perturbation_norm_tail_bound([math.sqrt(24.0), math.sqrt(12.0)], std)
-    np.testing.assert_allclose(found, [math.exp(-0.5), math.exp(-0.25 / 8.0)], rtol=1e-12)
-    # eta = 4 > m: the linear branch, m * eta = 8.
-    np.testing.assert_allclose(perturbation_norm_tail_bound(math.sqrt(40.0), std), math.exp(-1.0))
-
-
-def test_sub_exponential_matches_its_formula_by_hand():
-    # sum sigma^2 = 5, sum sigma^4 = 17, max = 4; r^2 = 9: min(16 / 17, 1); r^2 = 25: min(.., 5).
-    std = np.array([1.0, 2.0])
-    found = perturbation_norm_tail_bound([3.0, 5.0], std, form="sub_exponential")
-    np.testing.assert_allclose(found, [math.exp(-16.0 / 17.0 / 8.0), math.exp(-5.0 / 8.0)])
+@pytest.mark.parametrize(
+    ("form", "squared_radii", "exponents"),
+    [
+        # m = 2, alpha_* = 4: eta is 2, 0.5 and 4, and the last is above m: the branch m * eta.
+        ("theorem", [24.0, 12.0, 40.0], [4.0, 0.25, 8.0]),
+        # sum sigma^2 = 5, sum sigma^4 = 17.
+        ("sub_exponential", [9.0, 25.0], [16.0 / 17.0, 5.0]),
+    ],
+)
+def test_tail_bounds_match_their_formulas_by_hand(form, squared_radii, exponents):
+    found = perturbation_norm_tail_bound(np.sqrt(squared_radii), [1.0, 2.0], form=form)
+    np.testing.assert_allclose(found, np.exp(-np.array(exponents) / 8.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["theorem", "sub_exponential"])
@@ -84,18 +82,6 @@ def test_class_bound_is_below_the_share_of_the_class(n_classes, concentration):
     largest = probabilities == probabilities.max(axis=1, keepdims=True)
     bound = class_probability_lower_bound(mean_vertex_distances(probabilities), n_classes)
     assert (bound <= largest.mean(axis=0) + 1e-12).all()
-
-
-def test_class_bound_is_nearly_attained():
-    """Markov's inequality is tight for two values, 0 and just at 1/sqrt(d): d = 2, f = (1/2, 1/2)
-    lies at the distance 1/sqrt(2). Moved over the border, class 0 keeps only the bound's share.
-    """
-    share = 0.3
-    n = 1000
-    over = np.tile([0.5 - 1e-9, 0.5 + 1e-9], (round(n * (1 - share)), 1))
-    probabilities = np.concatenate([np.tile([1.0, 0.0], (round(n * share), 1)), over])
-    bound = class_probability_lower_bound(mean_vertex_distances(probabilities), 2)[0]
-    assert bound == pytest.approx(share, abs=1e-6)
 
 
 def test_vertex_distances_by_hand():

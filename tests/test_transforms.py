@@ -7,11 +7,7 @@ import pytest
 from scipy import ndimage
 
 from helpers import images
-from sklearn_mmdinit import (
-    OrientedGradients,
-    RandomAffine,
-    RandomCorruption,
-)
+from sklearn_mmdinit import OrientedGradients, RandomAffine, RandomCorruption
 
 STILL = {"degrees": 0.0, "shift": 0.0, "scale": 0.0, "shear": 0.0}
 
@@ -85,11 +81,6 @@ def test_each_image_is_changed_in_its_own_way_and_its_channels_alike():
     assert len(np.unique(found[:, 0].reshape(5, -1), axis=0)) == 5
     np.testing.assert_array_equal(found, affine(shift=2.0, degrees=10.0)(X))
     assert (found != affine(1, shift=2.0, degrees=10.0)(X)).any()
-
-
-def test_the_largest_amounts_overflow_nothing():
-    found = affine(degrees=180, shift=1e6, scale=10, shear=89.999)(images(50, 64))
-    assert np.isfinite(found).all()
 
 
 def test_no_images_and_rows_that_cannot_be_written_to_are_images_too():
@@ -241,10 +232,7 @@ def test_cells_are_a_fourteenth_of_the_shorter_side(shape, size):
     assert gradients.image_shape_ == shape
     expected = OrientedGradients(size).fit_transform(X)
     np.testing.assert_array_equal(gradients.transform(X), expected)
-
-
-def test_a_cell_larger_than_the_image_is_as_large_as_it():
-    X = images(2, 1, 6, 8)
-    found = [OrientedGradients(size).fit_transform(X) for size in (8, 20_000)]
-    assert found[0].shape == (2, 8)
-    np.testing.assert_array_equal(*found)
+    # A cell larger than the image is as large as it.
+    one, same = (OrientedGradients(side).fit_transform(X) for side in (max(shape), 20_000))
+    assert one.shape == (2, 8)
+    np.testing.assert_array_equal(one, same)

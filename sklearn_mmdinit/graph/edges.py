@@ -126,15 +126,11 @@ def _blocks(sizes: np.ndarray, block_size: int) -> Iterator[slice]:
 
 
 def on_read_only(name: str, function: Callable[[np.ndarray], Any], X: np.ndarray) -> Any:
-    """``function(X)`` of a read-only X; an error calls the function by its `name`."""
+    """``function(X)`` of a read-only X; an error gets a note that names the function."""
     view = X.view()
     view.flags.writeable = False
-    try:
+    with add_error_context(f"{name} was given the rows, read-only: it must copy what it changes"):
         return function(view)
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise ValueError(f"{name} writes into the rows (read-only): let it copy them") from error
 
 
 def seed_(estimator: Any, seed: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -22,7 +21,6 @@ from .._base.validation import warn_user
 _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
-_INSTALL = "pip install 'sklearn_mmdinit[neighbors]'"
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
 # Always the same, so that initializers of all seeds share a graph and its cache.
 _SEED = 0
@@ -45,24 +43,15 @@ def nearest_neighbors(
         reason = f"Only {first.size} of the {len(X)} rows differ"
         raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
     points = principal_components(X)[first]
-    if _exact_is_best(len(points), exact_below):
-        neighbors = exact(points, n_neighbors, verbose=verbose)
-    else:
-        neighbors = approximate(points, n_neighbors)
-    return share_neighbors(neighbors, kind)
-
-
-def _exact_is_best(n: int, exact_below: int) -> bool:
-    """Whether to search n rows exactly: they are few, or pynndescent is not installed."""
-    if n < exact_below:
-        return True
-    if find_spec("pynndescent") is not None:
-        return False
-    warn_user(
-        f"The exact neighbours of {n} rows may take {_SECONDS_A_PAIR * n * n / 60:.0f} minutes on "
-        f"two cores. A search that is nearly exact and much faster needs: {_INSTALL}",
-    )
-    return True
+    if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
+        return share_neighbors(approximate(points, n_neighbors), kind)
+    if n >= exact_below:
+        minutes = f"{_SECONDS_A_PAIR * n * n / 60:.0f} minutes on two cores"
+        warn_user(
+            f"The exact neighbours of {n} rows may take {minutes}. A search that is nearly exact "
+            "and much faster needs: pip install 'sklearn_mmdinit[neighbors]'"
+        )
+    return share_neighbors(exact(points, n_neighbors, verbose=verbose), kind)
 
 
 # The two searches
@@ -172,7 +161,7 @@ def principal_components(
     X: np.ndarray,
     n_components: int = 50,
     *,
-    most_entries: int = 100_000_000,
+    most_entries: int = 50_000_000,
     most_features: int = 2_000,
 ) -> np.ndarray:
     """Rows (n, p), centred in float64, in their first components (n, n_components), float32.
@@ -184,28 +173,14 @@ def principal_components(
     rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
     if n > most:  # sorted: a memory map is read from its beginning to its end
         rows = np.sort(np.random.default_rng(_SEED).choice(n, most, replace=False))
-    mean, low, high = np.zeros(p), np.full(p, np.inf), np.full(p, -np.inf)
-    for block in gen_batches(rows.size, _BLOCK):
-        sample = X[rows[block]]
-        mean += sample.sum(axis=0, dtype=np.float64) / rows.size
-        low, high = np.minimum(low, sample.min(axis=0)), np.maximum(high, sample.max(axis=0))
-    # Scales rows so that float32 holds their squares and sums of them. A power of two rounds
-    # nothing; beyond 2 ** 1000 it would itself overflow.
-    exponent = math.frexp(float(np.maximum(high - mean, mean - low).max()))[1]
-    factor = math.ldexp(1.0, min(-exponent, 1000))
-
-    def centred(block: slice | np.ndarray) -> np.ndarray:
-        return (X[block] - mean) * factor  # float64
-
-    axes = None
+    sample = X[rows].astype(np.float64)
+    mean, axes = sample.mean(axis=0), None
     if n_components < min(n, p):
-        sample = np.empty((rows.size, p), dtype=np.float32)
-        for block in gen_batches(rows.size, _BLOCK):
-            sample[block] = centred(rows[block])
         solver = "covariance_eigh" if p <= most_features else "randomized"
         pca = PCA(n_components, svd_solver=solver, copy=False, random_state=_SEED).fit(sample)
-        axes = pca.components_.T.astype(np.float64)  # (p, n_components)
+        axes = pca.components_.T
     projected = np.empty((n, p if axes is None else n_components), dtype=np.float32)
     for block in gen_batches(n, _BLOCK):
-        projected[block] = centred(block) if axes is None else centred(block) @ axes
+        centred = X[block] - mean
+        projected[block] = centred if axes is None else centred @ axes
     return projected
