@@ -258,6 +258,13 @@ class JacobianRowNormMoments(NamedTuple):
     ----------
     squared_mean, squared_variance, mean, variance : float
         Mean and variance of the squared norm, and of the norm.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
+    >>> squared_mean, squared_variance, *_ = jacobian_row_norm_moments(500)
+    >>> print(f"{squared_mean:.2f} {squared_variance:.2f}")  # 1 and 5 / n_in
+    1.00 0.01
     """
 
     squared_mean: float

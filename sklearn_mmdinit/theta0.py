@@ -425,6 +425,19 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     See Also
     --------
     load_theta0 : Read the file back, with an example.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
+    >>> X = np.random.default_rng(0).normal(size=(64, 4))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "theta0.safetensors")
+    ...     save_theta0(path, init)
+    ...     load_theta0(path).architecture.n_classes
+    2
     """
     target = checked_path(path)
     theta0 = theta0_in(source)
