@@ -108,20 +108,6 @@ def _where(number, seconds, parcel):
     return number, os.getpid()
 
 
-def test_pre_trainings_on_this_machine_come_one_after_the_other_in_this_process():
-    begun = []
-
-    def calls():
-        for number in range(3):
-            begun.append(number)
-            yield (number, 0.0), (None,)
-
-    for number, process in local_workers(2).results(_where, calls(), whole_machine=True):
-        assert begun == list(range(number + 1))
-        assert process == os.getpid()
-    assert len(begun) == 3
-
-
 def test_a_worker_with_other_versions_is_refused():
     used = deciding_versions()
     require_versions(used)

@@ -73,12 +73,6 @@ def check(dataset, arrays):
 # Files
 
 
-def test_the_header_of_a_file_is_the_published_one():
-    assert replace(MNIST.files["X_train"], shape=(1, 2, 3)).header.hex() == (
-        "00000803000000010000000200000003"
-    )
-
-
 def test_a_file_of_another_digest_is_named_with_both(tmp_path):
     save_folder(tmp_path, ARRAYS, DIGITS.files)
     file = DIGITS.files["y_train"]

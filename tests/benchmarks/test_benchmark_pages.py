@@ -3,12 +3,11 @@
 import pytest
 
 import report
-from reporting import headline, pages
+from reporting import headline
 from reporting.estimates import accuracy_over_runs
 from reporting.results import Library
-from reporting.tables import build_table
 from reporting.task_tables import WAYS, wide_of
-from results_stand_in import degeneracies, flat, like_the_paper, scales, task_results, write_all
+from results_stand_in import flat, task_results, write_all
 from runs import RUNS
 
 RUN_OF = {run.file: run for run in RUNS}
@@ -43,37 +42,6 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
     said += f"(tuned for it {tuned['rival/tuned-scratch']:.1f} %)."
     readme = report.RESULTS.parents[1] / "README.md"
     assert said in " ".join(readme.read_text(encoding="utf-8").split())
-
-
-# Beside the paper
-
-
-def test_the_paper_s_own_figures_agree_with_the_paper(tmp_path):
-    tasks, ends = task_results(like_the_paper()), ("", "-mean-of-kernels", "-he")
-    files = {f"degeneracies{end}.json": degeneracies() for end in ends}
-    files |= {f"scale-and-weight{end}.json": scales() for end in ends[:2]}
-    library = write_all(tmp_path, files | {"mnist-full.json": tasks})
-    found = [row[1:3] for row in pages.agreement_table(library).rows]
-    softmax, dead, grid = ["1", "4 of 4"], ["1", "9 of 9"], ["4", "24 of 24"]
-    assert found[:4] == [["4", "20 of 20"]] * 4
-    assert found[4:] == [softmax, softmax, dead, dead, grid, grid, softmax, dead]
-    for kind in ("accuracy", "task_std"):
-        assert "*" not in str(build_table(kind, tasks).rows)
-        assert "the paper's figure" in build_table(kind, tasks).title
-
-
-def test_other_data_and_networks_do_not_stand_beside_the_paper():
-    small = scales()
-    small["settings"]["hidden_layer_sizes"] = [4]
-    others = {
-        "accuracy": task_results(like_the_paper(), classes=10),
-        "degeneracies": degeneracies() | {"dataset": {"name": "digits"}},
-        "scale_and_weight": small,
-    }
-    for kind, results in others.items():
-        table = build_table(kind, results)
-        assert "the paper's figure" not in table.title
-        assert "(" not in str(table.rows)
 
 
 # The command

@@ -9,7 +9,6 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
-from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
@@ -27,7 +26,7 @@ from rivals.wrappers import (
     normalized_graph,
     symmetric_graph,
 )
-from sklearn_mmdinit import MLPClassifier, OrientedGradients
+from sklearn_mmdinit import MLPClassifier
 
 
 @pytest.fixture(scope="module")
@@ -166,15 +165,6 @@ def blobs():
     return X[:12].astype(np.float32), y[:12], X[12:].astype(np.float32)
 
 
-@pytest.mark.parametrize("split", [None, methods.LastRowsSplit()])
-def test_without_rounds_self_training_is_the_network_itself(blobs, split):
-    X, y, X_unlabelled = blobs
-    own = SelfTrainedNetwork(network(validation_split=split), X_unlabelled, max_iter=0).fit(X, y)
-    alone = network(validation_split=split).fit(X, y)
-    probabilities = own.model_.predict_proba(X_unlabelled)
-    assert np.array_equal(probabilities, alone.predict_proba(X_unlabelled))
-
-
 def test_pseudo_labels_never_choose_the_epoch(blobs, monkeypatch):
     X, y, X_unlabelled = blobs
     seen, fit = [], MLPClassifier.fit
@@ -311,43 +301,6 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
     assert not np.allclose(lsuv[0], lsuv[2])
     rows = found["rival/self-training"].make(0)[-1].X_unlabelled
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
-
-
-def test_an_encoder_is_learned_once_a_run_and_found_again(bench):
-    def digest(run):
-        found, _ = contenders_of(bench, ["rival/autoencoder", "rival/autoencoder-logistic"], run)
-        network, features = found.values()
-        hidden = np.maximum(outputs(start_of(network, bench), bench.X)[1], 0)
-        np.testing.assert_allclose(features.X, hidden, atol=1e-5)
-        assert features.identity["encoder"] == network.identity["change"]["encoder"]
-        return features.identity["encoder"]
-
-    first, other = digest(0), digest(1)
-    assert first != other
-    kept = {path: path.stat().st_mtime_ns for path in bench.options.output.glob("theta0/*")}
-    assert (digest(0), digest(1)) == (first, other)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-
-
-@pytest.mark.usefixtures("two_columns")
-def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
-    found, _ = contenders_of(
-        bench, (*contenders.GRADIENTS, "rival/rbf-svm", contenders.AUGMENTED_GRADIENTS)
-    )
-    histograms = OrientedGradients().fit_transform(bench.X)
-    n_components = min(50, histograms.shape[1])
-    pca = PCA(n_components, svd_solver="covariance_eigh")
-    pca.fit(histograms[: len(bench.X_unlabelled)])
-    own, pixels = found["rival/gradients-svm"], found["rival/rbf-svm"]
-    np.testing.assert_allclose(own.X, pca.transform(histograms), atol=1e-4)
-    assert np.array_equal(found["rival/gradients-umap-logistic"].X, own.X[:, :2])
-    embedding = ["OrientedGradients", OrientedGradients().get_params()]
-    assert own.identity == pixels.identity | {"embedding": embedding}
-    copies = found[contenders.AUGMENTED_GRADIENTS].make(7)
-    assert copies.random_state == 7, "each task has its own"
-    fitted = copies.fit(bench.X[:60], bench.dataset.y_train[:60] > 4).estimator_
-    np.testing.assert_allclose(fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4)
-    assert len(fitted[-1].support_) > 60, "of the copies, too"
 
 
 # Names, and the fine-tuning of scratch

@@ -180,13 +180,6 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     assert "Peak memory of pre-training a module" in capsys.readouterr().out
 
 
-def test_fits_are_timed_beside_the_others():
-    (record,) = classifier_fits.measure_fits((60,), (1,), rounds=1)
-    assert (record["rows"], record["threads"]) == (60, 1)
-    assert record["ours / scikit-learn"]["median"] > 0
-    assert set(record["seconds"]) == {"ours", "scikit-learn"}
-
-
 def test_a_whole_fit_is_measured_in_a_process_of_its_own():
     [record] = probe.measure_coherent_fits(((20, 4),))
     results = {"coherent_fits": [record], "device": "cpu", "threads": 1}

@@ -214,14 +214,6 @@ def digits():
     return np.concatenate(standardize(dataset)), dataset.y_train, dataset.y_test
 
 
-def test_rows_become_images_without_a_copy():
-    rows = np.arange(3 * 64.0).reshape(3, 64)
-    own = methods.rows_for("convnet", rows)
-    assert own.shape == (3, 1, 8, 8)
-    assert np.array_equal(own[1, 0, 2], rows[1, 16:24])
-    assert np.shares_memory(own, rows)
-
-
 def test_the_classifier_validates_with_the_validation_rows_of_the_draw(digits):
     # What reaches the classifier inside cross_val_score, in its order, is what the draw says.
     X, y_train, y_test = digits

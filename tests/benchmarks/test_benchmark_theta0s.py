@@ -98,12 +98,6 @@ def _coherent(passes, **params):
     return initializer_of(FEATURES_THETA0, settings).set_params(**params)
 
 
-def test_an_initializer_may_decide_how_many_passes_there_are(tmp_path):
-    learned = _learn(_coherent(None), tmp_path)
-    record = json.loads(json.dumps(learned.record()))
-    assert record["passes"] > 1
-
-
 def test_a_changed_setting_or_other_data_change_the_key(monkeypatch):
     given = {
         "paper": _tiny(),
