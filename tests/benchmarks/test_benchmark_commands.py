@@ -158,7 +158,6 @@ def test_an_interrupted_run_goes_on_to_the_same_figures(
         (choose, ("--questions", "k7"), "unknown question 'k7'; valid names are default, sep"),
         (coherence, ("--settings", "k7"), "unknown setting 'k7'; valid names are paper, coher"),
         (coherence, ("--sections", "time", "--settings", "gain=1"), "valid names are paper"),
-        (mnist_tasks, ("--separation", "nan"), "must be a number above 0, got nan"),
         (scale_and_weight, ("--runs", "0"), "must be 1 or more, got 0"),
         (theorems, ("--seed", "-1"), "must be 0 or more, got -1"),
         (degeneracies, ("--settings=nan,0",), "--settings: invalid weights value: 'nan,0'"),
