@@ -1,4 +1,4 @@
-"""Results made up for the report: the paper's own figures, so that all of it must agree."""
+"""Results made up for the tables, and what commands of the tests have written."""
 
 import json
 

@@ -47,13 +47,6 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
 # The command
 
 
-@pytest.fixture
-def no_pages(monkeypatch):
-    """A report of one line, and no other document."""
-    monkeypatch.setattr(report, "report", lambda library: "all of it\n")
-    monkeypatch.setattr(report, "DOCUMENTS", ())
-
-
 def test_a_file_that_is_missing_or_damaged_is_named(tmp_path, capsys):
     (tmp_path / "theorems.json").write_text("{")
     with pytest.raises(ValueError, match=r"results 'theorems.json' cannot be read: Expecting"):
@@ -75,25 +68,13 @@ def headline_files(lift=0.0):
     return files | {file: task_results(flat(rows)) for file, rows in own.items()}
 
 
-def test_pages_and_the_picture_are_written_where_they_differ_unless_it_is_to_check_them(
-    tmp_path, capsys, no_pages
-):
-    library = write_all(tmp_path, headline_files())
-    arguments, path = ["--results", str(library.folder)], library.folder / headline.PICTURE
-    assert report.main([*arguments, "--check"]) == 1
-    assert not (library.folder / "REPORT.md").exists()
-    assert report.main(arguments) == 0
-    assert (library.folder / "REPORT.md").read_text(encoding="utf-8") == "all of it\n"
-    drawn = path.read_bytes()
-    assert report.main([*arguments, "--check"]) == report.main(arguments) == 0
-    assert path.read_bytes() == drawn
+def test_the_picture_is_drawn_again_where_its_figures_are_others(tmp_path):
+    library, path = write_all(tmp_path, headline_files()), tmp_path / headline.PICTURE
+    assert report.picture_is_stale(library)
+    assert headline.draw_headline(library, path) == f"{path} written"
+    assert not report.picture_is_stale(library)
     write_all(tmp_path, headline_files(lift=1.0))
-    capsys.readouterr()
-    assert report.main([*arguments, "--check"]) == 1
-    assert "in-words.png differs from" in capsys.readouterr().err
-    assert path.read_bytes() == drawn
-    assert report.main(arguments) == 0
-    assert path.read_bytes() != drawn
+    assert report.picture_is_stale(library)
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):
