@@ -120,7 +120,7 @@ class Product(NamedTuple):
 
 
 def products_of_step(step: Step, **parameters: Any) -> list[Product]:
-    """The dense products of one step, layer by layer, as the library's samplers need them.
+    """The dense products of one step, layer by layer, as the library's sampler needs them.
 
     A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
     factor of its noise's covariance, Z its normals and G the gradient at its output. The first
@@ -142,11 +142,11 @@ def products_of_step(step: Step, **parameters: Any) -> list[Product]:
         module(torch.from_numpy(X[:1]))
     K = step.n_perturbations
     products: list[Product] = []
-    for (n_in, n_out, n), sampler in zip(layers, fitted.samplers_.values(), strict=True):
+    for n_in, n_out, n in layers:
         B, shared = step.batch_size * n, not products
         rows, batch = (B, 1) if shared else (K * B, K)
         products.append(Product(1, n_out, rows, n_in))  # G' H
-        if sampler != "gram":
+        if fitted.sampler_ != "gram":
             products += [Product(K, B, n_in, n_out)]  # H (W + E)'
             products += [] if shared else [Product(K, B, n_out, n_in)]  # G (W + E)
             continue
