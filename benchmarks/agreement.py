@@ -19,7 +19,7 @@ import pandas as pd
 from data.labelled_sets import SPLITS, load
 from protocol import command
 from protocol.backends import Call, local_workers
-from protocol.sets import Prepared, partly_labelled, prepared
+from protocol.sets import Prepared, labelled_rows, partly_labelled, prepared
 from reporting.data_tables import draws_of
 from reporting.results import Library
 from reporting.tables import publish
@@ -32,7 +32,7 @@ def share_right(n_labels: int, data: Prepared) -> dict[str, Any]:
     """Shares of held-out labels (%) that neighbours and a linear model tell; means over draws."""
     shares = []
     for draw in range(DRAWS):
-        y = partly_labelled(data, n_labels, draw)
+        y = partly_labelled(data, labelled_rows(data, n_labels, draw))
         agreement = neighbor_agreement(data.X, y, random_state=data.seed)
         shares.append((agreement.neighbors, agreement.linear))
     neighbors, linear = 100.0 * np.mean(shares, axis=0)

@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--neighbors", choices=methods.EMBEDDINGS, default="pixels", help=neighbors)
     finely = "``separation`` of ours+coherence; default: %(default)s"
     separation = methods.NetworkSettings.separation
-    add("--separation", type=command.positive_number, default=separation, help=finely)
+    add("--separation", type=float, default=separation, help=finely)
     rounds = "times that theta0 of ours+coherence is learned; default: 1"
     add("--rounds", type=number, default=1, help=rounds)
     add_kernels_option(parser)

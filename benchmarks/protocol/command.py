@@ -5,7 +5,6 @@ cluster with 75, both with the promise that the same command goes on.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,13 +72,6 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 positive, not_negative = at_least(1), at_least(0)
-
-
-def positive_number(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value > 0.0):
-        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
-    return value
 
 
 # Options that several commands share

@@ -250,7 +250,7 @@ class Rivals:
             """From arrays that follow from scratch's own fresh weights, or the seed, in a fit."""
 
             def change(pipeline: Pipeline, random_state: int) -> Pipeline:
-                fresh = starts.fresh_theta0(pipeline[-1], widths[0], range(widths[-1]))
+                fresh = starts.fresh_theta0(pipeline[-1], widths[0], widths[-1])
                 details = Theta0(fresh.architecture, arrays(fresh, random_state))
                 return pipeline.set_params(mlpclassifier__warm_start_from=details)
 

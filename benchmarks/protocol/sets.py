@@ -93,9 +93,9 @@ def labelled_rows(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
     return np.sort(np.concatenate([*of_classes]))
 
 
-def partly_labelled(data: Prepared, n_labels: int, draw: int) -> np.ndarray:
-    """Labels of the whole pool, -1 but in :func:`labelled_rows`."""
-    y, rows = np.full(len(data.y), -1), labelled_rows(data, n_labels, draw)
+def partly_labelled(data: Prepared, rows: np.ndarray) -> np.ndarray:
+    """Labels of the whole pool, -1 but in some rows."""
+    y = np.full(len(data.y), -1)
     y[rows] = data.y[rows]
     return y
 
@@ -118,7 +118,7 @@ def recommended_starts(data: Prepared) -> Made:
         classifiers=[],
         unlabelled_label=-1,
         random_state=data.seed,
-    ).fit(data.X, partly_labelled(data, 1, 0))
+    ).fit(data.X, partly_labelled(data, labelled_rows(data, 1, 0)))
     _, coherence, corruption = estimator.starts_
     return {"coherence": coherence.theta0_, "corruption": corruption.theta0_}
 
@@ -135,17 +135,9 @@ def paper_initializer(data: Prepared) -> MMDInitializer:
     )
 
 
-def _paper(data: Prepared) -> Made:
-    return {"paper": paper_initializer(data).fit(data.X).theta0_}
-
-
 def _scarf(data: Prepared) -> Made:
     network = clone(NETWORK).set_params(random_state=data.seed)
     return {"scarf": starts.scarf_theta0(data.X, network, data.n_classes, random_state=data.seed)}
-
-
-def _umap(data: Prepared) -> Made:
-    return {"umap": few_labels.umap_embedding(data.X, data.X_test, data.seed)}
 
 
 def _neighbors(data: Prepared) -> Made:
@@ -155,9 +147,9 @@ def _neighbors(data: Prepared) -> Made:
 
 ONCE: dict[str, Callable[[Prepared], Made]] = {
     "starts": recommended_starts,
-    "paper": _paper,
+    "paper": lambda data: {"paper": paper_initializer(data).fit(data.X).theta0_},
     "scarf": _scarf,
-    "umap": _umap,
+    "umap": lambda data: {"umap": few_labels.umap_embedding(data.X, data.X_test, data.seed)},
     "neighbors": _neighbors,
 }
 
@@ -211,28 +203,14 @@ def make_once(name: str, key: str, folder: Path, data: Prepared) -> dict[str, An
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """N labels a class of one draw, and what was made of the set; probabilities for test rows."""
+    """The labelled rows of one draw, by number and as they are, and what was made of the set."""
 
     data: Prepared
-    n_labels: int
-    draw: int
     made: Made
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        return labelled_rows(self.data, self.n_labels, self.draw)
-
-    @property
-    def X(self) -> np.ndarray:
-        return self.data.X[self.rows]
-
-    @property
-    def y(self) -> np.ndarray:
-        return self.data.y[self.rows]
-
-    @property
-    def seed(self) -> int:
-        return seed_of(self.data.seed, self.draw, "fit")
+    rows: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    seed: int
 
     @property
     def starts(self) -> list[Theta0 | None]:
@@ -241,12 +219,11 @@ class Cell:
     @cached_property
     def stacked(self) -> StackedStartsClassifier:
         """The recommended estimator, with starts that were learned before."""
-        return self.recommended(self.starts).fit(self.data.X, self.partly)
+        return self.on_all_rows(self.starts)
 
-    @property
-    def partly(self) -> np.ndarray:
-        """Labels of the whole pool, -1 but in the rows drawn."""
-        return partly_labelled(self.data, self.n_labels, self.draw)
+    def on_all_rows(self, starts: list[Theta0 | None]) -> StackedStartsClassifier:
+        labels = partly_labelled(self.data, self.rows)
+        return self.recommended(starts).fit(self.data.X, labels)
 
     def recommended(self, starts: list[Theta0 | None], **params: Any) -> StackedStartsClassifier:
         params = {"unlabelled_label": -1, "random_state": self.seed, **params}
@@ -275,7 +252,7 @@ def _stacked(cell: Cell) -> Proba:
 
 
 def _stacked_without_starts(cell: Cell) -> Proba:
-    return _tested(cell.recommended([None]).fit(cell.data.X, cell.partly), cell)
+    return _tested(cell.on_all_rows([None]), cell)
 
 
 def _stacked_labelled(learned: bool, others: Any, cell: Cell) -> Proba:
@@ -392,7 +369,8 @@ def score_cell(wanted: dict[str, str], n_labels: int, draw: int, data: Prepared,
 
     Seconds of networks within ``stacked``, which cost nothing more, are those of their training.
     """
-    cell, records = Cell(data, n_labels, draw, made), []
+    rows, seed = labelled_rows(data, n_labels, draw), seed_of(data.seed, draw, "fit")
+    cell, records = Cell(data, made, rows, data.X[rows], data.y[rows], seed), []
     with warnings.catch_warnings():
         # Steep penalties end before they converge; a class with fewer labels than folds; and
         # LightGBM names the columns of an array itself and then misses those names.

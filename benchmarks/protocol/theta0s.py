@@ -143,8 +143,6 @@ def _fitted(initializer: Any, X: np.ndarray, training: Path) -> Pretrained:
 
 # The theta0 of several runs, on any backend
 
-LONGEST_FIRST = ("ours", "ours+coherence", "rlabel")
-
 
 def _learn_in_worker(
     key: tuple[str, int],
@@ -177,8 +175,6 @@ def learn_all(
         for key, initializer in initializers.items()
     }
     missing = [key for key, path in paths.items() if not path.exists()]
-    # Where several run at a time, the one that takes longest should not be the last to begin.
-    missing.sort(key=lambda key: LONGEST_FIRST.index(key[0].rpartition("/")[2]))
     # Bars of epochs are for a terminal.
     verbose = 0 if options.quiet or workers.machines is not None else 1
 

@@ -43,18 +43,8 @@ def by_task(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def mean_by(frame: pd.DataFrame, *levels: str) -> pd.DataFrame:
-    """NumPy's mean of what is there by group: pandas adds up in another way, and ties show it."""
-
-    def mean(values_of: np.ndarray) -> float:
-        there = values_of[~np.isnan(values_of)]
-        return float(there.mean()) if there.size else np.nan
-
-    grouped = frame.groupby(level=[*levels])
-    group, values = grouped.ngroup().to_numpy(), frame.to_numpy(float)
-    means = [
-        [mean(values_of) for values_of in values[group == g].T] for g in range(grouped.ngroups)
-    ]
-    return pd.DataFrame(means, grouped.size().index, frame.columns)
+    """Means of what is there by group, one by one: groupby's own sums round ties otherwise."""
+    return frame.groupby(level=[*levels]).agg(lambda column: column.mean())
 
 
 def accuracy_over_runs(wide: pd.DataFrame) -> Estimates:

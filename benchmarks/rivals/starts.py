@@ -28,13 +28,21 @@ def bias_name(layer: int) -> str:
     return f"linears.{layer}.bias"
 
 
-def fresh_theta0(classifier: MLPClassifier, n_features: int, classes: Sequence[Any]) -> Theta0:
+def fresh_theta0(classifier: MLPClassifier, n_features: int, n_classes: int) -> Theta0:
     """What ``classifier.fit``, starting from nothing, begins with on rows of so many features."""
     # Fresh weights depend on the seed and the shapes alone, so rows of zeros do.
-    unmoved = clone(classifier).set_params(max_iter=0, validation_split=None)
-    X = np.zeros((len(classes), n_features), dtype=np.float32)
-    theta0: Theta0 = unmoved.fit(X, np.asarray(classes)).theta0_
+    unmoved = clone(classifier).set_params(max_iter=0, validation_split=None, warm_start_from=None)
+    X = np.zeros((n_classes, n_features), dtype=np.float32)
+    theta0: Theta0 = unmoved.fit(X, np.arange(n_classes)).theta0_
     return theta0
+
+
+def take_step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> float:
+    """One step down the gradient of a loss; its value before."""
+    optimizer.zero_grad()
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return float(loss.detach())
 
 
 def epochs(
@@ -74,14 +82,9 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
     random_state: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        classifier = MLPClassifier(
-            tuple(self.hidden_layer_sizes),
-            init=self.init,
-            batch_norm=self.batch_norm,
-            warm_start_from=None,
-            random_state=self.random_state,
-        )
-        fresh = fresh_theta0(classifier, X.shape[1], range(self.n_classes))
+        classifier = MLPClassifier(self.hidden_layer_sizes, random_state=self.random_state)
+        classifier.set_params(init=self.init, batch_norm=self.batch_norm)
+        fresh = fresh_theta0(classifier, X.shape[1], self.n_classes)
         device = "cpu" if self.device == "auto" else self.device
         module = fresh.to_module().to(device)
         optimizer = torch.optim.Adam(module.parameters(), self.learning_rate_init, fused=True)
@@ -92,12 +95,9 @@ class RandomLabels(BaseEstimator):  # type: ignore[misc]
                 if len(rows) < self.batch_size:
                     continue
                 labels = torch.randint(self.n_classes, (len(rows),), generator=generator)
-                optimizer.zero_grad()
                 logits = module(rows.to(device))
                 loss = nn.functional.cross_entropy(logits, labels.to(device))
-                torch.autograd.backward(loss)
-                optimizer.step()
-                losses.append(float(loss.detach()))
+                losses.append(take_step(optimizer, loss))
                 if len(losses) % self.window:
                     continue
                 mean = float(np.mean(losses[-self.window :]))
@@ -215,13 +215,8 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
     verbose: int = 0
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        classifier = MLPClassifier(
-            tuple(self.hidden_layer_sizes),
-            warm_start_from=None,
-            device="cpu",
-            random_state=self.random_state,
-        )
-        fresh = fresh_theta0(classifier, X.shape[1], range(self.n_classes))
+        classifier = MLPClassifier(self.hidden_layer_sizes, random_state=self.random_state)
+        fresh = fresh_theta0(classifier, X.shape[1], self.n_classes)
         # Xavier's law is symmetric in the two widths, so the decoder is fresh too where it
         # begins as the encoder's transpose: the usual tied start, no longer tied later.
         layers = range(len(self.hidden_layer_sizes))
@@ -235,11 +230,8 @@ class DenoisingAutoencoder(BaseEstimator):  # type: ignore[misc]
             total = 0.0
             for rows, generator in mini_batches:
                 kept = torch.rand(rows.shape, generator=generator) >= self.corruption_level
-                optimizer.zero_grad()
                 loss = nn.functional.mse_loss(network(rows * kept), rows)
-                torch.autograd.backward(loss)
-                optimizer.step()
-                total += float(loss.detach()) * len(rows)
+                total += take_step(optimizer, loss) * len(rows)
             self.loss_curve_.append(total / len(X))
             if self.verbose:
                 print(f"epoch {number + 1}/{self.max_iter}: loss {total / len(X):.4f}", flush=True)
@@ -273,7 +265,7 @@ def scarf_theta0(
     Cosines of two-layer projections of rows and copies are logits of which copy is whose; rates,
     sizes and the temperature of 1 are the paper's.
     """
-    fresh = fresh_theta0(classifier, X.shape[1], range(n_classes))
+    fresh = fresh_theta0(classifier, X.shape[1], n_classes)
     hidden = range(len(classifier.hidden_layer_sizes))
     generator = torch.Generator().manual_seed(random_state)
     weights = [torch.from_numpy(fresh.arrays[weight_name(i)].copy()) for i in hidden]
@@ -290,14 +282,7 @@ def scarf_theta0(
         others = torch.randint(len(rows), batch.shape, generator=generator)
         changed = torch.rand(batch.shape, generator=generator) < 0.6
         copies = torch.where(changed, rows[others, columns], batch)
-        projections = (
-            nn.functional.normalize(network(batch)),
-            nn.functional.normalize(network(copies)),
-        )
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(
-            projections[0] @ projections[1].T, torch.arange(len(batch))
-        )
-        torch.autograd.backward(loss)
-        optimizer.step()
+        one, other = (nn.functional.normalize(network(part)) for part in (batch, copies))
+        loss = nn.functional.cross_entropy(one @ other.T, torch.arange(len(batch)))
+        take_step(optimizer, loss)
     return with_encoder(fresh, encoder)

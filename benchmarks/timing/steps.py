@@ -8,6 +8,7 @@ can reach the floor.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import isqrt
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from torch import nn
 
 from protocol.networks import ConvNet
 from sklearn_mmdinit import MMDInitializer
-from timing.clock import in_turns, ratio, timed
+from timing.clock import compared, timed
 from timing.textbook import FORMS, TextbookStep
 
 
@@ -119,7 +120,7 @@ class Product(NamedTuple):
 
 
 def products_of_step(step: Step, **parameters: Any) -> list[Product]:
-    """The dense products of one step, layer by layer, as the library's samplers need them.
+    """The dense products of one step, layer by layer, as the library's sampler needs them.
 
     A convolution's rows are the patches of its inputs. H is a layer's input, W its weight, L the
     factor of its noise's covariance, Z its normals and G the gradient at its output. The first
@@ -141,11 +142,11 @@ def products_of_step(step: Step, **parameters: Any) -> list[Product]:
         module(torch.from_numpy(X[:1]))
     K = step.n_perturbations
     products: list[Product] = []
-    for (n_in, n_out, n), sampler in zip(layers, fitted.samplers_.values(), strict=True):
+    for n_in, n_out, n in layers:
         B, shared = step.batch_size * n, not products
         rows, batch = (B, 1) if shared else (K * B, K)
         products.append(Product(1, n_out, rows, n_in))  # G' H
-        if sampler != "gram":
+        if fitted.sampler_ != "gram":
             products += [Product(K, B, n_in, n_out)]  # H (W + E)'
             products += [] if shared else [Product(K, B, n_out, n_in)]  # G (W + E)
             continue
@@ -186,36 +187,31 @@ def _back_to_back(products: Sequence[Product], device: str) -> Callable[[], floa
     return lambda: timed(run, device)
 
 
-def _sgemm(step: Step) -> tuple[Product, Callable[[], float]]:
-    """A product as large as a step's, and seconds of one operation at its rate."""
+def _sgemm(step: Step) -> tuple[Product, Callable[[int], float]]:
+    """A product as large as a step's, and seconds of so many operations at its rate."""
     width = max(step.hidden_layer_sizes)
     product = Product(1, step.batch_size * step.n_perturbations, width, width)
     measure = _back_to_back([product] * 10, step.device)
-    return product, lambda: measure() / (10 * product.flops)
+    return product, lambda flops: measure() * flops / (10 * product.flops)
 
 
 def measure_steps(step: Step, rounds: int) -> dict[str, Any]:
     """Seconds of all forms of a step in turns, of the floor in the same rounds, and ratios."""
-    products, (shape, seconds_a_flop) = products_of_step(step), _sgemm(step)
+    products, (shape, seconds_of) = products_of_step(step), _sgemm(step)
     flops = sum(product.flops for product in products)
-    measures = {
-        "floor": lambda: seconds_a_flop() * flops,
+    measures: dict[str, Callable[[], float]] = {
+        "floor": partial(seconds_of, flops),
         "products": _back_to_back(products, step.device),
         "library": step.library(),
     }
     for form in FORMS:
         measures[form] = step.textbook(form)
         measures[form]()
-    times = in_turns(measures, rounds)
-    rates = {"median": times["floor"]["median"], "best": times["floor"]["minimum"]}
     pairs = [("library", "floor"), ("library", "products"), *((form, "library") for form in FORMS)]
-    return {
-        "seconds": times,
-        "flops": flops,
-        "sgemm_gflops": {name: flops / seconds / 1e9 for name, seconds in rates.items()},
-        "sgemm_shape": list(shape[1:]),
-        "ratios": {f"{above} / {below}": ratio(times, above, below) for above, below in pairs},
-    }
+    results = compared(measures, pairs, rounds)
+    floor = results["seconds"]["floor"]
+    rates = {"median": flops / floor["median"] / 1e9, "best": flops / floor["minimum"] / 1e9}
+    return results | {"flops": flops, "sgemm_gflops": rates, "sgemm_shape": list(shape[1:])}
 
 
 def measure_modules(steps: dict[str, Step], rounds: int) -> dict[str, Any]:
@@ -223,21 +219,16 @@ def measure_modules(steps: dict[str, Step], rounds: int) -> dict[str, Any]:
 
     A ConvNet goes by its width, as "convnet 8", and its floor as "convnet 8 floor".
     """
-    _, seconds_a_flop = _sgemm(steps["perceptron"])
-
-    def floor(flops: int) -> Callable[[], float]:
-        return lambda: seconds_a_flop() * flops
+    _, seconds_of = _sgemm(steps["perceptron"])
 
     measures = {name: step.library() for name, step in steps.items()}
     pairs, convnets = [("sequential", "perceptron")], []
     for name, step in steps.items():
         if step.network == "convnet":
             flops = sum(product.flops for product in products_of_step(step))
-            measures[f"{name} floor"] = floor(flops)
+            measures[f"{name} floor"] = partial(seconds_of, flops)
             pairs.append((name, f"{name} floor"))
             sizes_of_module = {"side": isqrt(step.n_features), "width": step.width, "flops": flops}
             sizes = {"n_perturbations": step.n_perturbations, "batch_size": step.batch_size}
             convnets.append(sizes_of_module | sizes)
-    times = in_turns(measures, rounds)
-    ratios = {f"{above} / {below}": ratio(times, above, below) for above, below in pairs}
-    return {"seconds": times, "ratios": ratios, "convnets": convnets}
+    return compared(measures, pairs, rounds) | {"convnets": convnets}

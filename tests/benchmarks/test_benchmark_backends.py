@@ -108,20 +108,6 @@ def _where(number, seconds, parcel):
     return number, os.getpid()
 
 
-def test_pre_trainings_on_this_machine_come_one_after_the_other_in_this_process():
-    begun = []
-
-    def calls():
-        for number in range(3):
-            begun.append(number)
-            yield (number, 0.0), (None,)
-
-    for number, process in local_workers(2).results(_where, calls(), whole_machine=True):
-        assert begun == list(range(number + 1))
-        assert process == os.getpid()
-    assert len(begun) == 3
-
-
 def test_a_worker_with_other_versions_is_refused():
     used = deciding_versions()
     require_versions(used)
@@ -170,7 +156,7 @@ def _arrived(folder):
     return Parcel(folder)
 
 
-def _failing(number, parcel):
+def _failing(number):
     raise ZeroDivisionError(f"cell {number}")
 
 
@@ -238,9 +224,9 @@ def test_what_is_shared_is_sent_to_each_worker_once(cluster, tmp_path):
     assert parcel.arrivals() == dict.fromkeys(taken.values(), 1)
 
 
-def test_an_error_of_a_cell_is_raised_as_it_is(cluster, tmp_path):
+def test_an_error_of_a_cell_is_raised_as_it_is(cluster):
     with _on(cluster) as workers, pytest.raises(ZeroDivisionError, match="cell"):
-        list(workers.results(_failing, [((0,), (Parcel(tmp_path),))]))
+        list(workers.results(_failing, [((0,), ())]))
 
 
 def test_clusters_that_cannot_be_used_are_refused(tmp_path, monkeypatch, capsys):

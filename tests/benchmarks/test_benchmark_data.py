@@ -73,12 +73,6 @@ def check(dataset, arrays):
 # Files
 
 
-def test_the_header_of_a_file_is_the_published_one():
-    assert replace(MNIST.files["X_train"], shape=(1, 2, 3)).header.hex() == (
-        "00000803000000010000000200000003"
-    )
-
-
 def test_a_file_of_another_digest_is_named_with_both(tmp_path):
     save_folder(tmp_path, ARRAYS, DIGITS.files)
     file = DIGITS.files["y_train"]
@@ -151,10 +145,7 @@ def test_what_was_downloaded_is_found_again_and_the_two_sets_do_not_collide(home
     assert "data home" in load(DIGITS)[0].source
 
 
-def test_an_interrupt_is_not_swallowed_and_a_failed_save_costs_no_data(monkeypatch):
-    monkeypatch.setattr(datasets, "fetch_openml", raises(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        load(DIGITS)
+def test_a_failed_save_costs_no_data(monkeypatch):
     monkeypatch.setattr(datasets, "fetch_openml", lambda name, **kwargs: openml_of(ARRAYS))
     monkeypatch.setattr(datasets, "save_folder", raises(PermissionError(13, "denied")))
     dataset, lines = load(DIGITS)

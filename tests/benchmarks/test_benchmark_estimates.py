@@ -7,46 +7,38 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from reporting.estimates import (
-    Estimates,
-    accuracy_over_runs,
-    by_task,
-    complete,
-    gains,
-    gains_over_n,
-    task_std_over_runs,
-    width_over_batches,
-    width_over_runs,
-)
+from reporting import estimates
 from reporting.results import pack_scores, unpack_scores
 from results_stand_in import records
 
 
 def wide_of(table):
-    return by_task(unpack_scores(pack_scores(records(table))))
+    return estimates.by_task(unpack_scores(pack_scores(records(table))))
 
 
 def test_one_pair_and_one_run_have_no_spread():
     wide = wide_of({"ours": [[0.9]], "scratch": [[0.8]]})
-    found = gains((wide["ours"] - wide["scratch"]).to_frame("d"))
+    found = estimates.gains((wide["ours"] - wide["scratch"]).to_frame("d"))
     mean, low, high, n_pairs = (frame.loc["d", 5] for frame in found)
     assert (mean, n_pairs) == (pytest.approx(10.0), 1)
     assert np.isnan([low, high]).all()
-    assert np.isnan(accuracy_over_runs(wide).std.loc["ours", 5])
-    assert np.isnan(task_std_over_runs(wide).mean.loc["ours", 5])
+    assert np.isnan(estimates.accuracy_over_runs(wide).std.loc["ours", 5])
+    assert np.isnan(estimates.task_std_over_runs(wide).mean.loc["ours", 5])
 
 
 def test_only_what_has_every_task_is_subtracted():
     wide = wide_of({"ours": [[0.9, 0.9]], "less": [[0.8]], "more": [[0.8, 0.8], [0.1, 0.1]]})
-    assert complete(wide["ours"], wide["less"]).isna().all()
-    assert complete(wide["ours"], wide["more"]).dropna().tolist() == pytest.approx([10.0, 10.0])
+    assert estimates.complete(wide["ours"], wide["less"]).isna().all()
+    assert estimates.complete(wide["ours"], wide["more"]).dropna().tolist() == pytest.approx(
+        [10.0, 10.0]
+    )
 
 
 def test_a_task_counts_once_in_the_mean_over_n():
     scores = records({"a": [[0.80, 0.90]], "b": [[0.82, 0.94]]}, 5)
     scores += records({"a": [[0.90, 0.90]], "b": [[0.90, 0.90]]}, 20)
-    wide = by_task(unpack_scores(pack_scores(scores)))
-    found = gains_over_n(wide.sub(wide["a"], axis=0)).loc["b"]
+    wide = estimates.by_task(unpack_scores(pack_scores(scores)))
+    found = estimates.gains_over_n(wide.sub(wide["a"], axis=0)).loc["b"]
     # Over N the differences are 1 and 2: t(1) at 97.5 % is 12.7062.
     assert found["mean"] == pytest.approx(1.5)
     assert found["high"] == pytest.approx(1.5 + 12.7062 * 0.5, rel=1e-5)
@@ -57,7 +49,7 @@ def test_a_task_counts_once_in_the_mean_over_n():
 
 
 def estimate(mean, std, n):
-    return Estimates(*(pd.DataFrame([[part]]) for part in (mean, std, n)))
+    return estimates.Estimates(*(pd.DataFrame([[part]]) for part in (mean, std, n)))
 
 
 def one(values):
@@ -65,7 +57,7 @@ def one(values):
     return estimate(np.mean(values), std, len(values))
 
 
-def same(ours, paper, width=width_over_runs):
+def same(ours, paper, width=estimates.width_over_runs):
     return abs(ours.mean - paper.mean).to_numpy().item() <= width(ours, paper).item()
 
 
@@ -97,4 +89,4 @@ def test_figures_without_any_spread_agree_only_where_they_are_equal():
 def test_over_mini_batches_two_standard_deviations_are_close_however_noisy_ours_is():
     paper = estimate(5.0, 0.5, 1)
     for mean, std, close in ((5.99, 0.1, True), (6.01, 0.1, False), (6.01, 0.6, False)):
-        assert same(estimate(mean, std, 1), paper, width_over_batches) == close
+        assert same(estimate(mean, std, 1), paper, estimates.width_over_batches) == close

@@ -3,12 +3,11 @@
 import pytest
 
 import report
-from reporting import headline, pages
+from reporting import headline
 from reporting.estimates import accuracy_over_runs
 from reporting.results import Library
-from reporting.tables import build_table
 from reporting.task_tables import WAYS, wide_of
-from results_stand_in import degeneracies, flat, like_the_paper, scales, task_results, write_all
+from results_stand_in import flat, task_results, write_all
 from runs import RUNS
 
 RUN_OF = {run.file: run for run in RUNS}
@@ -45,45 +44,7 @@ def test_what_the_readme_says_of_one_label_a_digit_is_in_its_files():
     assert said in " ".join(readme.read_text(encoding="utf-8").split())
 
 
-# Beside the paper
-
-
-def test_the_paper_s_own_figures_agree_with_the_paper(tmp_path):
-    tasks, ends = task_results(like_the_paper()), ("", "-mean-of-kernels", "-he")
-    files = {f"degeneracies{end}.json": degeneracies() for end in ends}
-    files |= {f"scale-and-weight{end}.json": scales() for end in ends[:2]}
-    library = write_all(tmp_path, files | {"mnist-full.json": tasks})
-    found = [row[1:3] for row in pages.agreement_table(library).rows]
-    softmax, dead, grid = ["1", "4 of 4"], ["1", "9 of 9"], ["4", "24 of 24"]
-    assert found[:4] == [["4", "20 of 20"]] * 4
-    assert found[4:] == [softmax, softmax, dead, dead, grid, grid, softmax, dead]
-    for kind in ("accuracy", "task_std"):
-        assert "*" not in str(build_table(kind, tasks).rows)
-        assert "the paper's figure" in build_table(kind, tasks).title
-
-
-def test_other_data_and_networks_do_not_stand_beside_the_paper():
-    small = scales()
-    small["settings"]["hidden_layer_sizes"] = [4]
-    others = {
-        "accuracy": task_results(like_the_paper(), classes=10),
-        "degeneracies": degeneracies() | {"dataset": {"name": "digits"}},
-        "scale_and_weight": small,
-    }
-    for kind, results in others.items():
-        table = build_table(kind, results)
-        assert "the paper's figure" not in table.title
-        assert "(" not in str(table.rows)
-
-
 # The command
-
-
-@pytest.fixture
-def no_pages(monkeypatch):
-    """A report of one line, and no other document."""
-    monkeypatch.setattr(report, "report", lambda library: "all of it\n")
-    monkeypatch.setattr(report, "DOCUMENTS", ())
 
 
 def test_a_file_that_is_missing_or_damaged_is_named(tmp_path, capsys):
@@ -107,25 +68,13 @@ def headline_files(lift=0.0):
     return files | {file: task_results(flat(rows)) for file, rows in own.items()}
 
 
-def test_pages_and_the_picture_are_written_where_they_differ_unless_it_is_to_check_them(
-    tmp_path, capsys, no_pages
-):
-    library = write_all(tmp_path, headline_files())
-    arguments, path = ["--results", str(library.folder)], library.folder / headline.PICTURE
-    assert report.main([*arguments, "--check"]) == 1
-    assert not (library.folder / "REPORT.md").exists()
-    assert report.main(arguments) == 0
-    assert (library.folder / "REPORT.md").read_text(encoding="utf-8") == "all of it\n"
-    drawn = path.read_bytes()
-    assert report.main([*arguments, "--check"]) == report.main(arguments) == 0
-    assert path.read_bytes() == drawn
+def test_the_picture_is_drawn_again_where_its_figures_are_others(tmp_path):
+    library, path = write_all(tmp_path, headline_files()), tmp_path / headline.PICTURE
+    assert report.picture_is_stale(library)
+    assert headline.draw_headline(library, path) == f"{path} written"
+    assert not report.picture_is_stale(library)
     write_all(tmp_path, headline_files(lift=1.0))
-    capsys.readouterr()
-    assert report.main([*arguments, "--check"]) == 1
-    assert "in-words.png differs from" in capsys.readouterr().err
-    assert path.read_bytes() == drawn
-    assert report.main(arguments) == 0
-    assert path.read_bytes() != drawn
+    assert report.picture_is_stale(library)
 
 
 def test_the_report_says_what_the_committed_results_say(capsys):

@@ -3,13 +3,10 @@
 import pytest
 
 import report
-from protocol.contenders import ALL_RIVALS
-from protocol.methods import PAPER_METHODS
 from reporting import pictures
 from reporting.results import Library
 from results_stand_in import ON_SETS, few_labels, records, task_results
 
-OURS = ["xavier/fcn/ours+coherence", "features+logistic", "xavier/fcn/scratch"]
 COHERENCE = Library(report.RESULTS).results("coherence.json")
 # Of one task and one N, the least there can be.
 ONE_TASK = task_results(records({"a": [[0.5]], "b": [[0.6]]}))
@@ -44,14 +41,3 @@ NOT_TIMED = COHERENCE | {"theta0": ABLATION}
 def test_where_there_is_nothing_to_draw_it_is_said_and_no_error(draw, results, why, tmp_path):
     assert draw(results, tmp_path / "x.png").startswith(f"x.png not drawn: {why}")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [([*OURS, *ALL_RIVALS[:6]], 1), ([*OURS, *ALL_RIVALS], 2), ([*PAPER_METHODS, *ALL_RIVALS], 3)],
-)
-def test_every_curve_is_drawn_once_and_none_alone(names, expected):
-    panels = pictures._panels(names)
-    assert len(panels) == expected
-    assert sorted(name for panel in panels for name in panel) == sorted(names)
-    assert min(map(len, panels)) > 1

@@ -9,42 +9,14 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
-from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.semi_supervised import LabelSpreading
 
 from data.datasets import Dataset, load_digits_dataset, standardize
-from protocol import contenders as protocol_contenders
-from protocol.contenders import (
-    ALL_RIVALS,
-    AUGMENTED,
-    AUGMENTED_GRADIENTS,
-    CLASSIFIERS,
-    GRADIENTS,
-    NETWORKS,
-    RIVALS,
-    Rivals,
-    select_rivals,
-)
+from protocol import contenders, methods
 from protocol.evaluation import Bench
-from protocol.methods import (
-    GRID,
-    SCRATCH,
-    FineTuning,
-    LastRowsSplit,
-    NetworkSettings,
-    network_contender,
-)
 from protocol.tasks import random_tasks
-from rivals.starts import (
-    DenoisingAutoencoder,
-    RandomLabels,
-    components_of,
-    fresh_theta0,
-    lsuv_arrays,
-    weight_name,
-    with_components,
-)
+from rivals import starts
 from rivals.wrappers import (
     AugmentedClassifier,
     GraphLabelSpreading,
@@ -54,7 +26,7 @@ from rivals.wrappers import (
     normalized_graph,
     symmetric_graph,
 )
-from sklearn_mmdinit import MLPClassifier, OrientedGradients
+from sklearn_mmdinit import MLPClassifier
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +39,7 @@ def outputs(arrays, X):
     """What each layer gives on rows X before its activation."""
     found = []
     for layer in range(len(arrays) // 2):
-        found.append(X @ arrays[weight_name(layer)].T + arrays[f"linears.{layer}.bias"])
+        found.append(X @ arrays[starts.weight_name(layer)].T + arrays[f"linears.{layer}.bias"])
         X = np.maximum(found[-1], 0.0)
     return found
 
@@ -95,7 +67,7 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
     assert len(np.unique(rows)) == rows.size
     np.testing.assert_array_equal(seen["y"].reshape(12, each), np.repeat(y[:, None], each, axis=1))
     assert clf.predict(X).tolist() == [0] * 12
-    ((_, validation),) = LastRowsSplit().split(seen["X"])
+    ((_, validation),) = methods.LastRowsSplit().split(seen["X"])
     assert set(np.round(seen["X"][validation] / 100.0).ravel()) == {10.0, 11.0}
 
 
@@ -106,29 +78,29 @@ def test_copies_of_a_row_stand_beside_it_under_its_label(n_copies):
 def test_lsuv_gives_every_layer_variance_one_on_its_mini_batch(digits, widths):
     rows = digits[:200]
     # All rows where there are fewer; their scale does not matter.
-    arrays = lsuv_arrays(rows, widths, np.random.default_rng(0), batch_size=1000)
-    larger = lsuv_arrays(100.0 * rows, widths, np.random.default_rng(0), batch_size=1000)
+    arrays = starts.lsuv_arrays(rows, widths, np.random.default_rng(0), batch_size=1000)
+    larger = starts.lsuv_arrays(100.0 * rows, widths, np.random.default_rng(0), batch_size=1000)
     for layer, output in enumerate(outputs(arrays, rows)):
         assert output.var() == pytest.approx(1.0, rel=1e-4)
-        weight = arrays[weight_name(layer)]
+        weight = arrays[starts.weight_name(layer)]
         gram = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
         np.testing.assert_allclose(gram, gram[0, 0] * np.eye(len(gram)), atol=1e-3 * gram[0, 0])
         assert not arrays[f"linears.{layer}.bias"].any()
         scale = 1.0 if layer else 100.0
-        np.testing.assert_allclose(weight, scale * larger[weight_name(layer)], rtol=1e-4)
+        np.testing.assert_allclose(weight, scale * larger[starts.weight_name(layer)], rtol=1e-4)
 
 
 def fresh_network(*widths):
     network = MLPClassifier(widths[1:-1], warm_start_from=None, random_state=0)
-    return dict(fresh_theta0(network, widths[0], range(widths[-1])).arrays)
+    return dict(starts.fresh_theta0(network, widths[0], widths[-1]).arrays)
 
 
 @pytest.mark.parametrize("width", [10, 11])
 def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, width):
     fresh = fresh_network(64, width, 5, 2)
-    components = components_of(digits, width)
+    components = starts.components_of(digits, width)
     assert len(components) == (width + 1) // 2
-    arrays = with_components(fresh, components)
+    arrays = starts.with_components(fresh, components)
     output = outputs(arrays, digits.astype(np.float64))[0]
     positive, negative = output[:, 0::2], output[:, 1::2]
     np.testing.assert_allclose(positive[:, : width // 2], -negative, atol=1e-4)
@@ -145,13 +117,15 @@ def test_pairs_of_units_are_the_leading_components_and_their_negatives(digits, w
 
 def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
     own = {"batch_size": 32, "learning_rate_init": 1e-2, "max_iter": 6}
-    init = RandomLabels((24, 12), n_classes=3, batch_norm=True, window=4, **own).fit(digits)
+    init = starts.RandomLabels((24, 12), n_classes=3, batch_norm=True, window=4, **own).fit(digits)
     with torch.no_grad():
         proba = init.theta0_.to_module()(torch.from_numpy(digits[:64])).softmax(1)
     # The best window is one of luck: its labels can be told by chance alone.
     assert 0.9 * math.log(3) < init.best_loss_ < 1.2 * math.log(3)
     assert float(proba.mean(0).std()) < 0.2
-    fresh = RandomLabels((24, 12), n_classes=3, batch_norm=True, window=999, **own).fit(digits)
+    fresh = starts.RandomLabels((24, 12), n_classes=3, batch_norm=True, window=999, **own).fit(
+        digits
+    )
     assert not np.array_equal(init.theta0_.coefs[0], fresh.theta0_.coefs[0]), "no window has ended"
     assert fresh.best_loss_ == math.inf
 
@@ -161,7 +135,7 @@ def test_random_labels_teach_no_more_than_that_any_is_as_probable(digits):
 
 def test_the_autoencoder_learns_to_undo_noise(digits):
     own = {"batch_size": 32, "learning_rate_init": 3e-3, "corruption_level": 0.5}
-    encoder = DenoisingAutoencoder((24, 12), max_iter=4, **own).fit(digits)
+    encoder = starts.DenoisingAutoencoder((24, 12), max_iter=4, **own).fit(digits)
     # The best that knows nothing of a row is the mean of each pixel.
     assert encoder.n_iter_ == 4
     assert encoder.best_loss_ < 0.95 * digits.var(axis=0).mean()
@@ -191,15 +165,6 @@ def blobs():
     return X[:12].astype(np.float32), y[:12], X[12:].astype(np.float32)
 
 
-@pytest.mark.parametrize("split", [None, LastRowsSplit()])
-def test_without_rounds_self_training_is_the_network_itself(blobs, split):
-    X, y, X_unlabelled = blobs
-    own = SelfTrainedNetwork(network(validation_split=split), X_unlabelled, max_iter=0).fit(X, y)
-    alone = network(validation_split=split).fit(X, y)
-    probabilities = own.model_.predict_proba(X_unlabelled)
-    assert np.array_equal(probabilities, alone.predict_proba(X_unlabelled))
-
-
 def test_pseudo_labels_never_choose_the_epoch(blobs, monkeypatch):
     X, y, X_unlabelled = blobs
     seen, fit = [], MLPClassifier.fit
@@ -209,7 +174,7 @@ def test_pseudo_labels_never_choose_the_epoch(blobs, monkeypatch):
         return fit(self, X, y)
 
     monkeypatch.setattr(MLPClassifier, "fit", spy)
-    split = LastRowsSplit()
+    split = methods.LastRowsSplit()
     SelfTrainedNetwork(network(validation_split=split), X_unlabelled, threshold=0.7).fit(X, y)
     assert seen[0][0] == 10 < seen[-1][0]
     for _, (X_valid, y_valid) in seen:
@@ -263,24 +228,26 @@ def test_poisson_learning_solves_its_equation_and_shared_neighbours_weigh_edges(
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """The digits with a small network, one task and short trainings."""
-    monkeypatch.setitem(protocol_contenders.SELF_TRAINING, "max_iter", 1)
-    monkeypatch.setattr(protocol_contenders, "SELF_TRAINING_ROWS", 60)
+    monkeypatch.setitem(contenders.SELF_TRAINING, "max_iter", 1)
+    monkeypatch.setattr(contenders, "SELF_TRAINING_ROWS", 60)
     whole = load_digits_dataset()
     parts = (whole.X_train, whole.y_train, whole.X_test, whole.y_test)
     dataset = Dataset(*(part[:300] for part in parts), "digits", "here", max_value=16)
     options = argparse.Namespace(seed=0, output=tmp_path, quiet=True, jobs=1, draw="uniform")
     tasks = {0: random_tasks(10, 1, seed=0, run=0)}
     X = np.concatenate(standardize(dataset))
-    return Bench(dataset, X, NetworkSettings((16, 8), augmentation="digits"), (5,), tasks, options)
+    return Bench(
+        dataset, X, methods.NetworkSettings((16, 8), augmentation="digits"), (5,), tasks, options
+    )
 
 
-def contenders_of(bench, names=NETWORKS, run=0):
-    found, records = Rivals(names, bench).of_run(run)
+def contenders_of(bench, names=contenders.NETWORKS, run=0):
+    found, records = contenders.Rivals(names, bench).of_run(run)
     return {contender.name: contender for contender in found}, records
 
 
 def scratch_of(bench):
-    return network_contender(SCRATCH, bench.network, bench.X)
+    return methods.network_contender(methods.SCRATCH, bench.network, bench.X)
 
 
 def start_of(contender, bench, seed=3):
@@ -296,21 +263,21 @@ def two_columns(monkeypatch):
     def first_two(X, X_new, seed):
         return np.concatenate([X, X_new])[:, :2]
 
-    monkeypatch.setattr(protocol_contenders, "umap_embedding", first_two)
+    monkeypatch.setattr(contenders, "umap_embedding", first_two)
 
 
 @pytest.mark.usefixtures("two_columns")
 def test_every_rival_is_evaluated_on_the_tasks_of_scratch(bench):
-    found, records = contenders_of(bench, ALL_RIVALS)
-    assert {*found} == {*ALL_RIVALS}
+    found, records = contenders_of(bench, contenders.ALL_RIVALS)
+    assert {*found} == {*contenders.ALL_RIVALS}
     assert [record["method"] for record in records] == ["rival/autoencoder"]
     assert json.dumps(records)
     scores = bench.evaluate({0: list(found.values())})
-    assert len(scores) == len(ALL_RIVALS)
+    assert len(scores) == len(contenders.ALL_RIVALS)
     without_network = [s["accuracy"] for s in scores if s["method"].endswith(("svm", "spreading"))]
     assert np.mean(without_network) > 0.6
     identities = {json.dumps(c.identity, sort_keys=True) for c in found.values()}
-    assert len(identities) == len({s["key"] for s in scores}) == len(ALL_RIVALS)
+    assert len(identities) == len({s["key"] for s in scores}) == len(contenders.ALL_RIVALS)
 
 
 def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
@@ -329,46 +296,11 @@ def test_what_a_rival_does_not_bring_is_what_scratch_has_in_the_same_fit(bench):
     for contender in found.values():
         others = {k: v for k, v in contender.identity.items() if k != "change"}
         assert others == scratch_of(bench).identity
-    lsuv = [start_of(found["rival/lsuv"], bench, seed)[weight_name(0)] for seed in (3, 3, 4)]
+    lsuv = [start_of(found["rival/lsuv"], bench, seed)[starts.weight_name(0)] for seed in (3, 3, 4)]
     assert np.array_equal(lsuv[0], lsuv[1])
     assert not np.allclose(lsuv[0], lsuv[2])
     rows = found["rival/self-training"].make(0)[-1].X_unlabelled
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in bench.X_unlabelled}
-
-
-def test_an_encoder_is_learned_once_a_run_and_found_again(bench):
-    def digest(run):
-        found, _ = contenders_of(bench, ["rival/autoencoder", "rival/autoencoder-logistic"], run)
-        network, features = found.values()
-        hidden = np.maximum(outputs(start_of(network, bench), bench.X)[1], 0)
-        np.testing.assert_allclose(features.X, hidden, atol=1e-5)
-        assert features.identity["encoder"] == network.identity["change"]["encoder"]
-        return features.identity["encoder"]
-
-    first, other = digest(0), digest(1)
-    assert first != other
-    kept = {path: path.stat().st_mtime_ns for path in bench.options.output.glob("theta0/*")}
-    assert (digest(0), digest(1)) == (first, other)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-
-
-@pytest.mark.usefixtures("two_columns")
-def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
-    found, _ = contenders_of(bench, (*GRADIENTS, "rival/rbf-svm", AUGMENTED_GRADIENTS))
-    histograms = OrientedGradients().fit_transform(bench.X)
-    n_components = min(50, histograms.shape[1])
-    pca = PCA(n_components, svd_solver="covariance_eigh")
-    pca.fit(histograms[: len(bench.X_unlabelled)])
-    own, pixels = found["rival/gradients-svm"], found["rival/rbf-svm"]
-    np.testing.assert_allclose(own.X, pca.transform(histograms), atol=1e-4)
-    assert np.array_equal(found["rival/gradients-umap-logistic"].X, own.X[:, :2])
-    embedding = ["OrientedGradients", OrientedGradients().get_params()]
-    assert own.identity == pixels.identity | {"embedding": embedding}
-    copies = found[AUGMENTED_GRADIENTS].make(7)
-    assert copies.random_state == 7, "each task has its own"
-    fitted = copies.fit(bench.X[:60], bench.dataset.y_train[:60] > 4).estimator_
-    np.testing.assert_allclose(fitted[:-1].transform(bench.X), pca.transform(histograms), atol=1e-4)
-    assert len(fitted[-1].support_) > 60, "of the copies, too"
 
 
 # Names, and the fine-tuning of scratch
@@ -378,30 +310,34 @@ def test_rivals_with_gradients_and_copies_read_those_of_the_pixels(bench):
     ("patterns", "given", "expected"),
     [
         (None, {}, ()),
-        ([], {}, CLASSIFIERS),
-        (["*"], {}, RIVALS),
+        ([], {}, contenders.CLASSIFIERS),
+        (["*"], {}, contenders.RIVALS),
         (["lsuv", "rival/1-nn"], {}, ("rival/1-nn", "rival/lsuv")),
-        ([], {"augmented": True}, (*CLASSIFIERS, *AUGMENTED)),
-        ([], {"gradients": True}, (*CLASSIFIERS, *list(GRADIENTS)[:2])),  # none of minutes
-        (["*"], {"gradients": True}, (*RIVALS, *GRADIENTS)),
-        (["*"], {"gradients": True, "augmented": True}, ALL_RIVALS),
+        ([], {"augmented": True}, (*contenders.CLASSIFIERS, *contenders.AUGMENTED)),
+        (
+            [],
+            {"gradients": True},
+            (*contenders.CLASSIFIERS, *list(contenders.GRADIENTS)[:2]),
+        ),  # none of minutes
+        (["*"], {"gradients": True}, (*contenders.RIVALS, *contenders.GRADIENTS)),
+        (["*"], {"gradients": True, "augmented": True}, contenders.ALL_RIVALS),
     ],
 )
 def test_rivals_are_selected_by_name_or_pattern(patterns, given, expected):
-    assert select_rivals(patterns, **given) == list(expected)
+    assert contenders.select_rivals(patterns, **given) == list(expected)
     with pytest.raises(ValueError, match="unknown rival 'rival/gan'; valid names are riv"):
-        select_rivals(["gan"], **given)
+        contenders.select_rivals(["gan"], **given)
 
 
 def test_a_fine_tuning_sets_its_three_values_and_the_paper_s_is_scratch_itself(bench):
     X, y = bench.X[:60], bench.dataset.y_train[:60] > 4
-    tuned = FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0)[-1].fit(X, y)
+    tuned = methods.FineTuning(3e-3, 4, 0.5).contender(scratch_of(bench), "x").make(0)[-1].fit(X, y)
     assert tuned.n_iter_ == 4
     (group,) = tuned.net_.optimizer_.param_groups
     assert (group["lr"], group["weight_decay"]) == (3e-3, 0.5)
-    paper = FineTuning(1e-3, 10, 0.0)
+    paper = methods.FineTuning(1e-3, 10, 0.0)
     same = paper.contender(scratch_of(bench), "x")
     one, other = (c.make(0).fit(X, y).predict_proba(X) for c in (scratch_of(bench), same))
     np.testing.assert_allclose(one, other, rtol=1e-5)
-    assert paper in GRID
-    assert len({setting.name for setting in GRID}) == len(GRID)
+    assert paper in methods.GRID
+    assert len({setting.name for setting in methods.GRID}) == len(methods.GRID)

@@ -82,23 +82,18 @@ def test_classifiers_train_to_the_same_loss():
 # What is counted and measured
 
 
-def test_products_of_a_case_worked_out_by_hand(monkeypatch):
+def test_products_of_a_case_worked_out_by_hand():
     step = Step("perceptron", 5, (3,), n_perturbations=7, batch_size=4)
 
-    def flops(*samplers):
-        start = step.start(step.rows(4))
-        start.samplers_ = dict(enumerate(samplers))
-        monkeypatch.setattr(Step, "start", lambda self, X, **parameters: start)
-        return sum(product.flops for product in products_of_step(step))
+    def flops(sampler):
+        return sum(product.flops for product in products_of_step(step, sampler=sampler))
 
     # 5-3-2, B = 4, K = 7. First layer: W and its gradient 4x5x3, H H' 4x5x4, L Z 7x4x4x3.
     first = 60 + 80 + 7 * 48 + 60
     # Second, all for 7 networks: three by W 4x3x2; H H', inner H 4x3x4; L Z, G Z' 4x2x4; 4x4x4.
-    assert flops("gram", "gram") == 2 * (first + 7 * (3 * 24 + 2 * 48 + 2 * 32 + 64))
-    # The second by direct: W + E once forward, once to the inputs, and the gradient of W.
-    assert flops("gram", "direct") == 2 * (first + 7 * 3 * 24)
-    # The first by direct: no gradient to the inputs, which all share.
-    assert flops("direct", "direct") == 2 * (7 * 60 + 60 + 7 * 3 * 24)
+    assert flops("gram") == 2 * (first + 7 * (3 * 24 + 2 * 48 + 2 * 32 + 64))
+    # W + E once forward, once to the inputs, which all share in the first, and the gradient of W.
+    assert flops("functional") == 2 * (7 * 60 + 60 + 7 * 3 * 24)
     assert Product(2, 3, 5, 7).flops == 2 * 2 * 3 * 5 * 7
 
 
@@ -178,13 +173,6 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     assert 0 < one["flops"] < other["flops"]
     assert {record["form"] for record in found["module_memory"]} == {"sequential", "convnet"}
     assert "Peak memory of pre-training a module" in capsys.readouterr().out
-
-
-def test_fits_are_timed_beside_the_others():
-    (record,) = classifier_fits.measure_fits((60,), (1,), rounds=1)
-    assert (record["rows"], record["threads"]) == (60, 1)
-    assert record["ours / scikit-learn"]["median"] > 0
-    assert set(record["seconds"]) == {"ours", "scikit-learn"}
 
 
 def test_a_whole_fit_is_measured_in_a_process_of_its_own():

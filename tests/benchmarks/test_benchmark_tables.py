@@ -12,7 +12,7 @@ from reporting.results import Library, unpack_draws
 from reporting.tables import TABLES, build_table, text_of
 from reporting.task_tables import MEASURED_THERE, against_table, best_rival, wide_of
 from reporting.time_tables import SPEED_KINDS
-from results_stand_in import ON_SETS, few_labels, ratios, records, scales, task_results
+from results_stand_in import HEAD, ON_SETS, SETTINGS, few_labels, records, task_results
 
 HAND = task_results(
     records(
@@ -90,12 +90,19 @@ def test_a_rival_of_more_tasks_than_ours_counts_on_ours_alone():
 
 
 def test_dead_neurons_of_a_cell_are_those_of_the_worst_layer_of_each_run():
-    results = scales([(0.5, 0.4)], runs=2)
-    results["settings"] |= {"n_perturbations": 128}
-    for record, softmax, dead in zip(
-        results["records"], (1.0, 2.0), ((3.0, 8.0, 0.0), (10.0, 2.0, 4.0)), strict=True
-    ):
-        record |= ratios((softmax, 1.0), [(value, 1.0) for value in dead])
+    def mean_and_std(mean):
+        return {"mean": mean, "std": 1.0}
+
+    settings = {"passes": 5, "rows": 60000, "n_perturbations": 128, "networks_a_ratio": 256}
+    settings |= {"n_batches": 128, "batch_size": 32}
+    cell = {"squared_scale": 0.5, "degeneracy_weight": 0.4, "uniformity": [0.5, 0.01]}
+    found = [
+        cell
+        | {"degenerate_softmax_percent": mean_and_std(softmax)}
+        | {"dead_neurons_percent": [*map(mean_and_std, dead)]}
+        for softmax, dead in ((1.0, (3.0, 8.0, 0.0)), (2.0, (10.0, 2.0, 4.0)))
+    ]
+    results = {**HEAD, "settings": SETTINGS | settings, "records": found}
     # Softmax of 1 and 2, std 1 / sqrt(2); the worst layers have 8 and 10, std sqrt(2).
     own = ["2", "1.50 ± 0.71 (1.58 ± 0.72)", "9.00 ± 1.41 (5.48 ± 1.56)", "0.01"]
     assert rows_of("scale_and_weight", results) == {"s^2 = 0.5, lambda = 0.4": own}
