@@ -172,9 +172,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with ``module__<name>``
         parameters, and with `n_classes` if it takes it. X may have any shape that the network
-        takes. Parameters that require no gradient stay as they are, and so does a normalisation
-        that is in evaluation mode in a module that is not. Parameters that describe a perceptron
-        must keep their defaults.
+        takes. Parameters that require no gradient stay as they are. A normalisation in evaluation
+        mode stays too, if the module itself is in training mode. Parameters that describe a
+        perceptron must keep their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -203,16 +203,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
         along a half cosine over ``max_iter`` epochs.
     batch_size : int, default=32
-        Rows a step that pass the paper's terms; capped at the rows there are, and with coherence at
-        its ``batch_size``.
+        Rows of a step in the paper's terms; capped at n_samples, and with coherence at its
+        ``batch_size``.
     window : int, default=100
         Steps over which the loss is averaged. Theta0 is the parameters at the end of the window
         with the lowest mean; with coherence, at the end of training.
     gain : float or "auto", default="auto"
         Factor of each hidden layer's weights after training. The last layer's weights are divided
-        by the product, so that the network computes the same function. It needs layers that hand a
-        scale on, such as ReLU without normalisation; else it is 1. "auto": 1, with coherence such
-        that the first step of fine-tuning can move a logit by 0.75.
+        by the product, so that the network computes the same function. Each layer must scale its
+        output with its input, as ReLU without normalisation does; else only 1 and "auto" are
+        valid. "auto": 1, with coherence such that the first step of fine-tuning can move a logit by
+        0.75.
     init : {"xavier", "he"}, default="xavier"
         Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
         are 0.
@@ -247,20 +248,21 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     coefs_, intercepts_ : list of ndarray
         Weights (n_in, n_out) and biases (n_out,) of each layer of a perceptron.
     history_ : list of dict
-        For each window that ended at "step": means of "loss", "uniformity", "degeneracy",
-        "detachment" and "coherence", without the terms that were not computed.
+        For each window that ended at "step" (or for the first steps, if none ended): means of
+        "loss", "uniformity", "degeneracy", "detachment" and "coherence", without the terms that
+        were not computed.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
     gain_ : tuple of float
-        Factor of each hidden layer's weights in ``theta0_``.
+        Factor of each hidden layer's weights in ``theta0_``; empty where there can be none.
     config_ : Config
-        What the parameters stand for, with "auto" resolved.
+        Settings of the training, with "auto" resolved; the gain is in ``gain_``.
     sampler_ : str
         "gram" or "functional".
     why_functional_ : str
-        Why a module has the functional sampler; empty where it has not.
+        Why a module has the functional sampler; empty for "gram".
     n_iter_ : int
         Epochs begun.
     n_features_in_, feature_names_in_ : int, ndarray of str
@@ -413,8 +415,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         if self.checkpoint is not None:
             checked_path(self.checkpoint, "checkpoint")
             if self.random_state is None:
-                hint = "with which the call is the same again"
-                raise ValueError(f"a checkpoint needs a random_state, {hint}")
+                raise ValueError(
+                    "random_state=None cannot be used with a checkpoint, because the next call "
+                    "would draw another seed; pass random_state=0, for example"
+                )
         coherence = coherence_of(self.coherence)
         if coherence is not None:
             check_coherence(coherence)
@@ -439,11 +443,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
-        An interrupt (Ctrl-C) ends it with a warning once a window has ended. Theta0 is then what
-        was learned up to the last window, and ``partial_fit`` goes on from there, first to the end
-        of the epoch. In a Pipeline, a classifier or as an embedding the interrupt ends the whole
-        call, and only the checkpoint stays. A search over an initializer alone goes on, as with
-        skorch; a second interrupt ends it.
+        After the first window or epoch an interrupt (Ctrl-C) ends ``fit`` with a warning; before,
+        it raises. Theta0 is then what was learned up to the last window, and ``partial_fit`` goes
+        on from there, first to the end of the epoch. In a Pipeline, a classifier or as an embedding
+        the interrupt ends the whole call, and only the checkpoint stays. A search over an
+        initializer alone goes on, as with skorch; a second interrupt ends it.
 
         Parameters
         ----------
@@ -464,7 +468,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If X or a parameter is not valid, if the loss is not finite in the first window, or if
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
-            If the checkpoint cannot be written, now or later.
+            If the checkpoint cannot be written, at the start or during training.
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
@@ -630,7 +634,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     ) -> None:
         """Train on X until so many epochs have ended."""
         n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
-        if n_left or not config.max_iter:  # else a checkpoint has all of them
+        # A checkpoint may hold all epochs. max_iter=0 still builds the graph, whose errors count.
+        if n_left or not config.max_iter:
             batches, device = self._batches(X, config, state.seed), torch_device(self.device)
             train(self._builder, batches, config, state, n_left, device, self.verbose, checkpointer)
 
@@ -651,7 +656,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         kept = {name: parameters[name] for name in _OF_THE_NETWORK}
         kept |= {name: v for name, v in parameters.items() if name.startswith("module__")}
         embedding = getattr(coherence_of(self.coherence), "embedding", None)
-        return kept | {"embedding": repr(embedding), "the loss": config.term_names}
+        return kept | {"embedding": repr(embedding), "terms of the loss": config.term_names}
 
     def _check_unchanged(self) -> None:
         now, before = self._unchangeable(self._config(2)), self._begun_with
@@ -677,7 +682,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """All that decides a training, in words: a checkpoint belongs to one training."""
         return {
             "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
-            "random_state": f"one that begins with {fresh.seed}",
+            "seed of random_state": str(fresh.seed),
             "architecture": fresh.current.architecture.to_json(),
             "initial weights": joblib.hash(dict(fresh.current.arrays)),
             **{name: repr(value) for name, value in vars(config).items()},
@@ -728,11 +733,12 @@ def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:
         return
     if not chain and gain != 1:
         raise ValueError(
-            f"{gain=} would change the function of this network: a gain needs layers that hand a "
-            "scale on, such as ReLU after linear layers without normalisation; use gain=1"
+            f"{gain=} would change the function of this network: each of its layers must scale its "
+            "output with its input, as ReLU without normalisation does; use gain=1"
         )
     n_hidden = max(len(chain) - 1, 1)
     if n_hidden * abs(math.log(gain)) > -math.log(_TINY):
         # Else float32 does not hold the product over all layers, or its inverse.
         largest = _TINY ** (-1 / n_hidden)
-        raise ValueError(f"{gain=} must be from {1 / largest:.2g} to {largest:.2g}")
+        limits = f"from {1 / largest:.2g} to {largest:.2g}"
+        raise ValueError(f"{gain=} must be {limits}, so that the product over layers fits float32")

@@ -35,8 +35,8 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     ----------
     module : nn.Module
         Returns logits (n, n_classes). Parameters that require no gradient stay. Running statistics
-        of normalisations become those of the data, except where a normalisation is in evaluation
-        mode and the module is not: it is frozen.
+        of normalisations become those of the data. A normalisation in evaluation mode stays frozen
+        if the module is in training mode.
     data : array-like, Tensor, Dataset or DataLoader
         Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
         item is one. It is read once, in its order, into an array in memory. For more data pass a
@@ -93,7 +93,7 @@ def _read(data: Any, random_state: Any) -> np.ndarray:
     loader = data if isinstance(data, DataLoader) else DataLoader(data, _EXAMPLES_AT_A_TIME)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     parts: list[np.ndarray] = []
-    # A loader draws from PyTorch's global generator: by the seed here, and without a trace.
+    # A DataLoader shuffles by PyTorch's global generator: it is seeded here and then restored.
     with seeded_generators(seed), add_error_context(f"data={type(data).__name__} cannot be read"):
         for item in loader:
             examples = item[0] if isinstance(item, tuple | list) and item else item

@@ -90,10 +90,10 @@ class MMDObjective(nn.Module):
 
     Notes
     -----
-    The first call with a module looks at a few of its passes, which leave no trace. Each call
-    passes the module itself as well, so that running statistics of normalisations follow the
-    mini-batch. The module keeps its mode, device and precision. Under :class:`torch.autocast`
-    products run in half precision; losses and factors stay in float32.
+    The first call with a module runs a few forward passes to inspect it, which leave no trace. Each
+    call updates running statistics of normalisations from the mini-batch. The module keeps its
+    mode, device and precision. Under :class:`torch.autocast` products run in half precision; losses
+    and factors stay in float32.
 
     With ``sampler="functional"`` the terms are differentiable as often as the module is. With
     "gram" they are differentiable once, and a backward pass with ``create_graph=True`` raises an
@@ -142,8 +142,8 @@ class MMDObjective(nn.Module):
         check_argument("generator", generator, torch.Generator, None)
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
-                f"generator must be of the CPU, got {generator.device}; the draws on another "
-                "device follow from it without waiting for the device"
+                f"generator must be on the CPU, got one on {generator.device}: reading a seed "
+                "from a GPU would wait for it; pass torch.Generator(), which seeds its draws too"
             )
         self.n_perturbations = n_perturbations
         self.uniformity_weight = uniformity_weight
@@ -162,7 +162,7 @@ class MMDObjective(nn.Module):
         return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy looks anew: the modules that were looked at are not copied.
+        # A copy drops what is known of modules, because these are not copied.
         return {name: value for name, value in vars(self).items() if name != "_infos"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -189,8 +189,9 @@ class MMDObjective(nn.Module):
         TypeError
             If `module` is no nn.Module or `X` is no tensor.
         ValueError
-            If `X` has no examples, the module returns no logits, or no sampler can perturb it.
-            Errors of the module itself stay as they are, with a note.
+            If `X` has no examples, the module returns no logits, or there is no Jacobian, or
+            ``closed_form=True`` and there are more than two classes. Errors of the module itself
+            keep their type, with a note.
         """
         check_argument("module", module, nn.Module)
         check_argument("X", X, torch.Tensor)
@@ -209,7 +210,7 @@ class MMDObjective(nn.Module):
     def terms(
         self, module: nn.Module, info: ModuleInfo, X: torch.Tensor, random: StepRandom
     ) -> MMDTerms:
-        """The terms where `info` says what the module is and `random` draws; estimators use it.
+        """Compute the terms for an inspected module; the estimators call this.
 
         Parameters
         ----------
@@ -243,7 +244,7 @@ class MMDObjective(nn.Module):
         """What a look at the module shows; one look is enough while nothing changes."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
-        # Hooks or shared weights that came since the last look are beyond the gram sampler.
+        # Hooks and shared weights, which gram cannot serve, may be added between calls.
         is_chain = bool(gram_layers(module))
         key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
         known, info = self._infos.get(module, (None, None))

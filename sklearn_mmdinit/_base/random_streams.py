@@ -37,7 +37,7 @@ def rows_generator(seed: int, step: int) -> np.random.Generator:
 
 
 class StepRandom:
-    """The draws of one step at a time."""
+    """Draws random numbers, of one step at a time."""
 
     def __init__(self, seed: int, device: str | torch.device = "cpu") -> None:
         self.seed = seed

@@ -49,7 +49,7 @@ def team(n_multiplications: float, device: torch.device) -> Iterator[None]:
     """Let :func:`run_on_threads` use all threads, and every PyTorch operation only one.
 
     PyTorch's own workers spin for milliseconds after each operation, on the core that the next
-    chunk needs. On a GPU there is no team, because each thread has a stream of its own there.
+    chunk needs. On a GPU there is no team, because its threads would not use the caller's stream.
     """
     if device.type != "cpu":
         yield
@@ -157,7 +157,7 @@ class _Chunked(torch.autograd.Function):
             with torch.set_grad_enabled(again):
                 for i in range(start, stop):
                     if results[i].requires_grad:
-                        # A second derivative frees the graph that it goes through.
+                        # A second derivative needs a graph of its own.
                         terms = torch.autograd.grad(
                             chunk(i) if again else results[i],
                             learned,
@@ -177,7 +177,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add gradients to sums; in place, but where the sums are part of a graph."""
+    """Add gradients to sums, in place unless the sums are part of a graph."""
     for place, term in enumerate(terms):
         total = totals[place]
         if term is None:

@@ -1,9 +1,9 @@
 r"""Coherence, L_coh: predictions of a positive pair move together when the last layer is perturbed.
 
-The paper asks that any prediction be near for each single input. This term, which is not the
-paper's, says which functions of the inputs are to be near: those that change little between the
-two inputs of a positive pair, such as neighbours in the nearest-neighbour graph of the data, as the
-tasks that people set do.
+In the paper a small perturbation of theta0 can reach every prediction, for each input alone. This
+term is not the paper's. It favours functions that change little between the two inputs of a
+positive pair, such as neighbours in the nearest-neighbour graph of the data, because the classes
+of real tasks do so.
 
 A perturbation of the last layer alone moves a logit at x by :math:`\epsilon_W \cdot h(x) +
 \epsilon_b`, where h(x) are the n last hidden activations and d is the number of classes. Over
@@ -145,15 +145,15 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
         )
     n = len(H) // 2
     along = (G[:n] * G[n:]).sum(dim=1)
-    # Of the 4 n^2 pairs those of an input with itself (C = 1) and both orders of each positive
-    # pair are left out.
+    # The 4 n^2 pairs include each input with itself (C = 1) and both orders of each positive pair.
+    # These are subtracted.
     itself = G.square().sum(dim=1)
     between = _sum_of_squares(G) - itself.square().sum() - 2.0 * along.square().sum()
     return 1.0 - along.mean() + separation * between / (4.0 * n * (n - 1))
 
 
 def _sum_of_squares(G: torch.Tensor) -> torch.Tensor:
-    """The sum of the squares of G G', which is that of G' G: of the smaller one."""
+    """Sum of the squared entries of G G'; G' G has the same sum, and the smaller one serves."""
     rows = G if len(G) < G.shape[1] else G.mT
 
     def pieces_of(rows: torch.Tensor, start: int, stop: int) -> list[Piece]:

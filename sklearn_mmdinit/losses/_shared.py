@@ -59,8 +59,8 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
         if bool(((sums - 1.0).abs() > rounding).any() or (values < -rounding).any()):
             sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
             raise ValueError(
-                f"P must hold probabilities: values from {float(values.min()):.3g} on, whose sum "
-                f"over classes is {sum_found:.3g} and not 1; pass logits.softmax(-1)"
+                f"P must hold probabilities, got a smallest value of {float(values.min()):.3g} and "
+                f"a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
             )
     return predictions.float() if half else predictions
 
@@ -73,10 +73,11 @@ def with_gradient(
 ) -> torch.Tensor:
     """Values (n,) of n points, whose gradient is computed along with them, on threads.
 
-    So the matrices of all pairs need not be kept. Either a value depends on its own point alone, or
-    only the sum of the values may be used. ``pieces_of(points, start, stop)`` computes
-    values and gradients of some of the points, and ``definition(points)`` the values by plain
-    operations, for second derivatives. `n_numbers` are computed in all.
+    So the matrices of all pairs need not be kept. The gradient is that of the sum of all values;
+    single values may be used if each depends on its own point alone. ``pieces_of(points, start,
+    stop)`` computes values and gradients of some of the points, and ``definition(points)`` the
+    values by plain operations, for second derivatives. `n_numbers` are computed in all; few of them
+    use one thread.
     """
     values: torch.Tensor = _WithGradient.apply(points, pieces_of, definition, n_numbers)
     return values
@@ -119,7 +120,7 @@ def kernel_and_slope(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The kernel and its derivative by the squared distance, fast and without a gradient.
 
-    Three exponentials and their fourth powers serve all nine bandwidths. In float32 one
+    Three exponentials, with their 4th and 16th powers, give all nine Gaussians. In float32 one
     exponential alone would be wrong by 7e-3, three are by 5e-6.
     """
     shape = torch.broadcast_shapes(squared.shape, gamma.shape)

@@ -5,9 +5,9 @@ The maximum mean discrepancy between the K predictions for an input and the unif
 .. math:: MMD = E k(p, p') - 2 E k(p, u) + E k(u, u'),
           \qquad k(a, b) = \sum_{i=-4}^{4} \exp\frac{-\|a - b\|^2}{2 (2^i \gamma)^2},
 
-with the median of all pairwise distances as :math:`\gamma`, for each input, no gradient through
-it. Means within a set leave out the pairs of a point with itself (a U-statistic), so that 0 means
-"uniform".
+with the median of all pairwise distances as :math:`\gamma`, for each input. The gradient takes it
+as a constant. Means within a set leave out the pairs of a point with itself (a U-statistic), so
+that 0 means "uniform".
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ._shared import (
     with_gradient,
 )
 
-# Distances that are computed at once: those of one input where there are many, and of several
-# inputs where each has few, for which calls would take longer than numbers.
+# Distances that are computed in one call. Inputs with few points are grouped, because the overhead
+# of calls would dominate.
 _PAIRS_AT_ONCE = 1 << 17
 
 # Mode of torch.cdist that is exact at small distances too.
@@ -85,12 +85,12 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
     U = U.to(P.dtype)
     if P.shape[-1] == 2:
-        # The gradient by the first class carries that of the second.
+        # The second probability is one minus the first, so the loss depends on the first alone.
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)
         if grid_is_exact(gamma, p.shape[1], len(u)):
             return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
-    # The error of the other median is large beside a small bandwidth.
+    # The error of interval_median is large relative to a small bandwidth: here it is exact.
     gamma = median_bandwidth(P.detach().transpose(0, 1), U)
     if closed_form:
         return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean()
@@ -112,7 +112,7 @@ def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> 
 
 
 def mmd(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """The same, whose gradient is computed along with the values."""
+    """As ``mmd_by_definition``; the gradient is computed along with the values."""
 
     def pieces_of(P: torch.Tensor, start: int, stop: int) -> list[Piece]:
         squared_uu = _squared_distances(U, U)

@@ -55,7 +55,7 @@ def functional_logits(
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
         placed = {place: perturbed[name] for place, name in places.items() if name in perturbed}
-        # Of its own, so that what a module keeps in buffers follows no perturbed network.
+        # Each network gets copies of the buffers, so that it does not change the module's.
         named = module.named_buffers(remove_duplicate=False)
         buffers = {name: buffer.clone() for name, buffer in named}
         return functional_call(module, placed | buffers, (X.clone(),), tie_weights=False)

@@ -52,10 +52,10 @@ _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 # A pivot below this fraction of its diagonal entry is rounding: the row is a combination of the
 # rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# Added to the diagonal then, as a fraction of it. Rounding leaves pivots that grow with the number
-# of rows and stay below this.
+# A singular C gets this fraction of its diagonal added. Pivots that are only rounding grow with the
+# number of rows, and stay smaller.
 _RIDGE = 1e-5
-# Added for rows of zeros: a fraction of the largest diagonal entry, and a number.
+# Rows of zeros get this fraction of the largest diagonal entry, and an absolute amount.
 _LEAST = 1e-10, 1e-30
 
 

@@ -39,7 +39,7 @@ _N_EXAMPLES = 4
 
 # Layers whose outputs are in proportion to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Large and small enough that a bend or a limit anywhere shows. Powers of two round nothing.
+# Extreme enough to show any non-linearity or bound. Powers of two multiply without rounding.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -92,10 +92,10 @@ def inspect_module(
     sampler: str = "auto",
     hidden_layer: str | None = None,
 ) -> ModuleInfo:
-    """Look at passes of a module, in its mode, on some of the examples X (n, ...).
+    """Run forward passes of a module, in its mode, on some of the examples X (n, ...).
 
-    The look leaves no trace in the module and in PyTorch's generators. An error says why no
-    sampler can serve.
+    They leave no trace in the module and in PyTorch's generators. An error says why no sampler can
+    serve.
     """
     X = X.detach()[torch.arange(_N_EXAMPLES, device=X.device) % len(X)]
     name = type(module).__name__
@@ -132,7 +132,8 @@ def inspect_module(
     by_vmap = _passes_by_vmap(module, X)
     if look.idle:
         warn_user(
-            f"no pass of the module {name} calls its layers {look.idle}: they stay as they are"
+            f"no forward pass of the module {name} uses its layers {look.idle}: their weights are "
+            "not learned"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
 
@@ -140,7 +141,10 @@ def inspect_module(
 def _why_not_gram(module: nn.Module) -> str:
     if has_hooks(module):
         return "it has hooks, which the gram sampler would not call"
-    return "it is not an MLP or an nn.Sequential of nn.Linear and elementwise layers"
+    return (
+        "gram serves an MLP, or an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d "
+        "and a first nn.Flatten that ends in nn.Linear, uses each layer once and gets floats"
+    )
 
 
 # The look
@@ -202,7 +206,7 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
     with isolated_pass(module):
         kept = _kept_by(module)
         states = _generator_states()
-        with hooked(list(names), note), _Reads() as reads, _refused(module, X):
+        with hooked(list(names), note), _Reads() as reads, _context_of_pass(module, X):
             logits = module(X.clone())
         draws = _generator_states() != states
         check_logits(module, logits, X)
@@ -244,7 +248,7 @@ def isolated_pass(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _refused(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
+def _context_of_pass(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
     shape, name = tuple(X.shape[1:]), qualified_name(module)
     with add_error_context(
         f"the module {name} was given examples of shape {shape} and type {X.dtype}"
@@ -301,7 +305,7 @@ def _kept_by(module: nn.Module) -> str:
     versions = [(id(buffer), buffer._version) for buffer in module.buffers()]
     try:
         return str(joblib.hash((kept, versions)))
-    except Exception:  # of something that cannot be pickled
+    except Exception:  # something cannot be pickled
         return "unknown"
 
 
@@ -320,7 +324,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Number of the call that gives the logits: else the named layer's last, or the last one."""
+    """Index of the call that gives the logits; else of the last call, of the named layer if any."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
         if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
@@ -341,12 +345,13 @@ def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     """Whether vmap can pass networks at once; False: one after the other; or an error."""
     name, failures = type(module).__name__, []
     for by_vmap in (True, False):
-        # A layer that is computed again for its gradient would be so without its perturbation.
-        as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
-            "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+        # torch.utils.checkpoint would compute a layer again in the backward pass, when the
+        # perturbed parameters are no longer in the module.
+        no_recomputation = torch.autograd.graph.disable_saved_tensors_hooks(
+            "switch off activation checkpointing (torch.utils.checkpoint) in the module"
         )
         try:
-            with isolated_pass(module), as_it_is:
+            with isolated_pass(module), no_recomputation:
                 logits = functional_logits(
                     module, X, 2, 1.0, StepRandom(0, X.device), by_vmap=by_vmap
                 )
@@ -363,7 +368,7 @@ def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
         return by_vmap
     with add_error_context(
         f"no sampler can perturb the module {name}: torch.func.vmap fails with "
-        f"{_first_line(failures[0])}, and without it this error comes"
+        f"{_first_line(failures[0])}, and without vmap the error above is raised"
     ):
         raise failures[1]
 
@@ -403,7 +408,7 @@ class NetworkBuilder:
         if info.draws:
             raise ValueError(
                 f"the module {qualified_name(module)} draws random numbers in evaluation mode, "
-                "and what is learned must follow from random_state alone; leave them out there"
+                "so that results would not follow from random_state; draw only if self.training"
             )
         architecture = replace(
             description,
@@ -446,7 +451,10 @@ class NetworkBuilder:
             X,
         )
         if not np.isfinite(H).all():
-            raise ValueError("hidden activations of X are not finite: give it on theta0's scale")
+            raise ValueError(
+                "hidden activations of X are not finite: its values are too large; scale X as "
+                "in fit"
+            )
         return H
 
     def known_last_layer(self) -> str:
@@ -491,7 +499,7 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
     """The description of a module that is only fine-tuned, from one pass of it."""
     module.float().cpu().eval()
     examples = as_examples(X, takes_integers(module))
-    with torch.no_grad(), isolated_pass(module), _refused(module, examples):
+    with torch.no_grad(), isolated_pass(module), _context_of_pass(module, examples):
         logits = module(examples)
     check_logits(module, logits, examples)
     return replace(describe(factory, module, X.shape[1:]), n_classes=logits.shape[1])

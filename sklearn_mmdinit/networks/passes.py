@@ -202,7 +202,7 @@ def jacobian_norms(
     With respect to the input and to the output of each layer of ``TAPPED`` before the last one,
     which is a pre-activation (after a normalisation that follows at once). Batch normalisation uses
     the mean and variance of X as constants. `taps` has the axis that counts examples for each
-    call of such a layer.
+    call of such a layer. One forward pass also updates running statistics from X.
     """
     statistics = plain_pass(module, X)
     is_chain = bool(gram_layers(module))
@@ -213,12 +213,13 @@ def jacobian_norms(
 
     with plain_attention(), isolated(module):
         if len(parts) > 1:
-            found = chunked(norms, len(parts), list(module.parameters()))
+            row_norms = chunked(norms, len(parts), list(module.parameters()))
         else:
-            found = norms(0)
-    # A head of another class feels none of what is before this one: its norms there count as 1.
-    felt = (found.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
-    return torch.where(felt.any(dim=0) & ~felt, torch.ones_like(found), found)
+            row_norms = norms(0)
+    # With separate heads a layer of one head does not affect the other classes. Their norms there
+    # become 1, which adds nothing to the loss.
+    affects = (row_norms.detach() > 1.001 * math.sqrt(_TINY)).any(dim=0)
+    return torch.where(affects.any(dim=0) & ~affects, torch.ones_like(row_norms), row_norms)
 
 
 def _norms_of_rows(
@@ -240,7 +241,8 @@ def _norms_of_rows(
         of_class = of_class.repeat_interleave(len(X), dim=0)
         inputs = [(rows, 0)] if rows.requires_grad else []
         for call, axis in taps.items():
-            # Where a layer sees some of the rows alone, as an expert does, it says nothing of all.
+            # A layer that gets some of the rows only, as in a mixture of experts, is skipped: its
+            # output cannot be divided among all rows.
             if call < len(tapped) and tapped[call].shape[axis] % len(rows) == 0:
                 inputs.append((tapped[call], axis))
         slopes: Sequence[torch.Tensor | None] = []
@@ -283,7 +285,7 @@ def _tapped(
 
     def tap(output: torch.Tensor) -> torch.Tensor:
         nonlocal handed_on
-        if not output.requires_grad:  # of a layer that is not learned, before any that is
+        if not output.requires_grad:  # the output of frozen layers
             output = output.detach().requires_grad_()
         tapped.append(output)
         handed_on = output.clone()  # what works in place leaves the tapped tensor as it is
@@ -296,7 +298,8 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        # An activation in place hands on the same tensor, but no pre-activation.
+        # If the input is the unchanged last output, the normalisation's output replaces it. An
+        # activation in place keeps the tensor, but raises its version.
         if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()

@@ -13,8 +13,8 @@ from .._base.validation import is_auto
 # chose, on other tasks than the report's.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence: one step for so many rows, and at least and at most so many steps.
-_ROWS_OF_A_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
+# With coherence training has n_samples / 20 steps, at least 200 and at most 3,000.
+_ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
 
 # Share of the learning rate that is left at the end of a half cosine: not 0, so that epochs beyond
 # the last planned one still learn.
@@ -37,13 +37,14 @@ class Config:
 
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam; the first one where it falls
-    batch_size: int  # rows a step that pass the paper's terms
+    batch_size: int  # rows of a step in the paper's terms
     max_iter: int  # epochs over the rows
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
     sampler: str = "auto"  # how perturbed networks are drawn
-    uniformity_weight: float = 0.0  # 1, lambda and xi in the paper
+    # In the paper 1, lambda and xi.
+    uniformity_weight: float = 0.0
     degeneracy_weight: float = 0.0
     detachment_weight: float = 0.0
     # Whether expectations over the uniform law are exact, and not over samples.
@@ -71,7 +72,7 @@ class Config:
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that pass a network in a step, those of perturbed networks included."""
+        """Rows that go through networks in a step, perturbed ones included."""
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
@@ -96,7 +97,7 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
             n_walks,
         )
         size = min(size, n_walks)
-        n_steps = min(max(n_rows // _ROWS_OF_A_STEP, _FEWEST_STEPS), _MOST_STEPS)
+        n_steps = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST_STEPS), _MOST_STEPS)
         defaults = _COHERENT | {"max_iter": math.ceil(n_steps / (n_rows // n_walks))}
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
@@ -114,7 +115,7 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
         uniformity_weight=float(parameters["uniformity_weight"]),
         degeneracy_weight=float(parameters["degeneracy_weight"]),
         detachment_weight=float(parameters["detachment_weight"]),
-        # Without the noise of the samples where few networks are drawn; they are the paper's.
+        # With coherence few networks are drawn: exact expectations replace the paper's samples.
         closed_form=term is not None and n_classes == 2,
         coherence=term,
     )

@@ -18,7 +18,7 @@ from .loop import State
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
-# Names that files of version 0.1.0 have for fields of the state.
+# Names of fields in files from before they were renamed.
 _RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
 
 
@@ -37,7 +37,7 @@ class Checkpointer:
         if self.path is None:
             return fresh
         for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part"):
-            part.unlink()  # of a write that was killed
+            part.unlink()  # a killed write left it
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
         self.write()  # a file that cannot be written raises now, and not in an hour
         return replace(self.last, history=list(self.last.history))
@@ -77,9 +77,14 @@ class Checkpointer:
             texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
         )
         here, there = self.settings, kept["settings"]
+        if "random_state" in there:  # in files from before it was renamed
+            seed = there.pop("random_state").removeprefix("one that begins with ")
+            there["seed of random_state"] = seed
         differing = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
         if differing:
-            differences = (f"{n} is {here.get(n)}, there {there.get(n)}" for n in differing)
+            differences = (
+                f"{n} is {here.get(n)} here and {there.get(n)} in the file" for n in differing
+            )
             raise ValueError(
                 f"checkpoint {path} is of another training: {'; '.join(differences)}; {remedy}"
             )

@@ -79,7 +79,7 @@ class Recorded:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
-            caught.clear()  # it warns of itself
+            caught.clear()  # the setting itself warns
             try:
                 with _OnHost() as host:
                     result = self._step(batch, self._random)
@@ -100,9 +100,9 @@ class Recorded:
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = self._step(self._batch, self._random)
         except Exception:
-            # The step cannot be recorded: memory may not suffice, or it sets a generator back. An
-            # error of its own comes again in the next step. The old generators may still be
-            # registered with the recording, so new ones replace them.
+            # The step cannot be recorded: memory may not suffice, or it restores a generator's
+            # state. If the step itself is wrong, the next ordinary step raises. The old generators
+            # may still be registered with the recording, so new ones replace them.
             self._random = StepRandom(self._random.seed, self._random.device)
         else:
             self._graph = graph

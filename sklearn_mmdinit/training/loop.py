@@ -47,7 +47,7 @@ class State:
     # Epochs begun, and steps of the last one; 0 where it has ended.
     n_epochs: int = 0
     steps_in_epoch: int = 0
-    # Epochs that the first one planned, along which the learning rate falls.
+    # max_iter at the first epoch: after so many epochs the learning rate has its last value.
     n_planned: int = 1
     # Sums of the terms over the steps of the window that has not ended, and how many.
     window_sum: np.ndarray | None = None
@@ -58,7 +58,7 @@ class State:
     best_loss: float = math.inf
 
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
-        """Means of the windows; of the first one alone, even if it has not ended."""
+        """A record for each window that ended; if none has, one of the steps so far."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
         means = (self.window_sum / self.window_steps).tolist()
@@ -152,10 +152,10 @@ def train(
 ) -> State:
     """Train for some epochs, and change the state in place.
 
-    Epochs one after the other are one training, to the last bit; the first one goes on where the
-    state stopped. `keep` gets a copy of the state at the end of a window or an epoch. A ValueError
-    is raised if the loss or the weights are not finite before the first window ends; later the best
-    window is taken, with a ConvergenceWarning.
+    Calls with n and m epochs equal one call with n + m, to the last bit; the first epoch goes on
+    where the state stopped. `keep` gets a copy of the state at the end of a window or an epoch. A
+    ValueError is raised if the loss or the weights are not finite before the first window ends;
+    later the best window is taken, with a ConvergenceWarning.
     """
     network, info = builder.network_at(state.current, device), builder.info
     check_step_fits_in_memory(config)
@@ -175,7 +175,7 @@ def train(
     if device.type == "cuda" and n_steps >= _WORTH_RECORDING and not info.stateful:
         recorded = Recorded(step, state.seed, device)
 
-    def settle() -> None:
+    def save_state() -> None:
         state.current, state.moments = builder.theta0_of(network), _moments(network, optimizer)
         if keep is not None:
             keep(replace(state, history=list(state.history)))
@@ -210,10 +210,10 @@ def train(
                 state.steps_in_epoch += len(mini_batches)
                 if state.step % config.window == 0:
                     bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
-                    if keep is not None:
-                        settle()
+                    if keep is not None:  # else the end of the epoch is early enough
+                        save_state()
             state.steps_in_epoch = 0
-            settle()
+            save_state()
     return state
 
 
@@ -267,7 +267,7 @@ def _adam(
     n_steps = float(state.step - state.moments_since)
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
-            # Adam moves all from the first step on, also what no mini-batch has reached by then.
+            # Adam skips parameters whose gradient is None, and would begin their moments later.
             parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
             moments = (torch.tensor(moment, device=device) for moment in state.moments[name])

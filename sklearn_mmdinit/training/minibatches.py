@@ -54,13 +54,17 @@ class RowBatches:
 
     @property
     def steps_an_epoch(self) -> int:
-        """Steps of an epoch; rows that fill none are left out, other ones each time."""
+        """Full mini-batches of an epoch; the order of an epoch decides which rows are left out."""
         return len(self.X) // self.size
 
     def portions(
         self, epoch: int, step: int, window: int, first: int = 0
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """First step in the epoch and mini-batches (n, B, ...); `step`: those before the epoch."""
+        """Yield the first step of a portion in the epoch, and its mini-batches (n, B, ...).
+
+        No portion crosses the end of a window. `step` counts the steps before this epoch, and
+        `first` is the step of the epoch to begin with.
+        """
         n_steps = self.steps_an_epoch
         order = permutation(self.seed, epoch, len(self.X))[: n_steps * self.size]
         order = order.reshape(n_steps, self.size)
@@ -80,7 +84,7 @@ class RowBatches:
 
 
 def augmented(augmentation: Augmentation, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows (n, ...) after the augmentation; a ValueError unless it returns rows like them."""
+    """Rows (n, ...) after the augmentation; a ValueError unless they are finite and alike."""
     changed, name = np.asarray(augmentation(rows, rng)), f"augmentation={augmentation!r}"
     if changed.shape != rows.shape or changed.dtype.kind != rows.dtype.kind:
         valid = f"rows like those given, of shape {rows.shape} and type {rows.dtype}"
