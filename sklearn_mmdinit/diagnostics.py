@@ -261,7 +261,7 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     with torch.no_grad():
         H = hidden_activations(network, builder.as_examples(probe.X), builder.known_last_layer())
         n_classes = n_classes_with_bias(network, builder.info)
-        kernel: np.ndarray = losses.coherence_kernel(H, n_classes).numpy()
+        kernel: np.ndarray = losses.logit_correlation(H, n_classes).numpy()
     if not np.isfinite(kernel).all():
         reached = f"hidden activations of X reach {float(H.abs().max()):.2g}"
         raise ValueError(f"{reached}: give X on the scale that theta0 was learned on")

@@ -28,8 +28,8 @@ from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embe
 from .fine_tuning import labels
 from .networks.info import SAMPLERS, NetworkBuilder
 from .theta0 import Theta0, checked_path
+from .training import Config, resolve
 from .training.checkpoint import Checkpointer
-from .training.config import Config, resolve
 from .training.loop import (
     State,
     check_step_fits_in_memory,
@@ -145,115 +145,110 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     .. math:: L = L_{uni} + \lambda L_{sd} + \xi L_{iod},
 
-    so that small random perturbations of theta0 give predictions that are uniform over the
-    class simplex for every input, use all classes, and depend on the input. The values of
-    the paper are the defaults. With ``coherence="auto"``, which is not the paper's, functions near
-    theta0 are also smooth on the data, which is worth far more to tasks with few labels.
+    so that small random perturbations of theta0 give predictions that are uniform over the class
+    simplex for every input, use all classes, and depend on the input. The defaults are the paper's
+    values. ``coherence="auto"`` adds a term that the paper does not have: functions near theta0
+    are then smooth on the data. Most of the gain with few labels comes from it.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(392, 392, 392)
         Width of each hidden layer.
     n_classes : int or "auto", default="auto"
-        Number of classes of the tasks to come, the paper's d. "auto": of y, where ``fit`` gets
-        labels of at least two classes, as in a Pipeline or from a classifier that fits this one;
-        -1, NaN and None count as no class. Else a module's own, or the paper's 2. For whole
-        numbers that are no labels, as in a regression, say how many. Time and memory of the third
-        term grow with their square: 1,000 take a second or two a step on two cores, and so many
-        that memory would not suffice are refused; ``detachment_weight=0`` leaves it out.
+        Number of classes of the tasks to come, the paper's d. "auto" takes the number of classes of
+        y where ``fit`` gets labels, without -1, NaN and None; else the module's own number, or 2.
+        Give it where y holds whole numbers that are no labels, as in a regression. The third term
+        takes time and memory by its square: 1,000 classes take a second or two a step on two cores.
     coherence : None, "auto" or Coherence, default=None
-        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph
-        of X; "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ.
-        None is the paper's loss.
+        A fourth term that makes functions near theta0 smooth on the nearest-neighbour graph of X.
+        "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ. None is the
+        paper's loss.
     max_iter : int or "auto", default="auto"
-        Passes over X. "auto": 5; with coherence as many as make a step for every 20 rows, at
-        least 200 steps and at most 3,000, which are 13 passes over 60,000 rows: there a step
-        starts a walk at ``coherence.batch_size`` rows. Fewer may leave a start worse than none.
+        Epochs over X. "auto": 5. With coherence: as many as give a step for every 20 rows, at least
+        200 and at most 3,000 steps. Fewer steps may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
-        Of initial weights, order of rows, perturbations and uniform samples.
+        Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
-        The network, which returns logits: an instance, of which copies are made and which gives the
-        weights to start from, or a class, called with ``module__<name>`` parameters. X may have any
-        shape that it takes. `n_classes` is handed to a class that takes it; parameters that
-        describe a perceptron keep their defaults. Parameters that require no gradient stay, and so
-        do normalisations that alone are in evaluation mode; what ``torch.compile`` has wrapped is
-        taken out. None: a perceptron, an :class:`MLP`.
+        The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
+        copied, and training starts at its weights. A class is called with ``module__<name>``
+        parameters, and with `n_classes` if it takes it. X may have any shape that the network
+        takes. Parameters that require no gradient stay as they are, and so does a normalisation
+        that is in evaluation mode in a module that is not. Parameters that describe a perceptron
+        must keep their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
-        Batch normalisation before each activation. Each perturbed network normalises by its
-        own mini-batch; scale and shift are learned but not perturbed.
+        Batch normalisation before each activation. Each perturbed network normalises by its own
+        mini-batch. Scale and shift are learned but not perturbed.
     output : {"passthrough", "hidden"}, default="passthrough"
-        What ``transform`` returns: X, tagged with theta0, or the last hidden activations.
+        What ``transform`` returns: X itself, which carries theta0, or the last hidden activations.
     device : str, default="auto"
-        Any of PyTorch's devices; "auto" takes CUDA where there is one.
+        Any of PyTorch's devices. "auto" takes CUDA where there is one.
     verbose : int or "auto", default="auto"
-        A progress bar with the time to go and the means of the last window: if positive from the
-        beginning, never if 0. "auto": in a notebook or a terminal after three seconds.
+        A progress bar with the time to go and the means of the last window: a positive number shows
+        it at once, 0 never, "auto" after three seconds in a notebook or a terminal.
     checkpoint : None, str or path-like, default=None
-        A ``.safetensors`` file that ``fit`` writes its training to once a minute, whole or not at
-        all. After a kill or an interrupt the same call goes on from there, on a CPU bit for bit as
-        if it had not been cut off; after the end it only reads it. It is refused for other rows or
-        parameters, so that each ``fit`` of a search needs one of its own, and ``partial_fit`` does
-        not use it. Needs a `random_state`.
+        A ``.safetensors`` file to which ``fit`` writes its training once a minute. After a kill or
+        an interrupt the same call goes on from there, on a CPU with the same bits as without it. A
+        file of other rows or parameters raises an error, so each ``fit`` of a search needs a file
+        of its own. ``partial_fit`` does not use it. Needs a `random_state`.
 
     Other Parameters
     ----------------
     n_perturbations : int or "auto", default="auto"
         Perturbed networks a step, the paper's K, and samples of the uniform law, its M; at least
-        2. "auto": 256; with coherence 32. With coherence and two classes expectations over that
-        law are exact.
+        2. "auto": 256, with coherence 32. With coherence and two classes the expectations over the
+        uniform law are exact.
     learning_rate_init : float or "auto", default="auto"
-        Of Adam. "auto": 0.0002; with coherence 0.004. With coherence it falls to 2 % along a half
-        cosine over ``max_iter`` passes.
+        Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
+        along a half cosine over ``max_iter`` epochs.
     batch_size : int, default=32
-        Rows a step that go through the paper's terms; at most the rows there are, and with
-        coherence at most its own ``batch_size``.
+        Rows a step that pass the paper's terms; capped at the rows there are, and with coherence at
+        its ``batch_size``.
     window : int, default=100
-        Steps over which the loss is averaged. Theta0 is what the parameters are at the end of the
-        window with the lowest mean; with coherence at the end of the run.
+        Steps over which the loss is averaged. Theta0 is the parameters at the end of the window
+        with the lowest mean; with coherence, at the end of training.
     gain : float or "auto", default="auto"
-        What each hidden layer's weights are multiplied by at the end; the last layer's are divided
-        by the product, so that the network computes the same function. For ReLU without batch
-        normalisation only, or a module whose layers hand a scale on, one after the other; 1 for
-        other modules. "auto": 1; with coherence such that the first step of fine-tuning can move a
-        logit by 0.75.
+        Factor of each hidden layer's weights after training. The last layer's weights are divided
+        by the product, so that the network computes the same function. It needs layers that hand a
+        scale on, such as ReLU without normalisation; else it is 1. "auto": 1, with coherence such
+        that the first step of fine-tuning can move a logit by 0.75.
     init : {"xavier", "he"}, default="xavier"
-        Random weights to start from: Glorot uniform or Kaiming normal (fan-in), biases 0.
+        Random weights at which training starts: Glorot uniform or Kaiming normal (fan-in). Biases
+        are 0.
     perturbation_scale : float, default=0.7071067811865476
-        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases
-        with s / sqrt(n_out).
+        The paper's s: weights are perturbed with standard deviation s / sqrt(n_in), biases with
+        s / sqrt(n_out).
     uniformity_weight : float, default=1.0
-        Weight of L_uni. 1 sums its nine kernels, as the paper's text does; 1 / 9 averages them,
-        with which, beside the other two terms, few units die, as in its tables. All weights 0,
-        which needs a coherence: the paper's terms are neither computed nor in the history.
+        Weight of L_uni, a sum of nine kernels as in the paper's text. 1 / 9 averages them; fewer
+        units then die, as in the paper's tables. With coherence all three weights may be 0: the
+        paper's terms are then not computed.
     degeneracy_weight : float, default=0.4
-        The paper's lambda, weight of L_sd against degenerate softmax.
+        The paper's lambda, the weight of L_sd against degenerate softmax.
     detachment_weight : float, default=1.0
-        The paper's xi, weight of L_iod against input-output detachment. 0: it is neither computed
-        nor in the history.
-    sampler : {"auto", "direct", "gram", "functional"}, default="auto"
-        How perturbed networks are drawn, all by the same law: ``"direct"`` draws every weight,
-        ``"gram"`` what they add to the pre-activations; ``"auto"`` takes the cheaper one for each
-        layer. ``"functional"``, slower, serves any other module: by :func:`torch.func.vmap`, or
-        one copy after the other where that fails, as of LSTM and GRU, which is slow and said.
-        "auto" takes it where a module has layers of other types than PyTorch's linear ones,
-        convolutions, embeddings and normalisations.
+        The paper's xi, the weight of L_iod against input-output detachment. With 0 it is not
+        computed.
+    sampler : {"auto", "gram", "functional"}, default="auto"
+        How perturbed networks are drawn, all by the same law. "gram" draws the outputs of layers
+        and serves a perceptron and an nn.Sequential of nn.Linear and elementwise layers.
+        "functional" draws the parameters and serves any module: by :func:`torch.func.vmap`, or one
+        network after the other where vmap fails, with a warning because it is slow. "auto" takes
+        "gram" where it serves.
     hidden_layer : str, default=None
-        Name of the linear layer in the module whose inputs are the last hidden activations, for
-        `coherence` and `output`. None: the one that returns the logits.
+        Name of the linear layer of the module whose inputs are the last hidden activations, for
+        `coherence` and `output`. None: the layer that returns the logits.
     **module__params : dict
-        ``module__<name>``: what the class in `module` is called with.
+        ``module__<name>``: arguments of the class in `module`.
 
     Attributes
     ----------
     theta0_ : Theta0
         What was learned, with its architecture.
     coefs_, intercepts_ : list of ndarray
-        Weights (n_in, n_out) and biases (n_out,) of each layer; of a perceptron alone.
+        Weights (n_in, n_out) and biases (n_out,) of each layer of a perceptron.
     history_ : list of dict
-        Means of "loss", "uniformity", "degeneracy", "detachment" and "coherence", those that there
-        are, of each window that ended at "step".
+        For each window that ended at "step": means of "loss", "uniformity", "degeneracy",
+        "detachment" and "coherence", without the terms that were not computed.
     loss_curve_, best_loss_ : list of float, float
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
@@ -261,28 +256,28 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``.
     config_ : Config
-        What the parameters stood for, those of "auto" among them.
-    samplers_ : dict of str to str
-        How each layer is drawn, by its name; under "functional" each parameter.
+        What the parameters stand for, with "auto" resolved.
+    sampler_ : str
+        "gram" or "functional".
     why_functional_ : str
         Why a module has the functional sampler; empty where it has not.
     n_iter_ : int
-        Passes over X begun.
+        Epochs begun.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Columns of X, or numbers of an example; names of the columns, where X has them.
 
     See Also
     --------
+    MMDObjective : The paper's terms, for training loops of one's own.
     mmd_init_ : The same for a module, in place.
     Coherence : The fourth term and its parameters.
     MLPClassifier, NetClassifier : Fine-tune from theta0.
 
     Notes
     -----
-    The same call gives the same bits on as many of PyTorch's threads; on others the same where the
-    largest product is small, and else rounding differs: by about 1.5e-6 after two steps, but for
-    the biases before a batch normalisation, which have no effect; along thousands of steps it grows
-    to other weights of the same worth.
+    The same call gives the same bits with the same number of PyTorch's threads. With another number
+    rounding may differ, by about 1.5e-6 after two steps; over thousands of steps this leads to
+    other weights of the same quality.
 
     References
     ----------
@@ -444,20 +439,19 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
 
-        An interrupt (Ctrl-C) ends it with a warning once a window has ended: theta0 is what was
-        learned up to the last one, and ``partial_fit`` goes on from there, first to the end of the
-        pass. As a step of a Pipeline, learned by a classifier, or as another's embedding, it ends
-        that too, and leaves nothing but its checkpoint. A search over an initializer alone goes on,
-        as with skorch; a second interrupt ends it.
+        An interrupt (Ctrl-C) ends it with a warning once a window has ended. Theta0 is then what
+        was learned up to the last window, and ``partial_fit`` goes on from there, first to the end
+        of the epoch. In a Pipeline, a classifier or as an embedding the interrupt ends the whole
+        call, and only the checkpoint stays. A search over an initializer alone goes on, as with
+        skorch; a second interrupt ends it.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled rows, at least two; standardised inputs are expected. A NumPy memory
-            map larger than memory is read a window at a time. A module may take rows of
-            another shape.
+            Unlabelled rows, at least two, best standardised. A NumPy memory map larger than memory
+            is read a window at a time. A module may take rows of another shape.
         y : array-like of shape (n_samples,), default=None
-            Only tells the number of classes, where ``n_classes`` is "auto".
+            Labels, of which only the number of classes counts, if ``n_classes`` is "auto".
 
         Returns
         -------
@@ -467,55 +461,35 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Raises
         ------
         ValueError
-            If X or a parameter is not valid, the loss is not finite in the first window, or the
-            checkpoint is damaged, or of other data, parameters or a module of other weights.
+            If X or a parameter is not valid, if the loss is not finite in the first window, or if
+            the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
-            If the checkpoint cannot be written: at once, or on a disk that is full later on.
+            If the checkpoint cannot be written, now or later.
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._builder = self._network_builder(X, y, seed)
-        config = self._config(len(X))
-        fresh = State(seed, self._builder.fresh_theta0(), n_planned=max(config.max_iter, 1))
-        settings = {} if self.checkpoint is None else self._settings(X, config, fresh)
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        checkpointer = Checkpointer(path, settings, config.max_iter)
+        config, fresh = self._begin(X, y)
+        checkpointer = self._checkpointer(X, config, fresh)
         state = checkpointer.begun(fresh)
-        self._prepare(X, config, seed)
-        n_left = config.max_iter - state.n_epochs + (state.steps_in_epoch > 0)
-        if n_left or not config.max_iter:  # else the checkpoint has all of them
-            batches, device = self._batches(X, config, seed), torch_device(self.device)
-            try:
-                train(
-                    self._builder,
-                    batches,
-                    config,
-                    state,
-                    n_left,
-                    device,
-                    self.verbose,
-                    checkpointer,
-                )
-            except KeyboardInterrupt:
-                checkpointer.write()
-                last = checkpointer.last
-                if checks.is_inside_another() or last is None or last.step == 0:
-                    raise
-                state = last
-                warn_user(
-                    f"interrupted: fitted up to step {state.step}; partial_fit goes on from there",
-                    ConvergenceWarning,
-                )
+        self._prepare(X, config, fresh.seed)
+        try:
+            self._train(X, config, state, config.max_iter, checkpointer)
+        except KeyboardInterrupt:
+            checkpointer.write()
+            last = checkpointer.last
+            if checks.is_inside_another() or last is None or last.step == 0:
+                raise
+            state = last
+            done = f"fitted up to step {state.step}; partial_fit goes on from there"
+            warn_user(f"interrupted: {done}", ConvergenceWarning)
         return self._store(X, config, state)
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Train for one more pass.
+        """Train for one more epoch.
 
-        Passes one after the other are one training: n calls give what ``fit`` with
-        ``max_iter=n`` gives, and pickling in between changes nothing. With coherence, whose
-        learning rate falls along ``max_iter`` passes, this has to be n here too.
+        n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
+        coherence `max_iter` must be n here too, because the learning rate falls along it.
 
         Parameters
         ----------
@@ -535,18 +509,15 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         first = not hasattr(self, "_state")
         X = self._validated(X, reset=first)
         if first:
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-            self._builder = self._network_builder(X, y, seed)
-            config = self._config(len(X))
-            state = State(seed, self._builder.fresh_theta0(), n_planned=max(config.max_iter, 1))
-            self._prepare(X, config, seed)
+            config, state = self._begin(X, y)
+            self._prepare(X, config, state.seed)
         else:
             self._check_unchanged()
             config = self._config(len(X))
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = replace(self._state, history=list(self._state.history))
-        batches, device = self._batches(X, config, state.seed), torch_device(self.device)
-        train(self._builder, batches, config, state, 1, device, self.verbose)
+        n_epochs = state.n_epochs + (state.steps_in_epoch == 0)
+        self._train(X, config, state, n_epochs)
         return self._store(X, config, state)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -555,8 +526,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Unlabelled rows, taken in mini-batches in their order; an incomplete last one is
-            left out.
+            Unlabelled rows, taken in mini-batches in their order, without an incomplete last one.
         y
             Ignored, present by convention.
 
@@ -621,24 +591,48 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             return X.astype(np.float32)
         return X  # a module may take whole numbers as such
 
-    def _network_builder(self, X: np.ndarray, y: Any, seed: int) -> NetworkBuilder:
-        """Look at the network on a few rows."""
+    def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
+        """Look at the network on a few rows; the settings of its training and a fresh state."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), labels.n_classes_in(y)
         )
-        builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
-        if not builder.takes_integers:
+        self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
+        if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
-        module, n_logits = builder.architecture.module, builder.info.n_classes
-        if not (checks.is_auto(self.n_classes) or self.n_classes == n_logits):
+        architecture = self._builder.architecture
+        if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
-                f"n_classes={self.n_classes}, and the module {module} returns {n_logits} logits; "
-                "make them equal, or leave n_classes at 'auto'"
+                f"n_classes={self.n_classes}, and the module {architecture.module} returns "
+                f"{architecture.n_classes} logits; make them equal, or leave n_classes at 'auto'"
             )
-        _check_gain(self.gain, builder.architecture.chain)
+        _check_gain(self.gain, architecture.chain)
+        theta0 = self._builder.fresh_theta0()
         if self.coherence is not None or self.output == "hidden":
-            builder.hidden(builder.fresh_theta0(), X[:2], "cpu")  # raises where there is no layer
-        return builder
+            self._builder.hidden(theta0, X[:2], "cpu")  # raises where there is no such layer
+        config = self._config(len(X))
+        return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
+
+    def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
+        """What keeps the training, in the file of `checkpoint` where there is one."""
+        if self.checkpoint is None:
+            return Checkpointer(None, {}, config.max_iter)
+        settings = self._settings(X, config, fresh)
+        return Checkpointer(Path(self.checkpoint), settings, config.max_iter)
+
+    def _train(
+        self,
+        X: np.ndarray,
+        config: Config,
+        state: State,
+        n_epochs: int,
+        checkpointer: Checkpointer | None = None,
+    ) -> None:
+        """Train on X until so many epochs have ended."""
+        n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
+        if n_left or not config.max_iter:  # else a checkpoint has all of them
+            batches, device = self._batches(X, config, state.seed), torch_device(self.device)
+            train(self._builder, batches, config, state, n_left, device, self.verbose, checkpointer)
 
     def _config(self, n_rows: int) -> Config:
         coherence = coherence_of(self.coherence)

@@ -1,4 +1,4 @@
-"""mmd_init_: learn the initial weights of a PyTorch module where they are."""
+"""mmd_init_: learn the initial weights of a PyTorch module in place."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from .theta0 import put_arrays_
 
 __all__ = ["mmd_init_"]
 
-# Of a Dataset that is read without a DataLoader of the user's.
+# Examples that are read at a time from a Dataset without a DataLoader.
 _EXAMPLES_AT_A_TIME = 256
 
 
 def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, float]]:
     """Learn a module's initial weights from unlabelled data, in place.
 
-    In the manner of :mod:`torch.nn.init`: afterwards the module is what
-    ``MMDInitializer(module=module, **params).fit(data).to_module()`` would be. Its mode, what
-    requires a gradient, and its hooks are as before; after an error it is unchanged.
+    Like the functions of :mod:`torch.nn.init` it changes the module: its weights become those of
+    ``MMDInitializer(module=module, **params).fit(data).to_module()``. Its mode, its hooks and what
+    requires a gradient stay. After an error the module is unchanged.
 
     Parameters
     ----------
     module : nn.Module
-        Returns logits (n, n_classes). Parameters that require no gradient stay, and running
-        statistics of normalisation become those of the data, but where a normalisation is in
-        evaluation mode in a module that is not: those are frozen.
+        Returns logits (n, n_classes). Parameters that require no gradient stay. Running statistics
+        of normalisations become those of the data, except where a normalisation is in evaluation
+        mode and the module is not: it is frozen.
     data : array-like, Tensor, Dataset or DataLoader
-        Unlabelled examples (n, ...). A Dataset or DataLoader hands out tensors, or tuples that
-        begin with one, and is read once, in its order, into an array. Of more than memory holds a
-        part will do, or a NumPy memory map.
+        Unlabelled examples (n, ...). A Dataset or DataLoader gives tensors, or tuples whose first
+        item is one. It is read once, in its order, into an array in memory. For more data pass a
+        part of it, a NumPy memory map, or use :class:`MMDObjective` in a loop.
     **params : dict
-        Parameters of :class:`MMDInitializer`, but those that describe a perceptron.
+        Parameters of :class:`MMDInitializer`, except those that describe a perceptron.
 
     Returns
     -------
@@ -52,13 +52,14 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     Raises
     ------
     TypeError
-        If `module` is no instance of nn.Module, or data hand out no tensors.
+        If `module` is no instance of nn.Module, or the data give no tensors.
     ValueError
         If a parameter or the data are not valid, or the module cannot be perturbed.
 
     See Also
     --------
-    MMDInitializer : Its parameters, and the same without a change to the module.
+    MMDInitializer : Its parameters; it leaves the module as it is.
+    MMDObjective : The paper's terms, for training loops of one's own.
 
     Examples
     --------
@@ -75,10 +76,12 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
     check_argument("module", module, nn.Module)
     initializer = MMDInitializer(module=module, **params)
     if isinstance(data, Dataset | DataLoader):
-        initializer._check_params()  # what is wrong is told before a long reading
+        initializer._check_params()  # errors come before a long reading
         if isinstance(data, DataLoader) and brings_edges(coherence_of(initializer.coherence)):
-            hint = "and a DataLoader may have another: pass its Dataset"
-            raise ValueError(f"a graph has its order of rows, {hint}")
+            raise ValueError(
+                "coherence.graph is a matrix, whose rows need a fixed order, and data is a "
+                "DataLoader, which may shuffle; pass its Dataset"
+            )
         data = _read(data, initializer.random_state)
     initializer.fit(data)
     put_arrays_(uncompiled(module), initializer.theta0_.arrays)
@@ -86,20 +89,21 @@ def mmd_init_(module: nn.Module, data: Any, **params: Any) -> list[dict[str, flo
 
 
 def _read(data: Any, random_state: Any) -> np.ndarray:
-    """All examples that a Dataset or a DataLoader hands out, as one array."""
+    """All examples of a Dataset or a DataLoader, as one array."""
     loader = data if isinstance(data, DataLoader) else DataLoader(data, _EXAMPLES_AT_A_TIME)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     parts: list[np.ndarray] = []
-    # What it draws: from the seed, and with no trace in the global generator.
-    with seeded_generators(seed), add_error_context(f"{type(data).__name__} cannot be read"):
+    # A loader draws from PyTorch's global generator: by the seed here, and without a trace.
+    with seeded_generators(seed), add_error_context(f"data={type(data).__name__} cannot be read"):
         for item in loader:
             examples = item[0] if isinstance(item, tuple | list) and item else item
-            check_argument("what it hands out, or the first part of that,", examples, torch.Tensor)
+            if not isinstance(examples, torch.Tensor):
+                kind = type(examples).__name__
+                raise TypeError(f"data must give tensors or tuples that begin with one, got {kind}")
             if not parts:
-                with suppress(TypeError):  # nobody knows how many there are
-                    check_fits_in_memory(
-                        len(loader) * examples.numel(), f"{len(loader)} mini-batches"
-                    )
-            own = examples.float() if examples.is_floating_point() else examples
-            parts.append(np.asarray(array_of(own)))
+                with suppress(TypeError):  # a loader without a length
+                    n_numbers = len(loader) * examples.numel()
+                    check_fits_in_memory(n_numbers, f"data of {len(loader)} mini-batches")
+            examples = examples.float() if examples.is_floating_point() else examples
+            parts.append(np.asarray(array_of(examples)))
         return np.concatenate(parts)

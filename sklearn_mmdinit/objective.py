@@ -1,4 +1,4 @@
-r"""The paper's objective, for any module and mini-batch: :math:`L_{uni} + \lambda L_{sd} + \xi L_{iod}`."""
+"""The paper's objective for any module and mini-batch, in any training loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ._base.module_factory import uncompiled
 from ._base.random_streams import StepRandom
 from ._base.validation import POSITIVE, check_argument, integers, numbers, one_of
 from .losses import degeneracy, detachment, uniformity
+from .networks.gram import gram_layers
 from .networks.info import SAMPLERS, ModuleInfo, inspect_module, perturbed_logits
 from .networks.passes import jacobian_norms, plain_pass
 
@@ -161,7 +162,12 @@ class MMDObjective(nn.Module):
         return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_infos": WeakKeyDictionary()}  # of modules that are not copied
+        # A copy looks anew: the modules that were looked at are not copied.
+        return {name: value for name, value in vars(self).items() if name != "_infos"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._infos = WeakKeyDictionary()
 
     def forward(self, module: nn.Module, X: torch.Tensor) -> MMDTerms:
         """Draw networks around a module and compute the terms on a mini-batch.
@@ -180,18 +186,24 @@ class MMDObjective(nn.Module):
 
         Raises
         ------
+        TypeError
+            If `module` is no nn.Module or `X` is no tensor.
         ValueError
-            If the module returns no logits, or no sampler can perturb it. Errors of the module
-            itself stay as they are, with a note.
+            If `X` has no examples, the module returns no logits, or no sampler can perturb it.
+            Errors of the module itself stay as they are, with a note.
         """
+        check_argument("module", module, nn.Module)
+        check_argument("X", X, torch.Tensor)
+        if X.ndim == 0 or len(X) == 0:
+            raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
         info, random = self._begun(module, X)
         return self.terms(module, info, X, random)
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """What a look at the module shows, and the source of this call's draws."""
-        seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return self._info(module, X), StepRandom(int(seed), X.device)
 
     def terms(
@@ -231,7 +243,9 @@ class MMDObjective(nn.Module):
         """What a look at the module shows; one look is enough while nothing changes."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
-        key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving
+        # Hooks or shared weights that came since the last look are beyond the gram sampler.
+        is_chain = bool(gram_layers(module))
+        key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
         known, info = self._infos.get(module, (None, None))
         if info is None or known != key:
             info = inspect_module(module, X, self.sampler)

@@ -1,4 +1,4 @@
-"""What several tests make: perceptrons, points, images, draws in double precision, threads."""
+"""What several tests make: perceptrons, points, images, finite differences, threads."""
 
 from contextlib import contextmanager
 
@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from sklearn_mmdinit import MLP
-from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit._base.threads import team
 
 # Multiplications of a product that is, and of one that is not, worth a second thread.
 LARGE, SMALL = 1 << 30, 1 << 10
+CPU = torch.device("cpu")
 
 # PyTorch 2.6 draws other exponentials, of the same law, so other points of the simplex.
 _DRAWN = torch.empty(40).exponential_(generator=torch.Generator().manual_seed(0))
@@ -33,16 +33,8 @@ def threads(n):
 
 @contextmanager
 def as_a_team_of(n):
-    with threads(n), team(LARGE, "cpu"):
+    with threads(n), team(LARGE, CPU):
         yield
-
-
-class DoubleRandom(StepRandom):
-    """Draws in double precision, for what is compared to more digits than float32 has."""
-
-    def normal(self, *shape, out=None):
-        out = torch.empty(shape, dtype=torch.float64) if out is None else out
-        return out.normal_(generator=self.generator)
 
 
 def images(n, *shape, seed=0):
@@ -75,3 +67,24 @@ def uniform_simplex(*shape, seed=0):
     return torch.from_numpy(
         np.random.default_rng(seed).dirichlet([1.0] * shape[-1], size=shape[:-1])
     )
+
+
+def learned_of(module):
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def assert_slopes_are_differences(loss, parameters, slopes, step=1e-6, tol=1e-6):
+    """Slopes along a direction are differences of a loss in float64 after a step both ways."""
+    ways = [normal(*own.shape, seed=i) for i, own in enumerate(parameters)]
+    values = []
+    for signed in (step, -2 * step):
+        with torch.no_grad():
+            for parameter, way in zip(parameters, ways, strict=True):
+                parameter.add_(way, alpha=signed)
+        values.append(loss().detach())
+    with torch.no_grad():
+        for parameter, way in zip(parameters, ways, strict=True):
+            parameter.add_(way, alpha=step)
+    along = sum((slope * way).sum() for slope, way in zip(slopes, ways, strict=True))
+    found = (values[0] - values[1]) / (2 * step)
+    torch.testing.assert_close(found, along, atol=tol, rtol=tol)

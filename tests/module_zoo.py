@@ -1,15 +1,18 @@
-"""Small modules that tests of several rooms perturb, each with a mini-batch that it takes."""
+"""Small modules of every kind that can be perturbed, each with a mini-batch that it takes."""
 
+import copy
 import math
+import warnings
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from helpers import DoubleRandom
-from sklearn_mmdinit._base.module_factory import ModuleFactory
-from sklearn_mmdinit.networks.functional import perturbed_logits
-from sklearn_mmdinit.networks.info import look_at
+from helpers import mlp, seeded
+from image_networks import MODULES, flat_perceptron
+from sklearn_mmdinit.networks.info import inspect_module
+from sklearn_mmdinit.networks.passes import pretraining_mode_
 
 SCALE = math.sqrt(0.5)
 
@@ -24,6 +27,11 @@ def rows(n=4, width=6, seed=0):
 
 def tokens(n=4, length=5, words=7, seed=0):
     return np.random.default_rng(seed).integers(words, size=(n, length))
+
+
+def perceptron(*between, n_in=6, n_out=3):
+    """Two linear layers and what is between them."""
+    return nn.Sequential(nn.Linear(n_in, 5), *between, nn.Linear(5, n_out))
 
 
 def twice():
@@ -58,7 +66,7 @@ class Convs(nn.Module):
         super().__init__()
         self.a = nn.Conv1d(2, 4, 3, stride=2, padding=2, dilation=2)
         self.b = nn.Conv1d(4, 6, 3, groups=2, padding="same", bias=False)
-        self.c = nn.Conv1d(6, 4, 3, padding=1, padding_mode="circular")
+        self.c = nn.ConvTranspose1d(6, 4, 3, padding=1)
         self.head = nn.Linear(4, 3)
 
     def forward(self, x):
@@ -131,32 +139,178 @@ class Centred(nn.Module):
 
 
 class Router(nn.Module):
-    """Control flow that depends on the data."""
+    """Control flow that depends on the data, and on what is perturbed."""
 
     def __init__(self):
         super().__init__()
-        self.left = nn.Linear(6, 3)
+        self.gate, self.left = nn.Linear(6, 3), nn.Linear(6, 3)
 
     def forward(self, x):
-        return self.left(x) if x.sum().item() > 0 else -self.left(x)
+        gate = self.gate(x)
+        return self.left(x) * gate if gate.sum().item() > 0 else -self.left(x) * gate
 
 
-def profile_of(module, X, sampler="auto", hidden_layer=None):
-    return look_at(ModuleFactory(module), np.asarray(X), sampler, hidden_layer)
+class Recurrent(nn.Module):
+    """A recurrent layer, which is beyond vmap."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.last = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(self.body(x.view(len(x), 2, -1))[0][:, -1])
 
 
-def network_of(module, X, sampler="auto"):
-    """A network, and a mini-batch of its."""
-    made = profile_of(module, X, sampler)
-    return made.network(made.fresh(), "cpu"), made.examples(X)
+class Checkpointed(nn.Module):
+    """Computes a layer again for its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x, use_reentrant=False).relu())
 
 
-def double_network(module, X, sampler="auto"):
-    """The same in double precision."""
-    network, batch = network_of(module, X, sampler)
-    network.module.double()
-    return network, batch.double() if batch.is_floating_point() else batch
+class Experts(nn.Module):
+    """Layers of which each sees some of the rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts, self.last = nn.ModuleList(nn.Linear(6, 5) for _ in range(2)), nn.Linear(5, 3)
+
+    def forward(self, x):
+        hidden, own = x.new_zeros(len(x), 5), (x[:, 0] > 0).long()
+        for k, expert in enumerate(self.experts):
+            index = torch.nonzero(own == k)[:, 0]
+            hidden = hidden.index_copy(0, index, expert(x[index]))
+        return self.last(hidden.tanh())
 
 
-def draw(network, batch, n_copies, sampler, seed=0, scale=SCALE):
-    return perturbed_logits(network, batch, n_copies, scale, DoubleRandom(seed), sampler)
+class Heads(nn.Module):
+    """A trunk, and for each class a head of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+        self.heads = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)
+        )
+
+    def forward(self, X):
+        Z = self.trunk(X)
+        return torch.cat([head(Z) for head in self.heads], dim=1)
+
+
+def frozen_norm():
+    """A ConvNet whose first normalisation was frozen, in the way that is common."""
+    module = MODULES["convnet+bn"](3)
+    module.norm1.running_mean.fill_(0.3)
+    module.norm1.running_var.fill_(2.0)
+    module.norm1.eval()
+    return module
+
+
+def partly_frozen():
+    """A perceptron that moves by a bias alone, by a weight alone, and by both."""
+    module = flat_perceptron(3, 6)
+    module[1].weight.requires_grad_(False)
+    module[3].bias.requires_grad_(False)
+    return module
+
+
+def frozen_layer():
+    """The first of two linear layers alone is frozen."""
+    module = perceptron(nn.Tanh())
+    module[0].requires_grad_(False)
+    return module
+
+
+def dead():
+    """A perceptron whose hidden units are 0 for all inputs."""
+    module = mlp(6, 5, 3)
+    nn.init.constant_(module.linears[0].bias, -100.0)
+    return module
+
+
+def hooked():
+    """Layers whose inputs and outputs are changed by hooks of the user's."""
+    first, norm, last = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+    first.register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
+    first.register_forward_hook(lambda layer, args, output: 0.2 * output + 0.1)
+    norm.register_forward_hook(lambda layer, args, output: output.square())
+    last.register_forward_hook(lambda layer, args, output: output.tanh())
+    return nn.Sequential(first, norm, nn.Tanh(), last)
+
+
+def in_groups():
+    first = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(inplace=True)
+    return nn.Sequential(*first, nn.Conv2d(4, 8, 3, groups=4), nn.Flatten(), nn.Linear(128, 3))
+
+
+def normed():
+    return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(6, 5)), nn.Linear(5, 3))
+
+
+# Name -> what makes the module, and a mini-batch of it. The gram sampler serves these:
+CHAINS = {
+    "mlp": (lambda: mlp(6, 5, 3), rows()),
+    "mlp+bn": (lambda: mlp(6, 5, 4, 3, batch_norm=True), rows()),
+    "no hidden layer": (lambda: mlp(6, 3), rows()),
+    "one row": (lambda: mlp(6, 5, 3), rows(1)),
+    "duplicate rows": (lambda: mlp(6, 5, 3), rows(2)[[0, 1, 0, 0]]),
+    "more rows than inputs": (lambda: mlp(2, 3, 2), rows(9, 2)),
+    "zero input": (lambda: mlp(6, 5, 3), np.zeros((3, 6), np.float32)),
+    "dead layer": (dead, rows()),
+    "flatten first": (lambda: flat_perceptron(3, 6), images()),
+    "elementwise first": (lambda: nn.Sequential(nn.ReLU(inplace=True), perceptron()), rows()),
+    "frozen parameters": (partly_frozen, images()),
+    "frozen layer": (frozen_layer, rows()),
+    "without biases": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False), nn.Linear(3, 2)
+        ),
+        rows(),
+    ),
+}
+# And these the functional one alone.
+OTHERS = {
+    **{name: (lambda make=make: make(3), images()) for name, make in MODULES.items()},
+    "twice": (twice, rows()),
+    "tied": (tied, rows()),
+    "words": (Words, tokens()),
+    "convolutions": (Convs, rows(width=12)),
+    "volumes": (Volumes, rows(width=12)),
+    "groups": (in_groups, images()),
+    "frozen norm": (frozen_norm, images()),
+    "hooked": (hooked, rows()),
+    "in place": (lambda: Halved(in_place=True), rows()),
+    "bare parameters": (Bare, rows()),
+    "sequence first": (SequenceFirst, rows(width=8)),
+    "rows that know of each other": (Centred, rows()),
+    "spectral norm": (normed, rows()),
+    "experts": (Experts, rows(6)),
+}
+del OTHERS["perceptron"], OTHERS["perceptron+bn"]
+# These are beyond vmap: networks pass one after the other, with a warning.
+BEYOND_VMAP = {
+    "router": (Router, rows()),
+    "lstm": (Recurrent, rows()),
+}
+ZOO = {**CHAINS, **OTHERS, **BEYOND_VMAP}
+
+
+def looked_at(module, X, sampler="auto", double=False):
+    """A module in the mode of pre-training, what a look at it shows, and a mini-batch."""
+    module, X = copy.deepcopy(module), torch.as_tensor(X)
+    if double:
+        module, X = module.double(), X.double() if X.is_floating_point() else X
+    pretraining_mode_(module)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="networks around the module")
+        return module, inspect_module(module, X, sampler), X
+
+
+def of_zoo(name, sampler="auto", double=True):
+    make, X = ZOO[name]
+    return looked_at(seeded(make), X, sampler, double)

@@ -1,16 +1,18 @@
-"""The shape of the code: imports go one way, as the picture in CONTRIBUTING.md shows it."""
+"""The shape of the code: imports go one way, as CONTRIBUTING.md shows; file names are unique."""
 
 import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sklearn_mmdinit"
-# The two doors only name what lies behind them.
-DOORS = {ROOT / NAME / "__init__.py", ROOT / NAME / "_base/__init__.py"}
-FILES = sorted({*(ROOT / NAME).rglob("*.py")} - DOORS)
+# It only names what is public, so no other file may import it.
+PUBLIC = ROOT / NAME / "__init__.py"
+FILES = sorted({*(ROOT / NAME).rglob("*.py")} - {PUBLIC})
 
 
 def layers_of(text):
@@ -49,15 +51,15 @@ def file_of(name):
 
 def layer_of(path, layers):
     """Number of the line that a file is on, the longest name counting, and its place there."""
-    own = path.relative_to(ROOT / NAME).as_posix()
-    found = [
+    name = path.relative_to(ROOT / NAME).as_posix()
+    matches = [
         (len(place), number, place)
         for number, line in enumerate(layers)
         for place in line
-        if own == place or (place.endswith("/") and own.startswith(place))
+        if name == place or (place.endswith("/") and name.startswith(place))
     ]
-    assert found, f"{own} is on no line of the picture in CONTRIBUTING.md"
-    return max(found)[1:]
+    assert matches, f"{name} is on no line of the picture in CONTRIBUTING.md"
+    return max(matches)[1:]
 
 
 def test_imports_go_one_way_down_the_picture():
@@ -65,14 +67,25 @@ def test_imports_go_one_way_down_the_picture():
     for path in FILES:
         number, place = layer_of(path, layers)
         for name in imported_by(path):
-            target, said = file_of(name), f"{path.relative_to(ROOT)} may not import {name}"
-            assert target not in DOORS, said
+            target, problem = file_of(name), f"{path.relative_to(ROOT)} may not import {name}"
+            assert target != PUBLIC, problem
             if target is not None:
                 other, where = layer_of(target, layers)
-                assert other > number or where == place, said
+                assert other > number or where == place, problem
     places = [place for line in layers for place in line]
     assert len(set(places)) == len(places)
-    assert all((ROOT / NAME / place).exists() for place in places), "nothing is there in vain"
+    assert all((ROOT / NAME / place).exists() for place in places), "a line names no file"
+
+
+def test_no_files_import_one_another_in_a_circle():
+    imports = {path: {file_of(name) for name in imported_by(path)} - {None, path} for path in FILES}
+    assert {*TopologicalSorter(imports).static_order()} >= {*FILES}  # a cycle raises an error
+
+
+def test_a_file_name_is_used_once_and_is_not_of_the_standard_library():
+    names = Counter(path.stem for path in FILES if path.stem != "__init__")
+    assert [name for name, n in names.items() if n > 1] == []
+    assert names.keys() & sys.stdlib_module_names == set()
 
 
 def test_importing_the_package_is_quiet_and_loads_no_extras():

@@ -11,8 +11,8 @@ from nets import assert_same_arrays, assert_same_fit
 from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.graph.walks import Walk
-from sklearn_mmdinit.training.config import resolve
-from sklearn_mmdinit.training.minibatches import RowBatches, WalkEnds
+from sklearn_mmdinit.training import resolve
+from sklearn_mmdinit.training.minibatches import _NUMBERS_AT_A_TIME, PositivePairs, RowBatches
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 
@@ -74,10 +74,10 @@ def ring_batches():
     # Two rings of twenty rows.
     ring = np.roll(np.eye(N // 2), 1, axis=1)
     walk = Walk.on(csr_array(np.kron(np.eye(2), ring)))
-    return RowBatches(np.arange(N)[:, None], 5, 7, np.asarray, WalkEnds(walk, 3.0, seed=7))
+    return RowBatches(np.arange(N)[:, None], 5, 7, np.asarray, PositivePairs(walk, 3.0, seed=7))
 
 
-def test_starts_come_first_and_ends_stay_in_their_component(ring_batches):
+def test_partners_come_last_and_stay_in_their_component(ring_batches):
     portions = list(ring_batches.portions(0, 0, 100))
     assert [first for first, _ in portions] == [0]
     rows = portions[0][1][..., 0]
@@ -96,16 +96,14 @@ def test_walks_follow_from_seed_and_step_alone(ring_batches):
 
 
 @pytest.mark.parametrize(("step", "window"), [(0, 1), (3, 5), (10, 5), (3, 100)])
-def test_portions_cover_a_pass_and_end_where_windows_do(window, step, monkeypatch):
+def test_portions_cover_an_epoch_and_end_where_windows_do(window, step):
     for most in (1, 4, 50):
-        # So many mini-batches of two rows of three numbers are gathered at a time.
-        monkeypatch.setattr(
-            "sklearn_mmdinit.training.minibatches._NUMBERS_AT_A_TIME", most * 2 * 2 * 3
-        )
-        batches = RowBatches(np.zeros((47, 3)), 2, 0, np.asarray)
+        # Rows so large that so many mini-batches of two are gathered at a time.
+        X = np.broadcast_to(np.int8(0), (47, _NUMBERS_AT_A_TIME // (2 * 2 * most)))
+        batches = RowBatches(X, 2, 0, np.asarray)
         portions = [(first, len(own)) for first, own in batches.portions(1, step, window)]
         covered = [first + i for first, n_steps in portions for i in range(n_steps)]
-        assert covered == list(range(23)) == list(range(batches.steps_a_pass))
+        assert covered == list(range(23)) == list(range(batches.steps_an_epoch))
         for first, n_steps in portions:
             assert n_steps <= min(window, most)
             assert (step + first) // window == (step + first + n_steps - 1) // window
@@ -117,7 +115,7 @@ def config(n_rows=60_000, **params):
     return resolve(vars(own), coherence, n_rows, own.n_classes)
 
 
-def test_the_rate_falls_to_two_per_cent_over_the_passes():
+def test_the_rate_falls_to_two_per_cent_over_the_epochs():
     rates = [config(coherence="auto", learning_rate_init=0.1).rate(i / 120) for i in range(121)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[60] == pytest.approx(0.1 * 0.51)
@@ -127,7 +125,7 @@ def test_the_rate_falls_to_two_per_cent_over_the_passes():
     assert {config(learning_rate_init=0.1).rate(done) for done in (0, 0.5, 1, 2)} == {0.1}
 
 
-def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
+def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
     for n_rows in (60, 240):
         init = small(max_iter=3, learning_rate_init=0.01, gain=1).fit(X)
         before = init.coefs_[0].copy()
@@ -147,8 +145,8 @@ def test_passes_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 )
 def test_auto_is_a_step_for_every_twenty_rows_within_limits(n_rows, n_steps):
     found = config(n_rows, coherence="auto")
-    a_pass = n_rows // found.rows_a_step
-    assert n_steps <= found.max_iter * a_pass < n_steps + a_pass
+    an_epoch = n_rows // found.rows_a_step
+    assert n_steps <= found.max_iter * an_epoch < n_steps + an_epoch
     assert found.coherence == config(coherence=Coherence(batch_size=found.rows_a_step)).coherence
 
 

@@ -11,12 +11,14 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from helpers import seeded
+from module_zoo import rows
 from nets import Conv, digit_images
-from sklearn_mmdinit import Coherence, MMDInitializer, NetClassifier
+from sklearn_mmdinit import MLP, Coherence, MMDInitializer, MMDObjective, NetClassifier
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit.networks import functional as sampling
-from sklearn_mmdinit.training import cuda_graph as replay
+from sklearn_mmdinit.networks import gram
+from sklearn_mmdinit.training import cuda_graph
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -51,8 +53,6 @@ VARIANTS = {
     "tanh": {"activation": "tanh"},
     "batch norm": {"batch_norm": True},
     "three classes": {"n_classes": 3},
-    "direct": {"sampler": "direct"},
-    "gram": {"sampler": "gram"},
     "functional": {"sampler": "functional"},
     "coherence": COHERENCE,
     "coherence, batch norm": COHERENCE | {"batch_norm": True},
@@ -72,24 +72,24 @@ def test_the_loss_falls_and_the_score_rises(params, X):
 def test_fit_is_max_iter_times_partial_fit(batch_norm, X):
     # Sums on the device may be added up in any order.
     params = {"batch_norm": batch_norm, "window": 3, "learning_rate_init": 1e-4, "max_iter": 2}
-    whole, passes = tiny(**params).fit(X), tiny(**params)
+    whole, parts = tiny(**params).fit(X), tiny(**params)
     for _ in range(whole.max_iter):
-        passes = pickle.loads(pickle.dumps(passes.partial_fit(X)))
+        parts = pickle.loads(pickle.dumps(parts.partial_fit(X)))
     for name, array in whole.theta0_.arrays.items():
-        np.testing.assert_allclose(passes.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
-    np.testing.assert_allclose(passes.loss_curve_, whole.loss_curve_, rtol=1e-3)
+        np.testing.assert_allclose(parts.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(parts.loss_curve_, whole.loss_curve_, rtol=1e-3)
 
 
 @pytest.fixture
 def recordings(monkeypatch):
     """Whether each training that was to be recorded has been."""
-    found, record = [], replay.Recorded._record
+    found, record = [], cuda_graph.Recorded._record
 
     def noting(own, batch):
         record(own, batch)
         found.append(own._graph is not None)
 
-    monkeypatch.setattr(replay.Recorded, "_record", noting)
+    monkeypatch.setattr(cuda_graph.Recorded, "_record", noting)
     return found
 
 
@@ -103,9 +103,11 @@ def test_recorded_steps_are_those_of_single_operations(params, X, recordings, mo
         X, _ = digit_images(256, 2)
     params = {"learning_rate_init": 1e-4, "window": 1} | params
     recorded = tiny(**params).fit(X)
-    assert recordings == [True] * (params.get("sampler") != "functional")
+    # Those of the functional sampler where PyTorch can record what vmap does.
+    functional = "module" in params or params.get("sampler") == "functional"
+    assert recordings == [True] or functional
     recordings.clear()
-    monkeypatch.setattr(replay, "_BY_OPERATIONS", 1 << 30)
+    monkeypatch.setattr(cuda_graph, "_BY_OPERATIONS", 1 << 30)
     launched = tiny(**params).fit(X)
     assert not recordings
     # The same draws and the same operations; sums on the device may be added up in any order.
@@ -114,17 +116,17 @@ def test_recorded_steps_are_those_of_single_operations(params, X, recordings, mo
         np.testing.assert_allclose(recorded.theta0_.arrays[name], array, atol=1e-5, err_msg=name)
 
 
-def test_copies_in_several_parts_are_recorded(X, recordings, monkeypatch):
+def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch):
     whole = tiny(learning_rate_init=1e-4, window=32).fit(X)
-    monkeypatch.setattr(sampling, "_NUMBERS_A_PART_OF_A_GPU", 1 << 15)
-    parts = tiny(learning_rate_init=1e-4, window=32).fit(X)
+    monkeypatch.setattr(gram, "_NUMBERS_ON_GPU", 1 << 15)
+    chunks = tiny(learning_rate_init=1e-4, window=32).fit(X)
     assert recordings == [True, True]
-    assert parts.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
+    assert chunks.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
     # What is computed twice draws twice, from where its generator has gone back to.
-    monkeypatch.setattr(sampling, "_NUMBERS_KEPT", 1)
+    monkeypatch.setattr(gram, "_NUMBERS_KEPT", 1)
     twice = tiny(learning_rate_init=1e-4, window=32).fit(X)
     assert len(recordings) == 2
-    np.testing.assert_allclose(twice.loss_curve_, parts.loss_curve_, rtol=1e-3)
+    np.testing.assert_allclose(twice.loss_curve_, chunks.loss_curve_, rtol=1e-3)
 
 
 class Waiting(nn.Module):
@@ -141,9 +143,9 @@ class Waiting(nn.Module):
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_module_that_waits_for_the_device_learns_unrecorded(seen, X, recordings, monkeypatch):
     if not seen:  # the recording itself fails then
-        watched = replay.Recorded._watched
+        watched = cuda_graph.Recorded._watched
         monkeypatch.setattr(
-            replay.Recorded, "_watched", lambda own, batch: (watched(own, batch)[0], True)
+            cuda_graph.Recorded, "_watched", lambda own, batch: (watched(own, batch)[0], True)
         )
     init = tiny(module=Waiting).fit(X)
     assert recordings == ([] if seen else [False])
@@ -156,9 +158,9 @@ def test_the_first_training_of_a_process_is_recorded():
     code = """
 import numpy as np
 from sklearn_mmdinit import MMDInitializer
-from sklearn_mmdinit.training import cuda_graph as replay
-record = replay.Recorded._record
-replay.Recorded._record = lambda own, batch: (record(own, batch), print(own._graph is not None))
+from sklearn_mmdinit.training import cuda_graph
+record = cuda_graph.Recorded._record
+cuda_graph.Recorded._record = lambda own, batch: (record(own, batch), print(own._graph is not None))
 X = np.random.default_rng(0).normal(size=(256, 8))
 MMDInitializer((8,), n_perturbations=8, max_iter=4, device="cuda", random_state=0).fit(X)
 """
@@ -173,6 +175,40 @@ def test_terms_and_activations_are_those_of_the_cpu(X):
     init.set_params(device="cpu")
     assert score == pytest.approx(init.score(X), abs=0.03)
     np.testing.assert_allclose(hidden, init.transform(X), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("sampler", ["gram", "functional"])
+def test_the_objective_has_the_law_and_the_gradients_of_the_cpu(sampler):
+    net = seeded(lambda: MLP(6, (16, 16), 3))
+    batch, found = torch.from_numpy(rows(32)), []
+    for device in ("cpu", "cuda"):
+        net.to(device)
+        objective = MMDObjective(512, sampler=sampler, generator=torch.Generator().manual_seed(0))
+        terms = objective(net, batch.to(device))
+        terms.total.backward()
+        assert {term.device.type for term in terms} == {device}
+        found.append((*(term.detach().cpu() for term in terms), net.linears[0].weight.grad.cpu()))
+        net.zero_grad()
+    torch.testing.assert_close(found[0][:-1], found[1][:-1], rtol=0.1, atol=0.05)
+    a, b = (own[-1].flatten() for own in found)
+    assert float(torch.nn.functional.cosine_similarity(a, b, dim=0)) > 0.9
+    with torch.autocast("cuda", torch.bfloat16):
+        half = MMDObjective(512, sampler=sampler)(net, batch.cuda())
+    assert half.total.dtype == torch.float32
+    assert float(half.total.detach()) == pytest.approx(float(found[1][0]), abs=0.1)
+
+
+def test_dropout_is_the_same_when_it_is_computed_again(monkeypatch):
+    net, found = nn.Sequential(nn.Linear(64, 32), nn.Dropout(), nn.Linear(32, 2)).cuda(), []
+    batch = torch.from_numpy(rows(8, 64)).cuda()
+    for n_kept in (1 << 28, 0):
+        monkeypatch.setattr(gram, "_NUMBERS_KEPT", n_kept)
+        torch.manual_seed(0)
+        objective = MMDObjective(8, generator=torch.Generator().manual_seed(0))
+        total = objective(net, batch).total
+        torch.rand(5, device="cuda")
+        found.append(torch.autograd.grad(total, list(net.parameters())))
+    torch.testing.assert_close(*found)
 
 
 def test_a_module_learns_there_and_is_fine_tuned():

@@ -230,13 +230,19 @@ def test_no_epoch_at_all_gives_the_random_weights(X):
 
 @SAME_DRAWS
 @pytest.mark.parametrize(
-    ("n_classes", "best_loss", "score"), [(2, 0.236784, -0.234215), (3, 0.412914, -0.280720)]
+    ("sampler", "n_classes", "best_loss", "score"),
+    [
+        ("gram", 2, 0.310571, -0.227404),
+        ("gram", 3, 0.461343, -0.352598),
+        ("functional", 2, 0.207013, -0.223471),
+        ("functional", 3, 0.411025, -0.373063),
+    ],
 )
-def test_figures_are_those_of_version_0_1(n_classes, best_loss, score):
+def test_each_sampler_has_the_figures_of_version_0_1(sampler, n_classes, best_loss, score):
     # Draws are the same as then; at rounding level figures depend on the processor.
     X = load_digits().data / 16
     init = MMDInitializer((40, 30), n_perturbations=16, max_iter=2, window=10, random_state=0)
-    init.set_params(n_classes=n_classes).fit(X)
+    init.set_params(n_classes=n_classes, sampler=sampler).fit(X)
     assert init.best_loss_ == pytest.approx(best_loss, rel=1e-3)
     assert init.score(X[:200]) == pytest.approx(score, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""The terms of the loss: definitions by loops, cases by hand, invariances, gradients."""
+"""The terms of the loss: definitions by loops, cases by hand, derivatives by differences."""
 
 import copy
 import math
@@ -9,32 +9,83 @@ import torch
 from scipy import integrate
 from torch import nn
 
-from helpers import as_a_team_of, mlp, normal, seeded, uniform_simplex
-from image_networks import MODULES
-from module_zoo import (
-    Convs,
-    SequenceFirst,
-    Words,
-    double_network,
-    images,
-    network_of,
-    rows,
-    tokens,
-    twice,
+from helpers import (
+    as_a_team_of,
+    assert_slopes_are_differences,
+    learned_of,
+    mlp,
+    normal,
+    seeded,
+    uniform_simplex,
 )
+from module_zoo import ZOO, Experts, Heads, looked_at, of_zoo, rows, tokens
 from sklearn_mmdinit._base.mlp import ACTIVATIONS
-from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit.losses import coherence, coherence_kernel, degeneracy, detachment, uniformity
-from sklearn_mmdinit.losses._uniformity import (
+from sklearn_mmdinit.losses import coherence, degeneracy, detachment, logit_correlation, uniformity
+from sklearn_mmdinit.losses._interval import (
     _SMALLEST_BANDWIDTH,
     closed_form_mmd,
     interval_median,
     interval_mmd,
-    median_bandwidth,
-    mmd,
 )
-from sklearn_mmdinit.objective import loss_terms
-from sklearn_mmdinit.training.config import CoherenceConfig, Config
+from sklearn_mmdinit.losses._shared import kernel, kernel_and_slope
+from sklearn_mmdinit.losses._uniformity import median_bandwidth, mmd, mmd_by_definition
+from sklearn_mmdinit.networks import NORMALISATIONS
+from sklearn_mmdinit.networks.passes import TAPPED, hidden_activations, jacobian_norms
+
+# What all terms refuse
+
+P2 = uniform_simplex(6, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            lambda: uniformity(P2[0], P2[0]),
+            r"P must be floats of shape .*float64 of shape \(4, 2\)",
+        ),
+        (lambda: degeneracy(P2.long()), "P must be floats of shape .*int64"),
+        (lambda: degeneracy(P2[..., :1]), r"P must be floats of shape .*\(6, 4, 1\)"),
+        (lambda: degeneracy(2 * P2), "P must hold probabilities.* is 2 and not 1"),
+        (lambda: uniformity(P2.log(), P2[0]), r"P must hold probabilities.*logits\.softmax\(-1\)"),
+        (lambda: uniformity(P2, P2), r"U must be of shape \(n_samples, 2\).*got \(6, 4, 2\)"),
+        (lambda: uniformity(P2, uniform_simplex(5, 3)), r"U must be of shape .*got \(5, 3\)"),
+        (
+            lambda: uniformity(uniform_simplex(6, 4, 3), uniform_simplex(5, 3), closed_form=True),
+            "closed_form=True needs two classes, got 3",
+        ),
+        (lambda: detachment(P2[0]), r"norms must be of shape .*got \(4, 2\)"),
+        (lambda: coherence(P2, 2), r"H must be floats of shape .*\(6, 4, 2\)"),
+        (lambda: coherence(P2[:, 0].long(), 2), "H must be floats"),
+        (lambda: coherence(P2[:3, 0], 2), "H must have 2 n rows for n >= 2 positive pairs, got 3"),
+        (lambda: coherence(P2[:2, 0], 2), "positive pairs, got 2"),
+        (lambda: logit_correlation(P2[:, 0], 0), "n_classes must be a positive number or None"),
+    ],
+)
+def test_wrong_shapes_and_values_are_refused_by_name(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        wrong()
+
+
+def test_terms_in_half_precision_are_those_in_single():
+    P, U, H = (
+        uniform_simplex(20, 4, 3).float(),
+        uniform_simplex(20, 3).float(),
+        normal(8, 5).float(),
+    )
+    for loss, given in (
+        (lambda P: uniformity(P, U), P),
+        (degeneracy, P),
+        (lambda H: coherence(H, 3), H),
+    ):
+        expected = loss(given)
+        for half in (torch.float16, torch.bfloat16):
+            found = loss(given.to(half))
+            assert found.dtype == torch.float32
+            torch.testing.assert_close(found, expected, atol=0.02, rtol=0.02)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(loss(given), expected)
+
 
 # The maximum mean discrepancy
 
@@ -61,20 +112,38 @@ def test_mmd_is_its_definition(n_classes):
     P, U = uniform_simplex(2, 6, n_classes), uniform_simplex(5, n_classes, seed=1)
     gamma = median_bandwidth(P, U)
     expected = [explicit_mmd(p, U, float(g)) for p, g in zip(P, gamma, strict=True)]
-    np.testing.assert_allclose(mmd(P, U, gamma), expected, atol=1e-12)
+    for form in (mmd, mmd_by_definition):
+        np.testing.assert_allclose(form(P, U, gamma), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-5), (torch.float64, 1e-12)])
+def test_the_fast_kernel_and_its_slope_are_those_of_the_definition(dtype, error):
+    squared = torch.linspace(0, 2, 400, dtype=torch.float64).requires_grad_()
+    for gamma in (1e-3, 0.1, 0.7):
+        width = torch.tensor(gamma, dtype=torch.float64)
+        values = kernel(squared, width)
+        (slopes,) = torch.autograd.grad(values.sum(), squared)
+        fast = kernel_and_slope(squared.detach().to(dtype), width.to(dtype))
+        for found, expected in zip(fast, (values, slopes), strict=True):
+            largest = float(expected.detach().abs().max())
+            torch.testing.assert_close(
+                found.double(), expected.detach(), atol=error * largest, rtol=0
+            )
 
 
 @pytest.mark.parametrize("spread", [1e-5, 1e-2, 1.0])
-def test_mmd_of_many_classes_is_that_of_exact_differences(spread, monkeypatch):
+def test_mmd_of_many_classes_is_that_of_exact_differences(spread):
     # Predictions of float32 about one point, of which products alone would lose the distances.
     P, U = uniform_simplex(2, 30, 500).float(), uniform_simplex(40, 500, seed=1).float()
     P = torch.lerp(torch.eye(500)[:2, None], P, spread)
     gamma = median_bandwidth(P, U)
     values = mmd(P, U, gamma)
-    monkeypatch.setitem(mmd.__globals__, "_MANY_CLASSES", math.inf)
     exact = P.double(), U.double()
-    torch.testing.assert_close(gamma, median_bandwidth(*exact).float())
-    torch.testing.assert_close(values, mmd(*exact, gamma.double()).float(), atol=2e-6, rtol=2e-6)
+    points = [torch.cat([p, exact[1]]) for p in exact[0]]
+    expected = torch.stack([torch.pdist(own).median() for own in points])
+    torch.testing.assert_close(gamma, expected.float())
+    expected = mmd_by_definition(*exact, gamma.double())
+    torch.testing.assert_close(values, expected.float(), atol=2e-6, rtol=2e-6)
 
 
 def test_mmd_of_a_point_mass_is_known():
@@ -91,16 +160,6 @@ def test_mmd_of_a_point_mass_is_known():
     for on_grid in (True, False):
         found = float(closed_form_mmd(p, widths, on_grid=on_grid))
         assert found == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize("spread", [1.0, 0.1])
-def test_the_closed_form_from_few_pairs_is_that_on_the_grid(spread):
-    p = (0.3 + spread * (uniform_simplex(4, 60, 2, seed=3)[..., 0] - 0.3)).requires_grad_()
-    gamma = torch.tensor([0.2, 0.3, 0.5, 0.7], dtype=torch.float64)
-    values = [closed_form_mmd(p, gamma, on_grid=on_grid) for on_grid in (True, False)]
-    torch.testing.assert_close(*values, atol=2e-6, rtol=0)
-    slopes = [torch.autograd.grad(value.sum(), p)[0] for value in values]
-    torch.testing.assert_close(*slopes, atol=1e-5 * float(slopes[0].abs().max()), rtol=1e-5)
 
 
 @pytest.mark.parametrize("law", ["uniform", "middle", "corner", "sharp", "edges"])
@@ -126,24 +185,31 @@ def test_the_interval_form_agrees_with_the_dense_one(law):
     torch.testing.assert_close(gradient, expected, atol=least, rtol=1e-5)
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_gradient_of_the_mmd_by_finite_differences(n_classes):
-    P, U = uniform_simplex(2, 5, n_classes).requires_grad_(), uniform_simplex(6, n_classes, seed=1)
-    gamma = median_bandwidth(P.detach(), U)
-    assert torch.autograd.gradcheck(lambda P: mmd(P, U, gamma), P)
+GAMMA = torch.tensor([0.3, 0.5], dtype=torch.float64)
+FORMS = {
+    "two classes": (lambda P: mmd(P, uniform_simplex(6, 2, seed=1), GAMMA), (2, 5, 2)),
+    "four classes": (lambda P: mmd(P, uniform_simplex(6, 4, seed=1), GAMMA), (2, 5, 4)),
+    "interval": (lambda P: interval_mmd(P[..., 0], uniform_simplex(6, 2)[:, 0], GAMMA), (2, 5, 2)),
+    "closed form": (lambda P: closed_form_mmd(P[..., 0], GAMMA, on_grid=False), (2, 5, 2)),
+    "closed form on the grid": (lambda P: closed_form_mmd(P[..., 0], GAMMA[:1]), (1, 33, 2)),
+    "degeneracy": (lambda P: degeneracy(P), (4, 3, 3)),
+}
 
 
-@pytest.mark.parametrize(("closed_form", "few"), [(False, 0), (True, 0), (True, 5)])
-def test_gradient_on_the_interval_by_finite_differences(closed_form, few, monkeypatch):
-    monkeypatch.setitem(closed_form_mmd.__globals__, "_FEW_POINTS", few)
-    p = (uniform_simplex(2, 5, 2)[..., 0] * 0.9 + 0.05).requires_grad_()
-    u, gamma = uniform_simplex(6, 2, seed=1)[:, 0], torch.tensor([0.3, 0.5], dtype=torch.float64)
-    # The derivative is that of the interpolant, one order less exact than the value.
-    assert torch.autograd.gradcheck(
-        lambda p: closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma),
-        p,
-        atol=1e-5,
-    )
+@pytest.mark.parametrize("name", FORMS)
+def test_first_and_second_derivatives_by_finite_differences(name):
+    form, shape = FORMS[name]
+    logits = normal(*shape, seed=2).requires_grad_()
+    # On the grid the slope is that of the interpolant, one order less exact than the value.
+    grid = 1e-5 if "grid" in name or name == "interval" else 1e-7
+
+    def loss(logits):
+        return form(logits.softmax(-1))
+
+    assert torch.autograd.gradcheck(loss, logits, atol=grid)
+    assert torch.autograd.gradgradcheck(loss, logits, atol=1e-6)
+    twice = [torch.autograd.grad(loss(logits).sum(), logits, create_graph=b)[0] for b in (0, 1)]
+    torch.testing.assert_close(*twice, atol=grid, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("n_p", "n_u"), [(2, 2), (7, 8), (2, 65), (64, 8)])
@@ -232,161 +298,118 @@ def test_degeneracy_by_hand():
     assert float(degeneracy(P)) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
-def test_gradient_of_degeneracy_by_finite_differences():
-    logits = normal(4, 3, 3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: degeneracy(x.softmax(-1)), logits)
-
-
 # Detachment, and the norms of Jacobians that it is of
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("widths", [(5, 3), (5, 7), (5, 6, 4, 2), (5, 6, 4, 9)])
-def test_norms_of_a_perceptron_against_autograd(widths, activation):
-    network, X = double_network(mlp(*widths, activation=activation), rows(3, widths[0]))
-    norms = network.jacobian_norms(X)
-    assert norms.shape == (3, widths[-1], len(widths) - 1)
-    function = type(ACTIVATIONS[activation]())()  # none in place
-    first, *others = network.module.linears
-    layers = [first, *(nn.Sequential(function, linear) for linear in others)]
-    for b, x in enumerate(X):
-        for i, layer in enumerate(layers):
-            jacobian = torch.autograd.functional.jacobian(nn.Sequential(*layers[i:]), x)
-            torch.testing.assert_close(norms[b, :, i], jacobian.norm(dim=1), atol=2e-6, rtol=1e-6)
-            x = layer(x)
-
-
-def in_groups(n_classes):
-    first = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(inplace=True)
-    return nn.Sequential(*first, nn.Flatten(), nn.Linear(144, n_classes))
-
-
-OF_IMAGES = {"group norm": in_groups} | {
-    name: MODULES[name]
-    for name in ("convnet", "convnet+bn", "residual", "transformer", "transformer+multihead")
-}
-
-
-@pytest.mark.parametrize("n_classes", [3, 40])
-@pytest.mark.parametrize("name", ["mlp", *OF_IMAGES])
-def test_norms_with_respect_to_the_input_against_autograd(name, n_classes):
-    """Statistics of a mini-batch are constants."""
-    if name == "mlp":
-        module, X = mlp(6, 7, 5, n_classes, batch_norm=True), rows(5)
-    else:
-        module, X = seeded(lambda: OF_IMAGES[name](n_classes)), images(5)
-    network, batch = double_network(module, X)
-    norms = network.jacobian_norms(batch)
-    still, seen = copy.deepcopy(network.module).eval(), {}
-    layers = [n for n in still.modules() if isinstance(n, nn.BatchNorm1d | nn.BatchNorm2d)]
-    for norm in layers:
-        norm.register_forward_pre_hook(lambda norm, args: seen.update({norm: args[0]}))
+def with_statistics_of(module, X):
+    """A copy whose batch norms have the statistics of a mini-batch, as constants."""
+    still = copy.deepcopy(module)
     # A layer's statistics are known once those before it are in place.
-    for norm in layers:
-        still(batch)
-        own = seen[norm].detach()
-        axes = (0, *range(2, own.ndim))
-        variance, mean = torch.var_mean(own, dim=axes, correction=0)
-        norm.running_var.copy_(variance), norm.running_mean.copy_(mean)
-    for b in range(2):
-        jacobian = torch.autograd.functional.jacobian(lambda x: still(x[None])[0], batch[b])
-        torch.testing.assert_close(norms[b, :, 0], jacobian.flatten(1).norm(dim=1))
+    for norm in [n for n in still.modules() if isinstance(n, nn.modules.batchnorm._BatchNorm)]:
+        if norm.training:
+            inputs = []
+            handle = norm.register_forward_pre_hook(lambda norm, args, to=inputs: to.append(*args))
+            norm.eval()
+            still(X.clone())
+            handle.remove()
+            axes = [axis for axis in range(inputs[0].ndim) if axis != 1]
+            variance, mean = torch.var_mean(inputs[0].detach(), dim=axes, correction=0)
+            norm.running_mean, norm.running_var = mean, variance
+    return still
 
 
-def test_an_inner_layer_of_any_shape_counts_with_all_its_numbers():
-    network, batch = double_network(seeded(lambda: MODULES["convnet"](3)), images(3))
-    norms, module = network.jacobian_norms(batch), network.module
+def norms_by_loops(module, X, n_classes):
+    """Norms of Jacobian rows, one example, class and layer at a time."""
+    still = with_statistics_of(module, X)
+    tapped, handed_on = [], [None]
 
-    def rest(h):  # what follows the second convolution
-        h = nn.functional.max_pool2d(h[None].relu(), 2)
-        return module.fc2(module.fc1(h.flatten(1)).relu())[0]
+    def tap(layer, args, output):
+        if not isinstance(layer, TAPPED):
+            if args[0] is not handed_on[0] or args[0]._version:
+                return None
+            tapped.pop()  # a normalisation follows at once
+        tapped.append(output)
+        handed_on[0] = output.clone()  # a layer may work in place
+        return handed_on[0]
 
-    h = module.conv2(nn.functional.max_pool2d(module.conv1(batch).relu(), 2))
-    for b in range(3):
-        jacobian = torch.autograd.functional.jacobian(rest, h[b].detach())
-        torch.testing.assert_close(norms[b, :, 2], jacobian.flatten(1).norm(dim=1))
-    assert norms.shape == (3, 3, 4)  # the input, two convolutions and a linear layer
+    for layer in still.modules():
+        if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
+            layer.register_forward_hook(tap)
+    rows = []
+    for x in X:
+        for i in range(n_classes):
+            tapped.clear()
+            x = x[None] if x.ndim == X.ndim - 1 else x
+            if x.is_floating_point():
+                x = x.detach().requires_grad_()
+            logit = still(x.clone())[0, i]
+            inputs = [x] * x.is_floating_point() + tapped[:-1]
+            slopes = torch.autograd.grad(logit, inputs, allow_unused=True)
+            rows += [[float(slope.norm()) for slope in slopes if slope is not None]]
+    return torch.tensor(rows, dtype=torch.float64).view(len(X), n_classes, -1)
+
+
+# Those whose rows are passed one by one, or whose norms count as 1, have tests of their own.
+LOOPED = sorted(
+    {*ZOO} - {"rows that know of each other", "hooked", "experts", "zero input", "dead layer"}
+)
+
+
+@pytest.mark.parametrize("name", LOOPED)
+def test_norms_of_jacobians_are_those_of_loops(name):
+    module, info, X = of_zoo(name, "functional")
+    found = jacobian_norms(module, X, info.n_classes, info.taps)
+    torch.testing.assert_close(
+        found, norms_by_loops(module, X, info.n_classes), atol=2e-6, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_rows_in_chunks_have_the_norms_of_loops(activation):
+    module, info, X = looked_at(mlp(5, 6, 4, 3, activation=activation), rows(40, 5), double=True)
+    expected = norms_by_loops(module, X, 3)
+    for n_threads in (1, 2):
+        with as_a_team_of(n_threads):
+            found = jacobian_norms(module, X, 3, info.taps)
+            slopes = torch.autograd.grad(detachment(found), learned_of(module), allow_unused=True)
+        torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-6)
+    whole = jacobian_norms(module, X.clone().requires_grad_(), 3, info.taps)  # not in chunks
+    torch.testing.assert_close(
+        slopes, torch.autograd.grad(detachment(whole), learned_of(module), allow_unused=True)
+    )
 
 
 def test_there_is_no_jacobian_with_respect_to_integers():
-    network, batch = double_network(seeded(Words), tokens())
-    norms = network.jacobian_norms(batch)
-    assert norms.shape == (4, 3, 2)  # the embedding and the layer of its tokens
-    torch.autograd.backward(detachment(norms))
-    assert network.module.table.weight.grad.abs().sum() > 0
-    alone = nn.Sequential(nn.Embedding(7, 3), nn.Flatten())
-    network, batch = double_network(alone, tokens(length=1))
+    module, info, X = of_zoo("words")
+    assert jacobian_norms(module, X, 3, info.taps).shape == (4, 3, 2), "of the embedding and mix"
+    module, info, X = looked_at(nn.Sequential(nn.Embedding(7, 3), nn.Flatten()), tokens(length=1))
     with pytest.raises(ValueError, match="set detachment_weight=0"):
-        network.jacobian_norms(batch)
-
-
-def test_examples_are_found_on_any_axis():
-    network, batch = double_network(seeded(SequenceFirst), rows(5, 8))
-    alone = torch.cat([network.jacobian_norms(batch[b : b + 1]) for b in range(5)])
-    torch.testing.assert_close(network.jacobian_norms(batch), alone)
-
-
-class Experts(nn.Module):
-    """Layers of which each sees some of the rows."""
-
-    def __init__(self):
-        super().__init__()
-        self.experts, self.last = nn.ModuleList(nn.Linear(6, 5) for _ in range(2)), nn.Linear(5, 3)
-
-    def forward(self, x):
-        hidden, own = x.new_zeros(len(x), 5), (x[:, 0] > 0).long()
-        for k, expert in enumerate(self.experts):
-            index = torch.nonzero(own == k)[:, 0]
-            hidden = hidden.index_copy(0, index, expert(x[index]))
-        return self.last(hidden.tanh())
+        jacobian_norms(module, X, 3, info.taps)
 
 
 def test_jacobians_do_not_depend_on_the_rows_that_a_module_was_looked_at_with():
     X, found = rows(20), []
     assert 0 < (X[:, 0] > 0).sum() < 20
     for order in (np.argsort(-X[:, 0]), np.argsort(np.abs(X[:, 0]))):  # first those of one expert
-        network, _ = double_network(seeded(Experts), X[order])
-        found.append(network.jacobian_norms(torch.from_numpy(X).double()))
+        module, info, _ = looked_at(seeded(Experts), X[order], double=True)
+        found.append(jacobian_norms(module, torch.from_numpy(X).double(), 3, info.taps))
     torch.testing.assert_close(*found)
 
 
-def test_running_statistics_are_updated_once():
-    network, batch = double_network(seeded(lambda: MODULES["convnet+bn"](3)), images())
-    other = copy.deepcopy(network.module)
-    other(batch)
-    network.jacobian_norms(batch)
-    torch.testing.assert_close(dict(network.module.state_dict()), dict(other.state_dict()))
-    assert int(network.module.norm1.num_batches_tracked) == 1
-
-
-DIFFERENTIATED = {
-    "mlp": (lambda: mlp(6, 5, 3, 2, activation="gelu"), rows(3)),
-    "relu": (lambda: mlp(6, 5, 3, 2), rows(3)),
-    "many classes": (lambda: mlp(6, 5, 3, 7, activation="gelu"), rows(3)),
-    "convolutions": (Convs, rows(3, 12)),
-    "twice": (twice, rows(3)),
-    "one layer": (lambda: nn.Sequential(nn.Linear(6, 3)), rows(3)),
-    "one layer of many classes": (lambda: nn.Sequential(nn.Linear(6, 9)), rows(3)),
-}
-
-
-@pytest.mark.parametrize("name", DIFFERENTIATED)
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "mlp+bn", "no hidden layer", "convolutions", "convnet+bn", "twice", "transformer"],
+)
 def test_gradient_of_detachment_by_finite_differences(name):
-    make, X = DIFFERENTIATED[name]
-    network, batch = double_network(seeded(make), X)
-    parameters = list(network.module.parameters())
-    ways = [normal(*own.shape, seed=i) for i, own in enumerate(parameters)]
+    module, info, X = of_zoo(name)
 
-    def loss(step=0.0):  # after a step along the ways
-        with torch.no_grad():
-            for parameter, way in zip(parameters, ways, strict=True):
-                parameter.add_(way, alpha=step)
-        return detachment(network.jacobian_norms(batch))
+    def loss():
+        return detachment(jacobian_norms(module, X, info.n_classes, info.taps))
 
-    slopes = torch.autograd.grad(loss(), parameters, allow_unused=True, materialize_grads=True)
-    expected = sum((slope * way).sum() for slope, way in zip(slopes, ways, strict=True))
-    found = (loss(1e-6) - loss(-2e-6)).detach() / 2e-6
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    slopes = torch.autograd.grad(
+        loss(), learned_of(module), allow_unused=True, materialize_grads=True
+    )
+    assert_slopes_are_differences(loss, learned_of(module), slopes)
 
 
 def test_detachment_by_hand():
@@ -394,39 +417,14 @@ def test_detachment_by_hand():
     layer = nn.Linear(3, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[2.0, 0, 0], [0, 0.5, 0]]))
-    network, batch = double_network(nn.Sequential(layer), rows(4, 3))
-    assert float(detachment(network.jacobian_norms(batch)).detach()) == pytest.approx(0.625)
-
-
-def test_detachment_takes_the_worst_layer():
-    # A dead first layer: the Jacobian with respect to the input is 0, so the loss is at least 1
-    # whatever the last layer's norm.
-    network, batch = double_network(mlp(3, 4, 2), rows(5, 3))
-    with torch.no_grad():
-        network.module.linears[0].bias.fill_(-100)
-        norms = network.jacobian_norms(batch)
-    assert (norms < 1e-5).all()
-    assert float(detachment(norms)) == pytest.approx(1.0, abs=1e-4)
-
-
-class Heads(nn.Module):
-    """A trunk, and for each class a head of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.trunk = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
-        self.heads = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)
-        )
-
-    def forward(self, X):
-        Z = self.trunk(X)
-        return torch.cat([head(Z) for head in self.heads], dim=1)
+    module, info, X = looked_at(nn.Sequential(layer), rows(4, 3))
+    found = detachment(jacobian_norms(module, X, 2, info.taps))
+    assert float(found.detach()) == pytest.approx(0.625)
 
 
 def test_a_class_has_no_part_in_the_heads_of_others():
-    network, batch = double_network(seeded(Heads), rows(7, 6))
-    norms = network.jacobian_norms(batch)
+    module, info, X = looked_at(seeded(Heads), rows(7, 6), double=True)
+    norms = jacobian_norms(module, X, 3, info.taps)
     # The input, the trunk and the inner layer of each head; the class alone that owns it differs.
     inner = norms[..., 2:7:2]
     for i in range(3):
@@ -435,7 +433,7 @@ def test_a_class_has_no_part_in_the_heads_of_others():
         assert (inner[:, i, i] != 1.0).all()
         assert (inner[:, i, others] == 1.0).all()
     term = detachment(norms)
-    (slope,) = torch.autograd.grad(term, [network.module.trunk[0].weight])
+    (slope,) = torch.autograd.grad(term, [module.trunk[0].weight])
     assert 0.0 < float(term.detach()) < 0.999
     assert float(slope.abs().max()) > 0.0
 
@@ -451,7 +449,7 @@ def test_kernel_is_the_correlation_of_sampled_perturbations_of_the_last_layer(n_
     biases = normal(draws, 1, seed=2) * scale / math.sqrt(n_classes)
     moves = weights @ H.mT + biases
     # The standard error of a correlation is at most 1 / sqrt(draws) = 0.0032.
-    found = coherence_kernel(H, n_classes)
+    found = logit_correlation(H, n_classes)
     np.testing.assert_allclose(found, np.corrcoef(moves.numpy().T), atol=0.015)
 
 
@@ -462,7 +460,7 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
     cosine = nn.functional.cosine_similarity(H[rest, None], H[None, rest], dim=-1)
     for scale in (1e-3, 1.0, 1e3):
         scaled = (scale * H).requires_grad_()
-        C = coherence_kernel(scaled, math.inf)
+        C = logit_correlation(scaled, None)
         torch.testing.assert_close(C[rest][:, rest].detach(), cosine, rtol=1e-5, atol=1e-5)
         assert not C[2].any()
         (gradient,) = torch.autograd.grad(C.sum(), scaled)
@@ -472,7 +470,7 @@ def test_without_a_bias_the_kernel_is_the_cosine_at_any_scale():
 @pytest.mark.parametrize("width", [4, 30])
 def test_coherence_is_the_mean_over_pairs_written_out(width):
     H, n = normal(10, width), 5
-    C = coherence_kernel(H, 2)
+    C = logit_correlation(H, 2)
     related = [(i, i + n) for i in range(n)] + [(i + n, i) for i in range(n)]
     between = [
         float(C[i, j]) ** 2
@@ -488,92 +486,35 @@ def test_coherence_is_the_mean_over_pairs_written_out(width):
 def test_activations_too_large_for_their_squares_are_noticed():
     H = normal(8, 3).float() * 1e25
     assert coherence(H, 3).isnan()
-    assert coherence_kernel(H, math.inf).isnan().all()
+    assert logit_correlation(H, None).isnan().all()
 
 
 @pytest.mark.parametrize("width", [3, 30])
-def test_gradient_of_coherence_by_finite_differences(width):
+def test_both_derivatives_of_coherence_by_finite_differences(width):
     H = normal(8, width).requires_grad_()
-    assert torch.autograd.gradcheck(lambda H: coherence(H, 3, 2.0), H)
+    for n_classes in (3, None):
+        assert torch.autograd.gradcheck(lambda H, n=n_classes: coherence(H, n, 2.0), H)
+        assert torch.autograd.gradgradcheck(lambda H, n=n_classes: coherence(H, n, 2.0), H)
+
+
+# Hidden activations
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_hidden_rows_in_parts_have_the_gradient_of_all_at_once(n_threads):
-    network, X = double_network(mlp(6, 9, 7, 2, activation="gelu"), rows(520))
-    learned = list(network.module.parameters())[:4]  # the last layer has no part in it
-    linears, activations = network.module.linears, network.module.activations
-    whole = activations[1](linears[1](activations[0](linears[0](X))))
+def test_hidden_rows_in_chunks_have_the_gradient_of_all_at_once(n_threads):
+    module, info, X = looked_at(mlp(6, 9, 7, 2, activation="gelu"), rows(520), double=True)
+    learned = list(module.parameters())[:4]  # the last layer has no part in it
+    whole = nn.Sequential(*list(module.layers())[:-1])(X)
     with as_a_team_of(n_threads):
-        H = network.hidden(X)
-        own = torch.autograd.grad(coherence(H, 2, 2.0), learned)
+        H = hidden_activations(module, X, info.last_layer)
+        slopes = torch.autograd.grad(coherence(H, 2, 2.0), learned)
     torch.testing.assert_close(H, whole)
-    torch.testing.assert_close(own, torch.autograd.grad(coherence(whole, 2, 2.0), learned))
+    torch.testing.assert_close(slopes, torch.autograd.grad(coherence(whole, 2, 2.0), learned))
 
 
 def test_hidden_rows_of_batch_norm_take_the_statistics_of_all():
-    network, X = double_network(mlp(6, 9, 2, batch_norm=True), rows(300))
-    pre = network.module.linears[0](X)
-    norm = network.module.norms[0]
+    module, info, X = looked_at(mlp(6, 9, 2, batch_norm=True), rows(300), double=True)
+    pre, norm = module.linears[0](X), module.norms[0]
     variance, mean = torch.var_mean(pre, dim=0, correction=0)
     expected = ((pre - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias).relu()
-    torch.testing.assert_close(network.hidden(X), expected)
-
-
-# Their sum
-
-
-def config(**params):
-    defaults = {"learning_rate_init": 1e-3, "batch_size": 6, "max_iter": 1, "window": 1}
-    weights = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 2.0}
-    drawn = {"n_classes": 2, "n_perturbations": 16, "perturbation_scale": 0.7}
-    return Config(**{**defaults, **weights, **drawn, **params})
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_loss_is_the_weighted_sum_of_its_terms(n_classes):
-    network, X = network_of(mlp(4, 5, 3, n_classes), rows(6, 4))
-    own = config(n_classes=n_classes, uniformity_weight=0.0)
-    terms = loss_terms(network, X, StepRandom(0), own)
-    assert own.term_names == ("loss", "uniformity", "degeneracy", "detachment")
-    assert own.rows_in_flight == 6 * 16
-    loss, *parts = terms.tolist()
-    assert parts[0] != 0, "terms of weight 0 are recorded all the same"
-    assert loss == pytest.approx(0.4 * parts[1] + 2.0 * parts[2], rel=1e-5)
-    norms = network.jacobian_norms(X)
-    assert parts[2] == pytest.approx(float(detachment(norms).detach()), rel=1e-5)
-    terms[0].backward()
-    for name, parameter in network.module.named_parameters():
-        assert float(parameter.grad.abs().max()) > 0, name
-
-
-def test_the_fourth_term_is_added_to_the_papers_on_the_first_starts():
-    network, X = network_of(mlp(4, 5, 3, 2), rows(12, 4))
-    own = config(batch_size=3, coherence=CoherenceConfig(4.0, 2.0, 1.0, 6), closed_form=True)
-    assert own.term_names == ("loss", "uniformity", "degeneracy", "detachment", "coherence")
-    assert own.rows_in_flight == 12 + 3 * 16
-    loss, *terms, coherent = loss_terms(network, X, StepRandom(0), own).tolist()
-    paper = config(batch_size=3, closed_form=True)
-    expected = loss_terms(network, X[:3], StepRandom(0), paper).tolist()
-    assert terms == pytest.approx(expected[1:])
-    found = float(coherence(network.hidden(X), 2, 2.0).detach())
-    assert coherent == pytest.approx(found, rel=1e-5)
-    assert loss == pytest.approx(expected[0] + 4.0 * coherent, rel=1e-5)
-
-
-def test_a_third_term_of_no_weight_is_not_computed(monkeypatch):
-    network, X = network_of(seeded(lambda: MODULES["convnet+bn"](2)), images(6))
-    own = config(detachment_weight=0.0)
-    monkeypatch.setattr(type(network), "jacobian_norms", None)
-    assert own.term_names == ("loss", "uniformity", "degeneracy")
-    loss, *parts = loss_terms(network, X, StepRandom(0), own).tolist()
-    assert loss == pytest.approx(parts[0] + 0.4 * parts[1], rel=1e-5)
-    assert int(network.module.norm1.num_batches_tracked) == 1, "its pass followed the rows"
-
-
-def test_alone_the_fourth_term_draws_nothing():
-    network, X = network_of(mlp(4, 5, 2), rows(12, 4))
-    none = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
-    own = config(coherence=CoherenceConfig(4.0, 2.0, 1.0, 6), **none)
-    assert (own.term_names, own.rows_in_flight) == (("loss", "coherence"), 12)
-    loss, coherent = loss_terms(network, X, None, own).tolist()
-    assert loss == pytest.approx(4.0 * coherent)
+    torch.testing.assert_close(hidden_activations(module, X, info.last_layer), expected)

@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,11 +9,11 @@ import scipy.sparse as sp
 import torch
 from scipy import stats
 
-from helpers import LARGE, SMALL, as_a_team_of, normal, threads
+from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
 from sklearn_mmdinit import MLPClassifier, MMDInitializer
 from sklearn_mmdinit._base.environment import as_float32, check_float32, in_portions
 from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit._base.threads import in_parts, run_on_threads, team, worthwhile_threads
+from sklearn_mmdinit._base.threads import chunked, run_on_threads, team, worthwhile_threads
 
 # Draws of pre-training are functions of seed and step
 
@@ -45,9 +44,6 @@ def test_steps_and_places_of_draws():
     assert torch.equal(StepRandom(4).normal(6), StepRandom(4).at(0).normal(6))
     draws = {tuple(StepRandom(0).at(step).normal(4).tolist()) for step in (0, 1, 1 << 31, 1 << 32)}
     assert len(draws) == 4, "steps beyond 32 bits are steps of their own"
-    out = torch.empty(5, 3)
-    assert StepRandom(4).at(2).normal(out=out) is out
-    assert torch.equal(out, StepRandom(4).at(2).normal(5, 3))
 
 
 def test_the_parts_of_a_step_are_functions_of_seed_step_and_number():
@@ -132,15 +128,15 @@ def test_settings_of_the_caller_are_left_alone():
 
     with threads(3):
         assert len(run_on_threads(3, settings)) == 1, "outside a team the caller does it all"
-        with team(LARGE, "cpu"):
+        with team(LARGE, CPU):
             assert set(run_on_threads(3, settings)) == {(1, False)}
             assert (torch.get_num_threads(), torch.is_grad_enabled()) == (1, True)
-        with pytest.raises(KeyError), team(LARGE, "cpu"):
+        with pytest.raises(KeyError), team(LARGE, CPU):
             raise KeyError
         assert torch.get_num_threads() == 3
         assert len(run_on_threads(3, settings)) == 1, "the team has ended"
         # Each thread would put its work into a queue of its own there.
-        with team(LARGE, "cuda"):
+        with team(LARGE, torch.device("cuda")):
             assert len(run_on_threads(5, settings)) == 1
             assert torch.get_num_threads() == 3
 
@@ -150,7 +146,7 @@ def test_small_products_are_not_worth_a_second_thread():
         for n_multiplications, expected in ((SMALL, 1), (LARGE, 2)):
             with worthwhile_threads(n_multiplications):
                 assert torch.get_num_threads() == expected
-            with team(n_multiplications, "cpu"):
+            with team(n_multiplications, CPU):
                 assert len(run_on_threads(5, lambda start, stop: None)) == expected
 
 
@@ -159,73 +155,70 @@ def test_a_thread_of_the_users_own_is_no_part_of_the_team():
         assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
 
 
-# A function in parts is the function of the whole, gradients too
+# A tensor in chunks is the tensor of the whole, gradients too
 
 WEIGHTS = torch.linspace(-1, 2, 12, dtype=torch.float64).view(4, 3)
 
 
-def leaves_of(n, frozen=None):
-    return [normal(3, seed=i).requires_grad_(i != frozen) for i in range(n)]
-
-
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
-@pytest.mark.parametrize("n_kept", [None, 0, 1, 4])
 @pytest.mark.parametrize("frozen", [None, 0, 1])
-def test_gradients_are_those_of_the_whole(n_threads, n_kept, frozen):
-    a, b, c, unused = tensors = leaves_of(4, frozen)
+def test_both_derivatives_of_chunks_are_those_of_the_whole(n_threads, frozen):
+    a, b, c, unused = tensors = [normal(3, seed=i).requires_grad_(i != frozen) for i in range(4)]
     wanted = [tensor for tensor in tensors[:3] if tensor.requires_grad]
-    slopes, calls, opened = torch.arange(1.0, 5.0, dtype=torch.float64), [], []
+    slopes = torch.arange(1.0, 5.0, dtype=torch.float64)
 
-    @contextmanager
-    def around():
-        opened.append(True)
-        yield opened
-        opened.append(False)
+    def chunk(i):
+        return (WEIGHTS[i] * a.exp() + b * c.square() * i).sum().view(1)
 
-    def part(i, given):
-        assert given is opened
-        calls.append(i)
-        return (WEIGHTS[i] * a.exp() + b * c * i).sum().view(1)
+    def derivatives(tensor):
+        first = torch.autograd.grad(tensor.square(), wanted, slopes, create_graph=True)
+        second = torch.autograd.grad(sum(f.square().sum() for f in first), wanted)
+        return first, second
 
+    whole = torch.cat([chunk(i) for i in range(4)])
     with as_a_team_of(n_threads):
-        result = in_parts(part, 4, tensors, n_kept, around=around)
-        assert (sorted(calls), opened) == ([0, 1, 2, 3], [True, False])
-        own = torch.autograd.grad(result, [*wanted, unused], slopes, allow_unused=True)
-    again = [] if n_kept is None else list(range(n_kept, 4))
-    assert sorted(calls[4:]) == again
-    assert opened == [True, False] * (2 if again else 1)
-    assert own[-1] is None
-    whole = torch.cat([part(i, opened) for i in range(4)])
-    assert torch.equal(result, whole)
-    torch.testing.assert_close(own[:-1], torch.autograd.grad(whole, wanted, slopes))
+        result = chunked(chunk, 4, tensors)
+        assert torch.equal(result, whole)
+        *_, of_unused = torch.autograd.grad(
+            result, [*wanted, unused], slopes, retain_graph=True, allow_unused=True
+        )
+        assert of_unused is None
+        torch.testing.assert_close(derivatives(result), derivatives(whole))
+    with torch.no_grad():
+        assert not chunked(chunk, 4, tensors).requires_grad
 
 
-@pytest.mark.parametrize("n_kept", [None, 0, 2])
-def test_what_parts_have_in_common_is_differentiated_once(n_kept):
-    a, b = leaves_of(2)
-    backward = []
-    common = a.exp()
-    common.register_hook(lambda slopes: backward.append(slopes))
-    leaf = common.detach().requires_grad_()
-    result = in_parts(
-        lambda i, _: (leaf * b * WEIGHTS[i]).sum()[None], 4, [a, b], n_kept, [(common, leaf)]
-    )
-    own = torch.autograd.grad(result.square().sum(), [a, b])
-    whole = torch.stack([(a.exp() * b * WEIGHTS[i]).sum() for i in range(4)])
-    torch.testing.assert_close(result, whole)
-    torch.testing.assert_close(own, torch.autograd.grad(whole.square().sum(), [a, b]))
-    assert len(backward) == 1
-
-
-def test_a_tensor_changed_in_between_is_noticed():
-    (a,) = leaves_of(1)
-    result = in_parts(lambda i, _: (a * i)[:1], 4, [a], 0)
+def test_a_tensor_changed_before_its_gradient_is_noticed():
+    a = normal(3).requires_grad_()
+    result = chunked(lambda i: (a * i).exp()[:1], 4, [a])
     with torch.no_grad():
         a.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(result.sum())
-    with torch.no_grad():
-        assert not in_parts(lambda i, _: (a * i)[:1], 4, [a], 0).requires_grad
+
+
+def test_what_is_computed_again_has_the_same_draws():
+    weights, calls = normal(5).requires_grad_(), []
+
+    def noisy(random):
+        calls.append(random)
+        return (weights * random.normal(5) * torch.rand(5)).exp().sum()
+
+    def found(random, run):
+        torch.manual_seed(0)
+        result = run(random)
+        random.normal(9), torch.rand(4)  # what other chunks draw
+        state = torch.get_rng_state()
+        slopes = torch.autograd.grad(result, weights)
+        assert torch.equal(torch.get_rng_state(), state)
+        return result, *slopes
+
+    kept = found(StepRandom(0), noisy)
+    again = found(
+        StepRandom(0), lambda random: random.checkpointed(lambda: noisy(random), draws=True)
+    )
+    assert len(calls) == 3
+    assert all(map(torch.equal, again, kept))
 
 
 # Numbers that float32 has no room for, and rows a portion at a time

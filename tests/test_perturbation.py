@@ -1,5 +1,6 @@
-"""Perturbed copies: all samplers have the law of copies with parameters of their own."""
+"""Perturbed networks: two samplers of one law, which is that of networks perturbed by hand."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -9,279 +10,76 @@ import torch
 from scipy import stats
 from torch import nn
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
 
-from helpers import LARGE, DoubleRandom, mlp, normal, seeded, threads
-from image_networks import MODULES, ConvNet, PatchTransformer, ResidualNet, flat_perceptron
+from helpers import as_a_team_of, assert_slopes_are_differences, learned_of, mlp, normal, seeded
 from module_zoo import (
+    BEYOND_VMAP,
+    CHAINS,
+    OTHERS,
     SCALE,
+    ZOO,
     Bare,
-    Centred,
+    Checkpointed,
     Convs,
-    Halved,
-    Router,
-    SequenceFirst,
-    Volumes,
     Words,
-    double_network,
-    draw,
-    images,
-    network_of,
-    profile_of,
+    looked_at,
+    of_zoo,
+    perceptron,
     rows,
-    tied,
-    tokens,
     twice,
 )
 from sklearn_mmdinit import MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit._base.threads import Buffers
-from sklearn_mmdinit.networks import copies
-from sklearn_mmdinit.networks import functional as sampling
-from sklearn_mmdinit.networks.functional import (
-    SAMPLERS,
-    chosen_samplers,
-    perturbed_logits,
-)
-from sklearn_mmdinit.networks.gram import (
-    _regularised_cholesky,
-    gram_noise,
-    semidefinite_cholesky,
-)
-from sklearn_mmdinit.networks.hooks import own_output, replaced
-from sklearn_mmdinit.networks.layers import layer_type_of, parameter_stds
+from sklearn_mmdinit.networks import gram, parameter_stds
+from sklearn_mmdinit.networks.functional import functional_logits
+from sklearn_mmdinit.networks.gram import gram_layers, semidefinite_cholesky
+from sklearn_mmdinit.networks.info import inspect_module, perturbed_logits
 
 
-def sample(network, X, n_copies, sampler, seed=0, scale=SCALE):
-    """In single precision, where layers by gram draw and add in one go."""
-    return perturbed_logits(network, X, n_copies, scale, StepRandom(seed), sampler)
+def draw(module, info, X, n_copies, seed=0, scale=SCALE):
+    return perturbed_logits(module, info, X, n_copies, scale, StepRandom(seed))
 
 
-def slopes_of(network, logits):
+def loss_of(logits):
+    """A number that depends on every logit in its own way, and is not linear."""
     weights = torch.linspace(-1, 1, logits.numel(), dtype=logits.dtype).view(logits.shape)
-    loss = (logits.softmax(-1) * weights).sum()
-    learned = [parameter for parameter in network.module.parameters() if parameter.requires_grad]
-    return torch.autograd.grad(loss, learned, allow_unused=True, materialize_grads=True)
+    return (logits.softmax(-1) * weights).sum()
 
 
-def assert_same_law(a, b, margin=0.15):
-    """Means, covariances across the mini-batch for the same epsilon, laws of single outputs."""
-    n = len(a)
-    a, b = (x.detach().reshape(n, -1).double().numpy() for x in (a, b))
-    spread = np.sqrt((a.var(0) + b.var(0)) / n)
-    assert np.all(np.abs(a.mean(0) - b.mean(0)) < 5 * spread)
-    covariance = np.cov(a.T), np.cov(b.T)
-    scale = np.sqrt(np.outer(np.diag(covariance[0]), np.diag(covariance[0])))
-    # The kurtosis of a deep network's output exceeds a normal's: a wide margin.
-    assert np.abs(covariance[0] - covariance[1]).max() < (margin * scale).max()
-    for column in range(a.shape[1]):
-        assert stats.ks_2samp(a[:, column], b[:, column]).pvalue > 1e-4
+def slopes_of(loss, module, **options):
+    tensors = learned_of(module)
+    return torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True, **options)
 
 
-# The law of a perceptron's copies, in single precision
-
-PERCEPTRONS = {
-    "relu": (mlp(6, 5, 3), rows(4)),
-    "batch norm": (mlp(6, 5, 3, batch_norm=True), rows(4)),
-    "duplicate rows": (mlp(6, 5, 3), rows(2)[[0, 1, 0, 0]]),
-    "more rows than inputs": (mlp(2, 3, 2), rows(9, 2)),
-    "zero input": (mlp(6, 5, 3), np.zeros((3, 6), np.float32)),
-    "no hidden layer": (mlp(6, 3), rows(1)),
-}
+# The definition
 
 
-@pytest.mark.parametrize("case", PERCEPTRONS)
-def test_samplers_agree_in_law(case):
-    network, X = network_of(*PERCEPTRONS[case])
-    with torch.no_grad():
-        functional = sample(network, X, 6000, "functional", seed=1)
-        for sampler in ("direct", "gram"):
-            assert_same_law(sample(network, X, 6000, sampler, seed=2), functional)
-
-
-def explicit(module, X, seed, n_copies):
-    """Logits of the networks theta0 + E with the most likely E behind the noise by gram."""
-    random, module, X = StepRandom(seed), module.double(), X.double()
-    H = X.expand(n_copies, -1, -1)
-    for i, linear in enumerate(module.linears):
-        n_out, n_in = linear.weight.shape
-        with torch.no_grad():
-            C = SCALE**2 / n_in * H @ H.mT + SCALE**2 / n_out
-            Z = random.normal(n_copies, len(X), n_out).double()
-            solved = torch.linalg.solve(C, torch.linalg.cholesky(C) @ Z)
-            E = SCALE**2 / n_in * (H.mT @ solved).mT
-            e = SCALE**2 / n_out * solved.sum(1, keepdim=True)
-        H = H @ (linear.weight + E).mT + linear.bias + e
-        if i < len(module.linears) - 1:
-            H = H.relu()
-    return H
-
-
-def test_gram_is_the_direct_form_at_the_most_likely_perturbation():
-    module = mlp(7, 9, 8, 3)
-    network, X = network_of(module, rows(5, 7))
-    logits = sample(network, X, 4, "gram", seed=3)
-    own = slopes_of(network, logits)
-    expected = explicit(module, X, 3, 4)
-    assert_close(logits.double(), expected, rtol=1e-4, atol=1e-5)
-    theirs = slopes_of(replace(network, module=module), expected)
-    assert_close([g.double() for g in own], theirs, rtol=1e-3, atol=1e-4)
-
-
-def mean_slopes(network, X, sampler, seed):
-    # A loss that is not linear in epsilon, its mean over copies a Monte Carlo.
-    loss = sample(network, X, 60, sampler, seed).softmax(-1)[..., 0].square().mean()
-    own = torch.autograd.grad(loss, list(network.module.parameters()), allow_unused=True)
-    return torch.cat([g.flatten() for g in own if g is not None])
-
-
-AVERAGED = {
-    **{name: PERCEPTRONS[name] for name in ("duplicate rows", "more rows than inputs")},
-    "convolutions": (Convs, rows(2, 12)),
-    "words": (Words, tokens(3)),
-}
-
-
-@pytest.mark.parametrize("case", AVERAGED)
-def test_gradients_by_gram_are_right_on_average(case):
-    make, X = AVERAGED[case]
-    network, batch = network_of(make if isinstance(make, nn.Module) else seeded(make), X)
-    direct, gram = (
-        torch.stack([mean_slopes(network, batch, s, seed) for seed in range(24)])
-        for s in ("direct", "gram")
-    )
-    spread = ((direct.var(0) + gram.var(0)) / 24).sqrt()
-    assert float(((direct.mean(0) - gram.mean(0)).abs() / (spread + 1e-6)).max()) < 5.5
-    # Conditional expectation: the variance over all parameters cannot be larger, up to the
-    # error of two estimates.
-    assert float(gram.var(0).sum()) < 2 * float(direct.var(0).sum())
-
-
-# The law of any module's copies
-
-
-def frozen():
-    """A ConvNet whose first normalisation was frozen, in the way that is common."""
-    module = MODULES["convnet+bn"](3)
-    module.norm1.running_mean.fill_(0.3)
-    module.norm1.running_var.fill_(2.0)
-    module.norm1.eval()
-    return module
-
-
-def hooked():
-    """Layers whose inputs and outputs are changed by hooks of the module's own."""
-    first, norm, last = nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
-    first.register_forward_pre_hook(lambda layer, args: (0.5 * args[0],))
-    first.register_forward_hook(lambda layer, args, output: 0.2 * output + 0.1)
-    norm.register_forward_hook(lambda layer, args, output: output.square())
-    last.register_forward_hook(lambda layer, args, output: output.tanh())
-    return nn.Sequential(first, norm, nn.Tanh(), last)
-
-
-def partly_frozen():
-    module = flat_perceptron(3, 6)
-    module[1].requires_grad_(False)
-    module[3].bias.requires_grad_(False)
-    return module
-
-
-def of_tokens():
-    """A linear layer of rows in two dimensions."""
-    parts = nn.Unflatten(1, (2, 3)), nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4, bias=False)
-    return nn.Sequential(*parts, nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(8, 3))
-
-
-class Overwritten(nn.Module):
-    """ReLUs in place whose outputs are read twice, and one of a part of an array."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, padding=1)
-        self.c, self.d = nn.Linear(72, 72), nn.Linear(72, 3)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x):
-        maps = self.relu(self.a(x))
-        flat = (maps + self.relu(self.b(maps)) * maps).flatten(1)
-        hidden = self.c(flat)
-        self.relu(hidden[:, ::2])
-        return self.d(flat + hidden * hidden)
-
-
-def in_groups():
-    convolutions = nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 8, 3, groups=4)
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(8 * 16, 3))
-
-
-ZOO = {
-    **{name: (lambda make=make: make(3), images()) for name, make in MODULES.items()},
-    "mlp": (lambda: mlp(6, 5, 4, 3, batch_norm=True), rows()),
-    "twice": (twice, rows()),
-    "tied": (tied, rows()),
-    "words": (Words, tokens()),
-    "convolutions": (Convs, rows(width=12)),
-    "volumes": (Volumes, rows(width=12)),
-    "tokens": (of_tokens, rows()),
-    "groups": (in_groups, images()),
-    "frozen norm": (frozen, images()),
-    "frozen layers": (partly_frozen, images()),
-    "hooked": (hooked, rows()),
-    "in place": (lambda: Halved(in_place=True), rows()),
-    "overwritten": (Overwritten, images()),
-    "ReLU first": (lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 3)), rows()),
-}
-del ZOO["transformer+multihead"]  # the functional sampler alone can: see below
-
-
-def of_zoo(name):
-    make, X = ZOO[name]
-    return double_network(seeded(make), X)
+def by_hand(module, X, n_copies, seed=0, scale=SCALE):
+    """Copies of a module with noise added to their parameters, and logits of each."""
+    random, networks = StepRandom(seed), [copy.deepcopy(module) for _ in range(n_copies)]
+    moving = dict(module.named_parameters())
+    for name, std in parameter_stds(module, scale).items():
+        eps = random.normal(n_copies, *moving[name].shape).mul_(std)
+        for network, own in zip(networks, eps, strict=True):
+            dict(network.named_parameters())[name].data.add_(own)
+    for network in networks:
+        # The largest singular value stays that of theta0, without a step of its iteration.
+        for part in network.modules():
+            part.training &= not hasattr(part, "_u")
+    return networks, torch.stack([network(X.clone()) for network in networks])
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_direct_is_the_functional_form_on_the_same_draws(name):
-    # Layers are called in the order of their names: both ask for the same normals.
-    network, batch = of_zoo(name)
-    assert network.why_functional == ""
-    direct, functional = (draw(network, batch, 3, sampler) for sampler in ("direct", "functional"))
-    assert_close(direct, functional, rtol=1e-9, atol=1e-9)
-    assert not torch.allclose(direct[0], direct[1], atol=1e-3)
-    own, theirs = (slopes_of(network, logits) for logits in (direct, functional))
-    assert_close(own, theirs, rtol=1e-8, atol=1e-9)
-
-
-# Small: by gram a convolution takes a matrix of its pixels by its pixels.
-TINY = {
-    "residual": (lambda: ResidualNet(3, 2, 1), images(side=4)),
-    "transformer": (lambda: PatchTransformer(3, 4, 1, patch=2, side=4), images(side=4)),
-    **{name: ZOO[name] for name in ("frozen layers", "tied", "words", "convolutions")},
-}
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_gram_has_the_law_of_the_functional_form(name):
-    make, X = TINY[name]
-    network, batch = network_of(seeded(make), X[:3])
-    assert "gram" in chosen_samplers(network, "gram", 3).values()
-    with torch.no_grad():
-        gram = sample(network, batch, 1200, "gram", seed=1)
-        functional = sample(network, batch, 1200, "functional", seed=2)
-    assert_same_law(gram, functional, margin=0.25)
-
-
-def test_functional_copies_are_those_of_a_loop():
-    for make, X in ((Bare, rows()), (Centred, rows()), (SequenceFirst, rows(width=8))):
-        network, batch = double_network(seeded(make), X)
-        logits = draw(network, batch, 3, "auto", seed=4)
-        parameters, random = dict(network.module.named_parameters()), DoubleRandom(4)
-        stds = parameter_stds(network.module, SCALE)
-        assert list(stds) == list(parameters)
-        eps = {n: random.normal(3, *parameters[n].shape) * std for n, std in stds.items()}
-        for k in range(3):
-            own = {name: value + eps[name][k] for name, value in parameters.items()}
-            alone = torch.func.functional_call(network.module, own, (batch,))
-            assert_close(logits[k], alone, rtol=1e-9, atol=1e-10)
+def test_functional_networks_are_copies_perturbed_by_hand(name):
+    module, info, X = of_zoo(name, "functional")
+    assert info.by_vmap == (name not in BEYOND_VMAP)
+    logits = draw(module, info, X, 3)
+    networks, expected = by_hand(module, X, 3)
+    assert_close(logits, expected, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(logits[0], logits[1], atol=1e-3)
+    of_copies = [slopes_of(loss_of(expected), copy, retain_graph=True) for copy in networks]
+    total = [sum(slopes) for slopes in zip(*of_copies, strict=True)]
+    assert_close(slopes_of(loss_of(logits), module), total, rtol=1e-8, atol=1e-9)
 
 
 def test_the_law_of_each_parameter_is_the_documented_one():
@@ -291,82 +89,160 @@ def test_the_law_of_each_parameter_is_the_documented_one():
     assert stds["head.bias"] == 2.0 / math.sqrt(3)
     stds = parameter_stds(seeded(Convs), 2.0)
     assert stds["b.weight"] == 2.0 / math.sqrt(2 * 3), "of a group's channels"
+    assert stds["c.weight"] == 2.0 / math.sqrt(6 * 3), "of a transposed convolution"
     assert stds["c.bias"] == 2.0 / math.sqrt(4)
     stds = parameter_stds(Bare(), 2.0)
     assert (stds["weight"], stds["shift"]) == (2.0 / math.sqrt(6), 2.0 / math.sqrt(4))
     assert stds["factor"] == 2.0
-    # Of what is drawn by parameters alone too.
-    assert parameter_stds(nn.ConvTranspose1d(8, 2, 2), 2.0)["weight"] == 2.0 / math.sqrt(16)
     for table in (nn.Embedding(5, 16, 0, max_norm=9.0), nn.EmbeddingBag(5, 16, padding_idx=0)):
         assert parameter_stds(table, 2.0)["weight"].flatten().tolist() == [0.0, *[2.0] * 4]
     attention = parameter_stds(nn.MultiheadAttention(8, 2), 1.0)
     assert attention["in_proj_weight"] == attention["out_proj.weight"] == 1 / math.sqrt(8)
     assert attention["in_proj_bias"] == 1 / math.sqrt(24)
-    assert not any(name.startswith("norms") for name in parameter_stds(mlp(4, 3, 2), 1.0))
+    norms = nn.Sequential(nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.RMSNorm(4), nn.BatchNorm1d(4))
+    assert parameter_stds(norms, 1.0) == {}
+    assert list(parameter_stds(perceptron().requires_grad_(False), 1.0)) == []
 
 
-class Narrow(nn.Sequential):
-    """Computes its layers in half precision."""
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return super().forward(x).float()
+# Both samplers have one law
 
 
-@pytest.mark.parametrize("sampler", ["gram", "direct", "functional"])
-def test_a_module_may_compute_in_half_precision(sampler):
-    layers = seeded(lambda: [nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 2)])
-    network, X = network_of(Narrow(*layers), images())
-    plain, _ = network_of(nn.Sequential(*layers), images())
-    assert network.why_functional == ""
-    own, wide = (sample(net, X, 50, sampler) for net in (network, plain))
-    assert_close(own, wide, rtol=0.05, atol=0.05)
-    theirs = slopes_of(plain, wide)
-    for slope, other in zip(slopes_of(network, own), theirs, strict=True):
-        assert float((slope - other).norm()) < 0.05 * float(other.norm())
+def assert_same_law(a, b, margin=0.15):
+    """Means, covariances across the mini-batch for the same epsilon, laws of single outputs."""
+    n = len(a)
+    a, b = (x.detach().reshape(n, -1).double().numpy() for x in (a, b))
+    spread = np.sqrt((a.var(0) + b.var(0)) / n)
+    assert np.all(np.abs(a.mean(0) - b.mean(0)) < 5 * spread + 1e-9)
+    covariance = np.cov(a.T), np.cov(b.T)
+    scale = np.sqrt(np.outer(np.diag(covariance[0]), np.diag(covariance[0])))
+    # The kurtosis of a deep network's output exceeds a normal's: a wide margin.
+    assert np.abs(covariance[0] - covariance[1]).max() < (margin * scale).max()
+    for column in range(a.shape[1]):
+        assert stats.ks_2samp(a[:, column], b[:, column]).pvalue > 1e-4
 
 
-LAYERS = {
-    "linear": (nn.Linear(5, 4), (5,)),
-    "linear without a bias, of tokens": (nn.Linear(5, 4, bias=False), (3, 2, 5)),
-    "conv1d": (nn.Conv1d(4, 6, 3, stride=2, dilation=2, groups=2), (4, 9)),
-    "conv1d, same": (nn.Conv1d(2, 3, 4, padding="same", bias=False), (2, 5)),
-    "conv2d": (nn.Conv2d(3, 4, (2, 3), padding=(1, 0), padding_mode="reflect"), (3, 5, 6)),
-    "conv2d, one channel a group": (nn.Conv2d(4, 8, 3, groups=4), (4, 5, 4)),
-    "conv3d": (nn.Conv3d(2, 3, 2, stride=(1, 2, 1), padding=1), (2, 3, 4, 3)),
-}
+@pytest.mark.parametrize("name", CHAINS)
+def test_gram_has_the_law_of_functional(name):
+    module, info, X = of_zoo(name, "gram", double=False)
+    assert info.sampler == "gram"
+    others = replace(info, sampler="functional")
+    with torch.no_grad():
+        expected = draw(module, others, X, 6000, seed=1)
+        assert_same_law(draw(module, info, X, 6000, seed=2), expected)
+        # Inputs that are the outputs of other layers take another way through the sampler.
+    assert_same_law(draw(module, info, X.requires_grad_(), 6000, seed=3), expected)
 
 
-# Of padding that is not the same on both sides.
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
-@pytest.mark.parametrize("name", LAYERS)
-def test_patches_times_weights_are_the_outputs(name):
-    layer, shape = LAYERS[name]
-    kind, H = layer_type_of(layer), torch.randn(2, *shape)
-    patches, expected = kind.patches(layer, H), layer(H)
-    weight = layer.weight.flatten(1).unflatten(0, (patches.shape[2], -1))
-    out = torch.einsum("npgi,goi->npgo", patches, weight).flatten(2)
-    out = out if layer.bias is None else out + layer.bias
-    positions = expected.movedim(kind.channels, -1).shape
-    found = out.view(positions).movedim(-1, kind.channels)
-    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+def test_both_normalise_each_network_alone_in_evaluation_mode_too():
+    # A batch norm without running statistics follows the mini-batch in every mode.
+    module = perceptron(nn.BatchNorm1d(5, track_running_stats=False), nn.ReLU()).eval()
+    info, X = inspect_module(module, torch.from_numpy(rows())), torch.from_numpy(rows())
+    with torch.no_grad():
+        expected = draw(module, replace(info, sampler="functional"), X, 4000, seed=1)
+        assert_same_law(draw(module, info, X, 4000, seed=2), expected)
 
 
-@pytest.mark.parametrize("n", [1, 20_000])
-def test_the_covariance_of_noise_by_gram_is_known(n):
-    patches = normal(1, 2, 3, 2, 4)  # 2 examples, 3 positions, 2 groups
-    copies = patches.expand(n, -1, -1, -1, -1)
-    if n > 1:
-        copies = copies.clone().requires_grad_()
-    noise = gram_noise(copies, 20_000, 6, (0.5, 0.3), DoubleRandom(0))
-    noise = noise.detach().view(20_000, 6, 6)  # copies, examples and positions, units
-    for unit, group in ((0, 0), (5, 1)):
-        own = patches[0, :, :, group].flatten(0, 1)
-        expected = 0.25 * own @ own.mT + 0.09
-        found = torch.from_numpy(np.cov(noise[:, :, unit].T.numpy()))
-        assert_close(found, expected, rtol=0.05, atol=0.03)
-    between = (noise[:, :, 0] * noise[:, :, 1]).mean(0)
-    assert float(between.abs().max()) < 0.05 * float(noise.var())
+def most_likely(layers, X, n_copies, seed=0):
+    """For each linear layer the most likely epsilon behind the noise that gram draws."""
+    random, H, noises = StepRandom(seed), X.detach().expand(n_copies, *X.shape), {}
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            n_out, n_in = layer.weight.shape
+            law = [
+                SCALE**2 / n if p is not None and p.requires_grad else 0.0
+                for p, n in ((layer.weight, n_in), (layer.bias, n_out))
+            ]
+            C = law[0] * H @ H.mT + law[1]
+            Z = random.normal(n_copies, len(X), n_out).double()
+            solved = torch.linalg.solve(C, torch.linalg.cholesky(C) @ Z)
+            noises[layer] = law[0] * (H.mT @ solved).mT, law[1] * solved.sum(1, keepdim=True)
+        H = passed(layer, H, noises)
+    return noises
+
+
+def passed(layer, H, noises):
+    """Outputs (K, B, n) of the networks of these noises."""
+    if isinstance(layer, nn.Linear):
+        weight, bias = noises[layer]
+        H = H @ (layer.weight + weight).mT + bias
+        return H if layer.bias is None else H + layer.bias
+    if isinstance(layer, nn.Flatten):
+        return H.flatten(2)
+    return torch.stack([layer(own.clone()) for own in H])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "mlp+bn", "no hidden layer", "flatten first", "elementwise first", "without biases"],
+)
+def test_gram_is_the_network_of_the_most_likely_perturbation(name):
+    """Its gradients are those at this epsilon, by finite differences too."""
+    module, info, X = of_zoo(name, "gram")
+    layers = gram_layers(module)
+    with torch.no_grad():
+        noises = most_likely(layers, X, 3)
+
+    def explicit(X=X):
+        H = X.expand(3, *X.shape)
+        for layer in layers:
+            H = passed(layer, H, noises)
+        return H
+
+    logits, expected = draw(module, info, X, 3), explicit()
+    assert_close(logits, expected, rtol=1e-8, atol=1e-8)
+    slopes = slopes_of(loss_of(logits), module)
+    assert_close(slopes, slopes_of(loss_of(expected), module), rtol=1e-6, atol=1e-8)
+    assert_slopes_are_differences(lambda: loss_of(explicit()), learned_of(module), slopes)
+    given = X.clone().requires_grad_()
+    found, wanted = (
+        torch.autograd.grad(loss_of(logits), given)
+        for logits in (draw(module, info, given, 3), explicit(given))
+    )
+    assert_close(found, wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["mlp+bn", "convolutions", "transformer", "lstm", "tied"])
+def test_gradients_of_functional_by_finite_differences(name):
+    module, info, X = of_zoo(name, "functional")
+
+    def loss():
+        return loss_of(draw(module, info, X, 3))
+
+    assert_slopes_are_differences(loss, learned_of(module), slopes_of(loss(), module))
+
+
+@pytest.mark.parametrize("name", ["duplicate rows", "more rows than inputs", "frozen parameters"])
+def test_gradients_of_gram_are_those_of_functional_on_average(name):
+    module, info, X = of_zoo(name, "gram", double=False)
+
+    def mean_slopes(info, seed):
+        # A loss that is not linear in epsilon; its mean over networks is an estimate.
+        loss = draw(module, info, X, 60, seed).softmax(-1)[..., 0].square().mean()
+        return torch.cat([slope.flatten() for slope in slopes_of(loss, module)])
+
+    functional, gram = (
+        torch.stack([mean_slopes(way, seed) for seed in range(24)])
+        for way in (replace(info, sampler="functional"), info)
+    )
+    spread = ((functional.var(0) + gram.var(0)) / 24).sqrt()
+    assert float(((functional.mean(0) - gram.mean(0)).abs() / (spread + 1e-6)).max()) < 5.5
+    # A conditional expectation has no larger variance, up to the error of two estimates.
+    assert float(gram.var(0).sum()) < 2 * float(functional.var(0).sum())
+
+
+def test_second_derivatives_are_functional_s_alone():
+    module, info, X = of_zoo("mlp", "gram")
+    parameters = learned_of(module)
+    with pytest.raises(RuntimeError, match=r"create_graph=True; use sampler='functional'"):
+        slopes_of(loss_of(draw(module, info, X, 3)), module, create_graph=True)
+
+    def squared():
+        logits = draw(module, replace(info, sampler="functional"), X, 3)
+        slopes = slopes_of(loss_of(logits), module, create_graph=True)
+        return sum(slope.square().sum() for slope in slopes)
+
+    slopes = torch.autograd.grad(squared(), parameters)
+    assert_slopes_are_differences(squared, parameters, slopes)
 
 
 # Factors of matrices that may be singular
@@ -388,7 +264,7 @@ def test_the_factor_of_singular_matrices_is_near_and_finite(rank, zeros):
     A = normal(30, 6, rank).float()
     A[:, list(zeros)] = 0.0
     C = A @ A.mT
-    for L in (semidefinite_cholesky(C), _regularised_cholesky(C)):
+    for L in (semidefinite_cholesky(C), gram._regularised_cholesky(C)):
         bound = 2e-5 * C.diagonal(dim1=-2, dim2=-1).amax(1) + 1e-29
         assert ((L @ L.mT - C).abs().amax((1, 2)) <= bound).all()
         # What a row adds to a gradient is its inverse times itself.
@@ -407,363 +283,207 @@ def test_a_factorisation_that_broke_down_is_never_taken_for_one(n_rows, rank, sc
         assert float((L @ L.mT - C).abs().max() / C.abs().max()) < 1e-3
 
 
-# Which layers are drawn how
+# Chunks, threads and what is computed again
 
 
-def test_auto_takes_the_cheaper_sampler_of_each_layer():
-    def auto(module, X, n_rows):
-        return chosen_samplers(network_of(module, X)[0], "auto", n_rows)
-
-    # 9 rows: gram for the layer with 20 inputs, direct for the one with 4.
-    assert auto(mlp(20, 4, 2), rows(width=20), 9) == {"linears.0": "gram", "linears.1": "direct"}
-    found = auto(seeded(lambda: ConvNet(3)), images(), 4)
-    assert found == {"conv1": "direct", "conv2": "direct", "fc1": "gram", "fc2": "direct"}
-    # Few tokens, and a wide layer.
-    wide = nn.Sequential(nn.Unflatten(1, (2, 6)), nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 300))
-    wide.append(nn.Flatten()).append(nn.Linear(600, 2))
-    assert auto(wide, rows(width=12), 4) == {"1": "direct", "3": "gram", "5": "gram"}
+@pytest.fixture(params=["kept", "computed again"])
+def in_chunks(request, monkeypatch):
+    """Chunks of gram of a network or two, as of networks much larger than a test's."""
+    monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
+    if request.param == "computed again":
+        monkeypatch.setattr(gram, "_NUMBERS_KEPT", 0)
 
 
-# Parts, memory and threads
+@pytest.mark.parametrize("name", ["mlp", "mlp+bn", "elementwise first"])
+def test_chunks_of_gram_are_the_same_on_any_number_of_threads(name, in_chunks):
+    module, info, X = of_zoo(name, "gram", double=False)
+    layers = gram_layers(module)
+    first = draw(module, info, X, 7)
+    for n_threads in (1, 2, 3):
+        with as_a_team_of(n_threads):
+            logits = draw(module, info, X, 7)
+            assert torch.equal(logits, first)
+            for _ in range(2):  # of one graph
+                slopes = slopes_of(loss_of(logits), module, retain_graph=True)
+                if n_threads == 1:
+                    expected = slopes
+                assert_close(slopes, expected, rtol=1e-5, atol=1e-6)
+    # Each chunk is what its draws give alone.
+    n_chunks, _ = gram._plan(layers, len(X), 7, X.device)
+    assert n_chunks > 1
+    bounds = [7 * i // n_chunks for i in range(n_chunks + 1)]
+    for random, start, stop in zip(StepRandom(0).split(n_chunks), bounds, bounds[1:], strict=False):
+        alone = alone_in_a_chunk(module, X, stop - start, random)
+        assert_close(logits[start:stop], alone, rtol=1e-5, atol=1e-6)
 
 
-def limited(monkeypatch, a_part=60, kept=1 << 28):
-    """Parts of a copy or two, as of networks much larger than a test's."""
-    monkeypatch.setattr(sampling, "_NUMBERS_IN_CACHE", a_part)
-    monkeypatch.setattr(sampling, "_NUMBERS_A_PART", a_part)
-    monkeypatch.setattr(sampling, "_NUMBERS_KEPT", kept)
+def alone_in_a_chunk(module, X, n_copies, random):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gram, "_NUMBERS_IN_CACHE", 1 << 20)
+        return gram.gram_logits(gram_layers(module), X, n_copies, SCALE, random)
 
 
-def plan_of(network):
-    (plan,) = network.plans.values()
-    return plan
-
-
-@pytest.mark.parametrize("kept", [0, 1 << 28])
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_threads_change_nothing(sampler, batch_norm, kept, monkeypatch):
-    limited(monkeypatch, kept=kept)
-    module, results = mlp(7, 9, 8, 3, batch_norm=batch_norm), []
-    network, X = network_of(module, rows(5, 7), sampler)
-    functional = sampler == "functional"
-    for n_threads in (1, 2, 3, 1):
-        with threads(n_threads), network.team(LARGE, "cpu"):
-            logits = sample(network, X, 7, sampler, seed=3)
-            # Clones: the next step overwrites the buffers.
-            values, own = logits.detach().clone(), slopes_of(network, logits)
-            with torch.no_grad():
-                again = sample(network, X, 7, sampler, seed=3)
-            assert_close(again, values, rtol=1e-5, atol=1e-5)
-        results.append((values, own))
-    plan = plan_of(network)
-    assert 1 < plan.n_parts <= 7
-    assert plan.n_kept == (0 if kept == 0 else plan.n_parts)
-    for values, own in results[1:]:
-        # Copies with parameters of their own leave the threads to PyTorch.
-        assert_close(values, results[0][0], rtol=0, atol=1e-6 * functional)
-        assert_close(own, results[0][1], rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("kept", [0, 1 << 28])
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("name", ["mlp", "in place", "convolutions", "words"])
-def test_parts_one_after_the_other_are_the_whole(name, sampler, kept, monkeypatch):
-    make, X = ZOO[name]
-    network, batch = network_of(seeded(make), X)
-    whole, _ = network_of(seeded(make), X)
-    with monkeypatch.context() as patch:
-        limited(patch, 600 if name in ("convolutions", "words") else 60, kept)
-        logits = sample(network, batch, 7, sampler)
-        own = slopes_of(network, logits)
-    n_parts = plan_of(network).n_parts
-    assert 1 < n_parts <= 7
-    bounds = [7 * i // n_parts for i in range(n_parts + 1)]
-    pieces = []
-    for part, start, stop in zip(StepRandom(0).split(n_parts), bounds, bounds[1:], strict=False):
-        # Memory of its own: another step would overwrite what the first one has left.
-        own_memory = replace(whole, buffers=Buffers(), plans={})
-        piece = perturbed_logits(own_memory, batch, stop - start, SCALE, part, sampler)
-        pieces.append(piece)
-    expected = torch.cat(pieces)
-    assert_close(logits, expected, rtol=1e-5, atol=1e-5)
-    assert_close(own, slopes_of(whole, expected), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("sampler", ["gram", "direct"])
-def test_gradients_may_be_computed_by_other_threads_than_outputs(sampler, monkeypatch):
-    # Wide enough that threads are inside of each other's parts.
-    limited(monkeypatch, a_part=1)
-    module = mlp(16, 256, 256, 3)
-    network, X = network_of(module, rows(64, 16), sampler)
+def test_gradients_may_be_computed_by_other_threads_than_outputs(in_chunks):
+    module, info, X = looked_at(mlp(16, 64, 64, 3), rows(64, 16))
 
     def gradients(n_threads):
-        with threads(1), network.team(LARGE, "cpu"):
-            logits = sample(network, X, 8, sampler, seed=3)
-        with threads(n_threads), network.team(LARGE, "cpu"):
-            return slopes_of(network, logits)
+        with as_a_team_of(1):
+            logits = draw(module, info, X, 8)
+        with as_a_team_of(n_threads):
+            return slopes_of(loss_of(logits), module)
 
-    alone = [own.clone() for own in gradients(1)]
-    for _ in range(5):
+    alone = gradients(1)
+    for _ in range(3):
         assert_close(gradients(4), alone, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("sampler", ["gram", "direct"])
-def test_the_next_step_overwrites_nothing_that_is_still_used(sampler):
-    network, X = network_of(mlp(7, 9, 9, 2), rows(5, 7))
-    fresh, _ = network_of(mlp(7, 9, 9, 2), rows(5, 7))
-
-    def gradients(seed):
-        network.module.zero_grad(set_to_none=True)
-        sample(network, X, 6, sampler, seed).square().sum().backward()
-        return [parameter.grad for parameter in network.module.parameters()]
-
-    first = gradients(0)
-    before = [gradient.clone() for gradient in first]
-    gradients(1)
-    assert all(map(torch.equal, first, before))
-    with torch.no_grad():
-        assert torch.equal(sample(network, X, 6, sampler, 5), sample(fresh, X, 6, sampler, 5))
+# Numbers of an example's activations by which each of 4 networks is a chunk: kept, and not.
+KEPT, COMPUTED_AGAIN = 1 << 21, 1 << 40
 
 
-class SideBySide(nn.Module):
-    """A layer that two parts of a row go through, neither after the other."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.shared, self.last = nn.Linear(3, 5), nn.Linear(5, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        a, b = [self.first(part).tanh() for part in x.split(3, dim=1)]
-        return self.last((self.shared(a) * self.shared(b)).tanh())
+def dropping():
+    return perceptron(nn.Dropout(), nn.Tanh())
 
 
-def test_gradients_of_calls_side_by_side_have_memory_of_their_own(monkeypatch):
-    network, X = network_of(seeded(SideBySide), rows())
-    own = slopes_of(network, sample(network, X, 5, "auto"))
-    monkeypatch.setattr(copies, "_is_fused", lambda *args: False)
-    assert_close(own, slopes_of(network, sample(network, X, 5, "auto")), rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize("name", ["convnet+bn", "words", "lstm", "transformer+multihead"])
+def test_chunks_of_functional_are_networks_of_their_own(name):
+    module, info, X = of_zoo(name, "functional")
+    found = []
+    for n_activations in (KEPT, COMPUTED_AGAIN):
+        logits = draw(module, replace(info, n_activations=n_activations), X, 4)
+        twice = [slopes_of(loss_of(logits), module, retain_graph=True) for _ in range(2)]
+        assert_close(*twice, rtol=0, atol=0)
+        found.append((logits, twice[0]))
+    assert_close(*found, rtol=1e-12, atol=1e-12)
+    for random, network in zip(StepRandom(0).split(4), found[0][0], strict=True):
+        alone = functional_logits(module, X, 1, SCALE, random, by_vmap=info.by_vmap)
+        assert_close(network, alone[0], rtol=1e-9, atol=1e-9)
 
 
-# Normalisation, and no trace
+@pytest.mark.parametrize("sampler", ["gram", "functional"])
+def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
+    module = seeded(lambda: perceptron(nn.Dropout(), nn.Tanh()))
+    X, found = torch.from_numpy(rows()), []
+    info = inspect_module(module, X, sampler)
+    assert info.draws
+    for n_kept, n_activations in ((1 << 28, KEPT), (0, COMPUTED_AGAIN)):
+        monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
+        monkeypatch.setattr(gram, "_NUMBERS_KEPT", n_kept)
+        torch.manual_seed(0)
+        logits = draw(module, replace(info, n_activations=n_activations), X, 4)
+        torch.rand(3)  # whatever draws in between
+        before = torch.get_rng_state()
+        found.append((logits, slopes_of(loss_of(logits), module)))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("sampler", ["direct", "functional"])
-@pytest.mark.parametrize("name", ["mlp", "convnet+bn", "volumes"])
-def test_each_copy_normalises_by_its_own_rows_and_leaves_no_trace(name, sampler):
-    network, batch = of_zoo(name)
-    before = {key: value.clone() for key, value in network.module.state_dict().items()}
-    many = draw(network, batch, 3, sampler)
-    # Without noise each copy is the module itself, in training on the same rows.
-    none = draw(network, batch, 3, sampler, scale=1e-300)
-    after = network.module.state_dict()
-    assert all(torch.equal(after[key], value) for key, value in before.items())
-    alone = network.module(batch)
-    assert_close(none, alone.expand(3, -1, -1), rtol=1e-9, atol=1e-9)
-    assert not torch.allclose(many[0], many[1])
+# No trace
 
 
-@pytest.mark.parametrize("sampler", ["direct", "functional"])
-def test_a_frozen_normalisation_is_the_same_for_all_copies_and_rows(sampler):
-    network, batch = of_zoo("frozen norm")
-    assert network.module.norm2.training
-    network.module.norm2.eval()  # so that no row has to do with another
-    whole, part = (draw(network, X, 3, sampler) for X in (batch, batch[:2]))
+@pytest.mark.parametrize("name", ["mlp+bn", "convnet+bn", "volumes", "spectral norm"])
+def test_networks_leave_no_trace_in_the_module_even_after_an_error(name):
+    module, info, X = of_zoo(name, "functional")
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    kept = {part: dict(vars(part)) for part in module.modules()}
+    settings = torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
+    draw(module, info, X, 2)
+    with pytest.raises((RuntimeError, ValueError)):  # whatever a layer says of other sizes
+        draw(module, info, X[..., :5], 2)
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+    for part, variables in kept.items():
+        assert vars(part).keys() == variables.keys()
+        assert not part._forward_hooks
+        assert {k for k, value in vars(part).items() if value is not variables[k]} == set()
+    own = torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled()
+    assert own == settings
+
+
+def test_a_frozen_normalisation_is_the_same_for_all_networks_and_rows():
+    module, info, X = of_zoo("frozen norm")
+    assert module.norm2.training
+    module.norm2.eval()  # so that no row has to do with another
+    whole, part = (draw(module, info, rows, 3) for rows in (X, X[:2]))
     assert_close(whole[:, :2], part)
 
 
-@pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
-def test_a_layer_with_two_names_keeps_its_parameters(sampler):
-    layer = seeded(lambda: nn.Linear(6, 6))
-    module = nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(6, 3))
-    init = MMDInitializer(module=module, n_perturbations=4, max_iter=2, sampler=sampler)
-    assert np.isfinite(init.fit(rows(64)).best_loss_)  # whose steps come one after the other
+# Which sampler serves
 
 
-@pytest.mark.parametrize("sampler", ["auto", "direct", "functional"])
-def test_nothing_stays_in_the_module_even_after_an_error(sampler):
-    network, batch = of_zoo("convnet+bn")
-    kept = {part: dict(vars(part)) for part in network.module.modules()}
-    fused = torch.backends.mha.get_fastpath_enabled()
-    draw(network, batch, 2, sampler)
-    with pytest.raises(RuntimeError):  # whatever the layer says of images of another size
-        draw(network, batch[:, :, :5, :5], 2, sampler)
-    for part, before in kept.items():
-        assert vars(part).keys() == before.keys()
-        assert not {**part._forward_hooks, **part._forward_pre_hooks}
-        assert all(value is before[name] for name, value in vars(part).items())
-    assert network.module.norm1.running_mean is not None
-    assert torch.backends.mha.get_fastpath_enabled() == fused
+class Subclass(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).exp()
 
 
-# What copies in one pass cannot serve
-
-
-def normed():
-    return nn.utils.parametrizations.spectral_norm(nn.Linear(6, 3))
-
-
-def centred_with_a_head_of_zeros():
-    """In which nothing shows of what comes before the head."""
-    module = Centred()
-    nn.init.zeros_(module.head.weight)
+def with_own_forward():
+    module = perceptron(nn.ReLU())
+    module[1].forward = torch.exp
     return module
 
 
-class Codebook(nn.Module):
-    """Looks for the nearest word of a table, which autograd does not see."""
-
-    def __init__(self):
-        super().__init__()
-        self.code, self.book, self.head = nn.Linear(6, 3), nn.Embedding(5, 3), nn.Linear(3, 3)
-
-    def forward(self, x):
-        code = self.code(x)
-        nearest = self.book(torch.cdist(code, self.book.weight).argmin(1))
-        return self.head(code + (nearest - code).detach())
+def with_watched_gradients():
+    module = perceptron(nn.ReLU())
+    module[0].weight.register_hook(lambda slope: 2 * slope)
+    return module
 
 
-class Tenth(nn.Conv1d):
-    """Changes its weights on the way."""
-
-    def _conv_forward(self, x, weight, bias):
-        return super()._conv_forward(x, weight / 10, bias)
-
-
-def by_frequency():
-    return nn.Sequential(
-        nn.Embedding(7, 4, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(20, 3)
-    )
-
-
-def changed_convolution():
-    return nn.Sequential(nn.Unflatten(1, (2, 3)), Tenth(2, 4, 2), nn.Flatten(), nn.Linear(8, 3))
-
-
-REASONS = {
-    "multihead": (lambda: MODULES["transformer+multihead"](3), images(), "in_proj"),
-    "parameters of no layer": (Bare, rows(), "'weight', 'shift', 'factor'"),
-    "rows that depend on each other": (Centred, rows(), "rows depend"),
-    "examples on another axis": (SequenceFirst, rows(width=8), "than the first"),
-    "control flow by values": (Router, rows(), "looks at values"),
-    "layers that are changed": (normed, rows(), "parametrizations.weight.original"),
-    "rows depend, before a head of zeros": (centred_with_a_head_of_zeros, rows(), "rows depend"),
-    "a table that is searched": (Codebook, rows(), "'book.weight'"),
-    "a convolution that is changed": (changed_convolution, rows(), "'1.weight'"),
-    "indices that are counted": (by_frequency, tokens(), "'0.weight'"),
+REFUSED = {
+    **OTHERS,
+    "another activation": (lambda: perceptron(nn.Softmax(dim=1)), rows()),
+    "a layer of one's own": (lambda: perceptron(Subclass(5, 5)), rows()),
+    "a sequence of one's own": (lambda: type("S", (nn.Sequential,), {})(nn.Linear(6, 3)), rows()),
+    "an activation at the end": (lambda: perceptron().append(nn.Tanh()), rows()),
+    "a norm first": (lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)), rows()),
+    "part of the axes": (
+        lambda: nn.Sequential(nn.Flatten(1, 2), nn.Linear(6, 3)),
+        rows()[..., None],
+    ),
+    "weight norm": (
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))),
+        rows(),
+    ),
+    "a forward of its own": (with_own_forward, rows()),
+    "hooks of gradients": (with_watched_gradients, rows()),
 }
 
 
-@pytest.mark.parametrize("name", REASONS)
-def test_what_one_pass_cannot_serve_is_functional(name):
-    make, X, words = REASONS[name]
-    network, batch = network_of(seeded(make), X)
-    assert words in network.why_functional
-    assert set(chosen_samplers(network, "auto", 4).values()) == {"functional"}
-    assert sample(network, batch, 3, "auto").shape[:2] == (3, len(batch))
-    with pytest.raises(ValueError, match=rf"sampler='gram' cannot perturb .*{words}"):
-        profile_of(seeded(make), X, "gram")
+@pytest.mark.parametrize("name", REFUSED)
+def test_gram_refuses_what_it_does_not_serve(name):
+    make, X = REFUSED[name]
+    module = seeded(make)
+    assert gram_layers(module) == []
+    why = "it has hooks" if name in ("hooked", "hooks of gradients") else "it is not an MLP"
+    with pytest.raises(ValueError, match=rf"sampler='gram' cannot perturb .*{why}"):
+        inspect_module(module, torch.from_numpy(X), "gram")
 
 
-class InPieces(nn.Module):
-    """Goes through a mini-batch some rows at a time."""
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.head(torch.cat([self.body(piece) for piece in x.split(16)]).relu())
-
-
-def test_what_a_look_does_not_show_is_told_before_it_does_harm():
-    init = MMDInitializer(module=InPieces, n_perturbations=8, batch_size=16, max_iter=1)
-    with pytest.raises(RuntimeError, match=r"'body' sees 16 rows of 128 .* come in pieces"):
-        init.fit(rows(32))
-    layer = nn.Linear(6, 3)
-    with replaced({layer: own_output}), pytest.raises(ValueError, match="one input, Linear gets 2"):
-        layer(torch.ones(1, 6), torch.ones(1, 6))
-
-
-class Checkpointed(nn.Module):
-    """Computes a layer again for its gradient."""
-
-    def __init__(self, width=6):
-        super().__init__()
-        self.first, self.last = nn.Linear(width, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.last(checkpoint(self.first, x, use_reentrant=False).relu())
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.last = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.last(self.body(x.view(len(x), 2, 3))[0][:, -1])
-
-
-def test_copies_beyond_vmap_are_drawn_one_after_the_other():
-    with pytest.warns(UserWarning, match=r"one after the other.*'body' \(GRU\)") as told:
-        network, batch = network_of(seeded(Recurrent), rows())
-    assert (len(told), network.one_by_one) == (1, True)
-    logits = sample(network, batch, 3, "auto")
-    assert logits[0].sub(logits[1]).abs().max() > 0.1
-    found = torch.autograd.grad(logits.sum(), list(network.module.parameters()))
-    assert all(slope.abs().max() > 0 for slope in found)
+@pytest.mark.parametrize("name", BEYOND_VMAP)
+def test_networks_beyond_vmap_pass_one_after_the_other_with_a_warning(name):
+    make, X = BEYOND_VMAP[name]
+    module, X = seeded(make), torch.from_numpy(X)
+    with pytest.warns(UserWarning, match=r"are computed one after the other") as caught:
+        info = inspect_module(module, X)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert (info.sampler, info.by_vmap) == ("functional", False)
+    init = MMDInitializer(module=module, n_perturbations=2, max_iter=1, random_state=0)
     with pytest.warns(UserWarning, match="one after the other"):
-        MMDInitializer(module=Recurrent(), n_perturbations=2, coherence="auto", max_iter=1).fit(
-            rows()
-        )
+        init.fit(rows(40))
+    assert np.isfinite(init.best_loss_)
 
 
-def test_copies_one_after_the_other_are_those_at_once():
-    network, batch = network_of(mlp(6, 5, 3), rows())
-    at_once = sample(network, batch, 3, "functional")
-    slowly = sample(replace(network, one_by_one=True, plans={}), batch, 3, "functional")
-    assert_close(slowly, at_once)
-
-
-class Drawing(Router):
-    def forward(self, x):
-        return super().forward(x + torch.randn_like(x))
-
-
-@pytest.mark.parametrize("sampler", ["auto", "functional"])
-def test_what_no_sampler_can_do_is_said_with_the_layer(sampler):
-    with pytest.raises(ValueError, match=r"fails under .*vmap"):
-        profile_of(Drawing(), rows(), sampler)
-    # Beside a GRU, whose copies are computed one by one, the gradient would not fail but be wrong.
-    for module in (Checkpointed(), nn.Sequential(Recurrent(), Checkpointed(3))):
-        with pytest.raises(ValueError, match=r"computed again .*, as torch.utils.checkpoint does"):
-            profile_of(module, rows(), sampler)
+def test_what_no_sampler_can_do_is_an_error_that_says_why():
+    X = torch.from_numpy(rows())
+    with pytest.raises(RuntimeError, match=r"as torch\.utils\.checkpoint does") as caught:
+        inspect_module(Checkpointed(), X)
+    assert "no sampler can perturb the module Checkpointed" in caught.value.__notes__[0]
     with pytest.raises(ValueError, match="no parameters to perturb"):
-        profile_of(nn.Linear(6, 3).requires_grad_(False), rows(), sampler)
+        inspect_module(nn.Linear(6, 3).requires_grad_(False), X)
+    module = perceptron()
+    module.forward = lambda x: nn.Sequential.forward(module, x).detach()
+    with pytest.raises(ValueError, match="depend on no parameter that requires a gradient"):
+        inspect_module(module, X)
 
 
-# Types of layers
-
-
-class Diagonal(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight, self.shift = nn.Parameter(torch.ones(n)), nn.Parameter(torch.zeros(n))
-
-    def forward(self, x):
-        return x * self.weight + self.shift
-
-
-def test_layers_that_are_not_known():
-    module = nn.Sequential(nn.Linear(6, 5), Diagonal(5), nn.Tanh(), nn.Linear(5, 3))
-    assert "['1.weight', '1.shift'] act elsewhere" in profile_of(module, rows()).why_functional
-    loud = type("Loud", (nn.Linear,), {"forward": lambda self, x: x.exp()})
-    assert layer_type_of(loud(2, 2)) is None, "it does something else"
-    normed = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
-    assert layer_type_of(normed) is None, "its weight is no parameter"
-    assert layer_type_of(nn.Embedding(4, 3, max_norm=1.0)) is None
-    layer = nn.Linear(2, 2)
-    assert layer_type_of(layer) is not None
-    layer.forward = lambda x: x
-    assert layer_type_of(layer) is None
+def test_a_layer_with_two_names_trains():
+    init = MMDInitializer(module=seeded(twice), n_perturbations=4, max_iter=2, random_state=0)
+    assert np.isfinite(init.fit(rows(64)).best_loss_)

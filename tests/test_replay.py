@@ -8,8 +8,8 @@ import torch
 from nets import Conv, digit_images
 from sklearn_mmdinit import Coherence, MMDInitializer
 from sklearn_mmdinit._base.random_streams import StepRandom
-from sklearn_mmdinit.objective import loss_terms
 from sklearn_mmdinit.training.cuda_graph import _OnHost
+from sklearn_mmdinit.training.loop import loss_terms, objective_of
 
 
 class NoValues(StepRandom):  # draws that have a shape alone
@@ -19,15 +19,15 @@ class NoValues(StepRandom):  # draws that have a shape alone
     def split(self, n_parts):
         return [self] * n_parts
 
-    def normal(self, *shape, out=None):
-        return torch.empty(shape, device=self.device) if out is None else out
+    def normal(self, *shape):
+        return torch.empty(shape, device=self.device)
 
     def simplex(self, n_samples, n_classes):
         return self.normal(n_samples, n_classes)
 
 
 VARIANTS = {
-    "gelu, direct": {"activation": "gelu", "init": "he", "sampler": "direct"},
+    "gelu": {"activation": "gelu", "init": "he"},
     "tanh, functional": {"activation": "tanh", "sampler": "functional"},
     "batch norm": {"batch_norm": True, "n_classes": 3},
     "no hidden layer": {"hidden_layer_sizes": ()},
@@ -47,14 +47,15 @@ def test_a_step_elsewhere_reads_no_value_and_uses_nothing_of_the_host(params, mo
     # Autocast does not know this device.
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *device: False)
     monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())
-    network = init._profile.network(init.theta0_, "meta")
+    network, objective = init._builder.network_at(init.theta0_, "meta"), objective_of(init.config_)
     batch = torch.empty(32, *X.shape[1:], device="meta")
     for _ in range(2):  # what is kept from the first one on is made on the host
         with _OnHost() as host:
-            terms = loss_terms(network, batch, NoValues(), init.config_)
+            random, info = NoValues(), init._builder.info
+            terms = loss_terms(network, info, batch, random, init.config_, objective)
             torch.autograd.backward(terms[0])
     assert not host.seen
-    assert all(parameter.grad.device.type == "meta" for parameter in network.module.parameters())
+    assert all(parameter.grad.device.type == "meta" for parameter in network.parameters())
     with pytest.raises(RuntimeError, match="meta"):
         float(terms[0].detach())
 

@@ -18,7 +18,7 @@ from sklearn_mmdinit.diagnostics import coherence_kernel
 X = StandardScaler().fit_transform(make_moons(400, noise=0.06, random_state=0)[0])
 
 # %%
-# Three starts of one network: its random weights (no pass over the rows), the paper's objective,
+# Three starts of one network: its random weights (no epoch), the paper's objective,
 # and the paper's objective with coherence.
 network = {"hidden_layer_sizes": (64, 64), "n_perturbations": 32, "random_state": 0}
 starts = {

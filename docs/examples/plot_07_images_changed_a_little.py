@@ -3,9 +3,9 @@ Images changed a little
 =======================
 
 A digit that is turned or shifted a little is the same digit. Coherence can learn that before it
-sees a label: both ends of each walk are changed at random in every step. Whether it pays is to be
-tried: of these tiny images changes blur more than they teach, and the start is better without;
-on MNIST, of 28 x 28 pixels, they are worth much (see the guide).
+sees a label: both rows of each positive pair are changed at random in every step. Try whether it
+pays: on these tiny images changes blur more than they teach, and the start is better without; on
+MNIST, with 28 x 28 pixels, they are worth much (see the guide).
 """
 
 import matplotlib.pyplot as plt

@@ -1,4 +1,4 @@
-"""Randomness of pre-training: every draw is a function of (seed, step) alone."""
+"""Random draws of pre-training: each is a function of seed and step alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-# Names of the independent streams of one seed.
+# Keys of the independent streams of one seed.
 _STEP, _EPOCH, _WEIGHTS, _WALK, _AUGMENTATION = 0, 1, 2, 3, 4
 
 
@@ -17,27 +17,27 @@ def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
-    """The order in which pass `epoch` visits `n` rows, an int64 array of shape (n,)."""
+    """The order in which an epoch visits `n` rows, an int64 array of shape (n,)."""
     return np.random.default_rng(_sequence(seed, _EPOCH, epoch)).permutation(n)
 
 
 def weights_seed(seed: int) -> int:
-    """What fresh weights are drawn with: they share no numbers with the perturbations."""
+    """The seed of fresh weights, which share no draws with the perturbations."""
     return int(_sequence(seed, _WEIGHTS).generate_state(1)[0])
 
 
 def walk_generator(seed: int, step: int) -> np.random.Generator:
-    """What the walks of one step are drawn with, on the host."""
+    """The generator of the random walks of a step."""
     return np.random.default_rng(_sequence(seed, _WALK, step))
 
 
 def rows_generator(seed: int, step: int) -> np.random.Generator:
-    """What the augmentation changes the rows of one step with, on the host."""
+    """The generator of the augmentation of a step."""
     return np.random.default_rng(_sequence(seed, _AUGMENTATION, step))
 
 
 class StepRandom:
-    """The random draws of one step at a time."""
+    """The draws of one step at a time."""
 
     def __init__(self, seed: int, device: str | torch.device = "cpu") -> None:
         self.seed = seed
@@ -47,7 +47,7 @@ class StepRandom:
         self.at(0)
 
     def at(self, step: int) -> StepRandom:
-        """Move to the draws of one step; what was drawn before has no influence."""
+        """Move to the draws of a step; earlier draws have no influence."""
         self._of_step = _sequence(self.seed, _STEP, step)
         words = self._of_step.generate_state(1 + len(self._parts)).tolist()
         for generator, word in zip(self.generators, words, strict=True):
@@ -56,7 +56,7 @@ class StepRandom:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """All that it draws by, those of its parts among them."""
+        """All generators, those of the parts included."""
         return [self.generator, *(part.generator for part in self._parts)]
 
     def split(self, n_parts: int) -> list[StepRandom]:
@@ -75,15 +75,24 @@ class StepRandom:
         numbers = torch.empty(shape, device=self.device, dtype=torch.float32)
         return numbers.normal_(generator=self.generator)
 
-    def checkpointed(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """``function()``, computed again with the same draws for its gradient, to save memory."""
+    def checkpointed(
+        self, function: Callable[[], torch.Tensor], *, draws: bool = False
+    ) -> torch.Tensor:
+        """``function()``, computed again with the same draws for its gradient, to save memory.
+
+        `draws`: whether it draws from PyTorch's global generators too.
+        """
         state = self.generator.get_state()
 
-        def repeated() -> torch.Tensor:
+        def repeated(on_device: torch.Tensor) -> torch.Tensor:
             self.generator.set_state(state)
             return function()
 
-        result: torch.Tensor = checkpoint(repeated, use_reentrant=False, preserve_rng_state=False)
+        # PyTorch keeps the generators of the devices of the arguments.
+        on_device = torch.empty(0, device=self.device)
+        result: torch.Tensor = checkpoint(
+            repeated, on_device, use_reentrant=False, preserve_rng_state=draws
+        )
         return result
 
     def simplex(self, n_samples: int, n_classes: int) -> torch.Tensor:

@@ -109,7 +109,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 def chunked(
     chunk: Callable[[int], torch.Tensor], n_chunks: int, tensors: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Concatenate the rows of chunks that the team computes; differentiable by `tensors`, once.
+    """Concatenate the rows of chunks that the team computes; differentiable as the chunks are.
 
     ``chunk(i)`` computes the rows of chunk i from `tensors`, none of which may depend on another.
     Each chunk has a graph of its own, back to them.
@@ -136,6 +136,7 @@ class _Chunked(torch.autograd.Function):
                 return [chunk(i) for i in range(start, stop)]
 
         results = list(chain(*run_on_threads(n_chunks, compute)))
+        ctx.chunk = chunk
         ctx.sizes = [len(result) for result in results]
         # PyTorch keeps the graphs of the chunks as long as the graph that this is in. It also
         # notices if the tensors change before the backward pass.
@@ -144,11 +145,8 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "the gram sampler is differentiable once, and this backward pass has "
-                "create_graph=True; use sampler='functional' for second derivatives"
-            )
+        again = torch.is_grad_enabled()  # for a second derivative
+        chunk = ctx.chunk
         n_chunks = len(ctx.sizes)
         results, tensors = ctx.saved_tensors[:n_chunks], ctx.saved_tensors[n_chunks:]
         gradients = grad_outputs[0].split(ctx.sizes)
@@ -156,12 +154,19 @@ class _Chunked(torch.autograd.Function):
 
         def compute(start: int, stop: int) -> list[torch.Tensor | None]:
             totals: list[torch.Tensor | None] = [None] * len(learned)
-            for result, gradient in zip(results[start:stop], gradients[start:stop], strict=True):
-                if result.requires_grad:
-                    terms = torch.autograd.grad(
-                        result, learned, gradient, retain_graph=True, allow_unused=True
-                    )
-                    _add_(totals, terms)
+            with torch.set_grad_enabled(again):
+                for i in range(start, stop):
+                    if results[i].requires_grad:
+                        # A second derivative frees the graph that it goes through.
+                        terms = torch.autograd.grad(
+                            chunk(i) if again else results[i],
+                            learned,
+                            gradients[i],
+                            retain_graph=True,
+                            create_graph=again,
+                            allow_unused=True,
+                        )
+                        _add_(totals, terms)
             return totals
 
         totals, *others = run_on_threads(n_chunks, compute)
@@ -172,8 +177,12 @@ class _Chunked(torch.autograd.Function):
 
 
 def _add_(totals: list[torch.Tensor | None], terms: Sequence[torch.Tensor | None]) -> None:
-    """Add gradients to sums, in place."""
+    """Add gradients to sums; in place, but where the sums are part of a graph."""
     for place, term in enumerate(terms):
-        if term is not None:
-            total = totals[place]
-            totals[place] = term if total is None else total + term
+        total = totals[place]
+        if term is None:
+            continue
+        if total is None:
+            totals[place] = term if term.requires_grad else term.clone()
+        else:
+            totals[place] = total + term if total.requires_grad else total.add_(term)

@@ -5,9 +5,9 @@ mini-batch. The functions here take what it has drawn: predictions (K, B, d) of 
 networks, norms of Jacobians, or, for :func:`coherence`, hidden activations of positive pairs.
 """
 
-from ._coherence import coherence, coherence_kernel
+from ._coherence import coherence, logit_correlation
 from ._degeneracy import degeneracy
 from ._detachment import detachment
 from ._uniformity import uniformity
 
-__all__ = ["coherence", "coherence_kernel", "degeneracy", "detachment", "uniformity"]
+__all__ = ["coherence", "degeneracy", "detachment", "logit_correlation", "uniformity"]

@@ -30,7 +30,7 @@ _LEAST = 1e-6
 
 
 @full_precision
-def coherence_kernel(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
+def logit_correlation(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     """C, the correlation of what perturbations of the last layer add to a logit.
 
     It is the same for every perturbation scale and for rotated activations. For activations scaled
@@ -60,9 +60,9 @@ def coherence_kernel(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
     Two inputs of one direction move together, one across it does not:
 
     >>> import torch
-    >>> from sklearn_mmdinit.losses import coherence_kernel
+    >>> from sklearn_mmdinit.losses import logit_correlation
     >>> H = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
-    >>> coherence_kernel(H, n_classes=None).round()
+    >>> logit_correlation(H, n_classes=None).round()
     tensor([[1., 1., 0.],
             [1., 1., 0.],
             [0., 0., 1.]])
@@ -105,7 +105,7 @@ def coherence(H: torch.Tensor, n_classes: int | None, separation: float = 2.0) -
         Last hidden activations of the first inputs of at least two positive pairs, then those of
         the second inputs in the same order.
     n_classes : int or None
-        As for :func:`coherence_kernel`: outputs of the last layer; None where it has no bias that
+        As for :func:`logit_correlation`: outputs of the last layer; None where it has no bias that
         is learned.
     separation : float, default=2.0
         The weight :math:`\rho` of the pairs that are not positive.

@@ -88,12 +88,12 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         # The gradient by the first class carries that of the second.
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)
-        on_grid = grid_is_exact(gamma, p.shape[1], len(u))
-        if closed_form:
-            return closed_form_mmd(p, gamma, on_grid=on_grid).mean()
-        if on_grid:
-            return interval_mmd(p, u, gamma).mean()
+        if grid_is_exact(gamma, p.shape[1], len(u)):
+            return (closed_form_mmd(p, gamma) if closed_form else interval_mmd(p, u, gamma)).mean()
+    # The error of the other median is large beside a small bandwidth.
     gamma = median_bandwidth(P.detach().transpose(0, 1), U)
+    if closed_form:
+        return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean()
     return mmd(P.transpose(0, 1), U, gamma).mean()
 
 

@@ -24,6 +24,11 @@ EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 Std = float | torch.Tensor
 
 
+def follows_rows(norm: _BatchNorm) -> bool:
+    """Whether a batch norm takes mean and variance of the mini-batch, and no running ones."""
+    return norm.training or norm.running_mean is None
+
+
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
     """S / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
     n = max(parameter.numel(), 1)

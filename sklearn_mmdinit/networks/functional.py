@@ -35,10 +35,12 @@ def functional_logits(
     *,
     by_vmap: bool = True,
     n_activations: int = 0,
+    draws: bool = False,
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as its passes.
 
     `n_activations` are the numbers that a pass computes for one example; memory is planned by it.
+    `draws`: whether the module draws random numbers, as dropout does.
     """
     stds = parameter_stds(module, scale)
     parameters = dict(module.named_parameters())
@@ -53,11 +55,14 @@ def functional_logits(
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
         perturbed = {name: parameters[name] + noise for name, noise in eps.items()}
         placed = {place: perturbed[name] for place, name in places.items() if name in perturbed}
-        return functional_call(module, placed, (X.clone(),), tie_weights=False)
+        # Of its own, so that what a module keeps in buffers follows no perturbed network.
+        named = module.named_buffers(remove_duplicate=False)
+        buffers = {name: buffer.clone() for name, buffer in named}
+        return functional_call(module, placed | buffers, (X.clone(),), tie_weights=False)
 
     def chunk(size: int, random: StepRandom) -> torch.Tensor:
         eps = {
-            name: random.normal(size, *parameters[name].shape).mul_(std)
+            name: _as(random.normal(size, *parameters[name].shape).mul_(std), parameters[name])
             for name, std in stds.items()
         }
         with plain_attention(), isolated(module):
@@ -70,8 +75,13 @@ def functional_logits(
     chunks = []
     for i, size in enumerate(stop - start for start, stop in pairwise(bounds)):
         logits = partial(chunk, size, randoms[i])
-        chunks.append(logits() if i < n_kept else randoms[i].checkpointed(logits))
+        chunks.append(logits() if i < n_kept else randoms[i].checkpointed(logits, draws=draws))
     return torch.cat(chunks)
+
+
+def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """Noise in the precision of a module in half precision."""
+    return noise.to(parameter.dtype) if parameter.itemsize < noise.itemsize else noise
 
 
 def _places(module: nn.Module) -> dict[str, str]:

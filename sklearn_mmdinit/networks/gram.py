@@ -29,7 +29,7 @@ from torch import nn
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
 from .._base.threads import chunked
-from . import paper_std
+from . import follows_rows, paper_std
 
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
@@ -65,7 +65,7 @@ def has_hooks(module: nn.Module) -> bool:
     return hooked or any(parameter._backward_hooks for parameter in module.parameters())
 
 
-def gram_layers(module: nn.Module) -> list[nn.Module]:
+def gram_layers(module: nn.Module) -> list[Any]:
     """Layers of a module that the gram sampler serves, in their order; none for other modules.
 
     It serves an MLP, and an nn.Sequential of nn.Linear, elementwise layers, nn.BatchNorm1d and an
@@ -84,8 +84,8 @@ def gram_layers(module: nn.Module) -> list[nn.Module]:
     known &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
     known &= not any("forward" in vars(layer) for layer in (module, *layers))
     parameters = [id(parameter) for layer in layers for parameter in layer.parameters()]
-    is_chain = known and len(set(parameters)) == len(parameters)
-    return layers if is_chain and len(set(map(id, linears))) == len(linears) else []
+    once = len(set(parameters)) == len(parameters)
+    return layers if known and once else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:
@@ -100,25 +100,33 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def gram_logits(
-    layers: Sequence[nn.Module], X: torch.Tensor, n_copies: int, scale: float, random: StepRandom
+    layers: Sequence[Any],
+    X: torch.Tensor,
+    n_copies: int,
+    scale: float,
+    random: StepRandom,
+    *,
+    draws: bool = False,
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around the chain of :func:`gram_layers` on X (B, ...).
 
-    Differentiable once, by the chain's parameters and by X.
+    Differentiable once, by the chain's parameters and by X. `draws`: whether layers draw random
+    numbers, as dropout does.
     """
     first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+    linear: Any = layers[first]
     H = X.clone() if first else X  # an elementwise layer may work in place
     for layer in layers[:first]:
         H = layer(H)
-    if H.ndim != 2 or H.shape[1] != layers[first].in_features:
-        shape = f"(n, {layers[first].in_features})"
+    if H.ndim != 2 or H.shape[1] != linear.in_features:
+        shape = f"(n, {linear.in_features})"
         raise ValueError(f"X must be of shape {shape} for the first linear layer, got {H.shape}")
     L = None
     if not H.requires_grad:
         # All networks have these inputs in common, and so the mean and the factor of the noise.
         with torch.no_grad(), torch.autocast(H.device.type, enabled=False):
-            L = noise_factor(H[None], *_stds(layers[first], scale))[0]
-        H, first = layers[first](H), first + 1
+            L = noise_factor(H[None], *_stds(linear, scale))[0]
+        H, first = linear(H), first + 1
     n_chunks, n_kept = _plan(layers, len(X), n_copies, X.device)
     bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
     randoms = random.split(n_chunks)
@@ -126,7 +134,7 @@ def gram_logits(
     def chunk(i: int) -> torch.Tensor:
         size = bounds[i + 1] - bounds[i]
         logits = partial(_logits_of_chunk, layers[first:], H, L, size, scale, randoms[i])
-        return logits() if i < n_kept else randoms[i].checkpointed(logits)
+        return logits() if i < n_kept else randoms[i].checkpointed(logits, draws=draws)
 
     parameters = [p for layer in layers[first:] for p in layer.parameters()]
     logits = chunked(chunk, n_chunks, [H, *parameters])
@@ -163,11 +171,12 @@ def _logits_of_chunk(
     if L is None:
         H = H.expand(n_copies, *H.shape).flatten(0, 1)
     else:
-        H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
+        with torch.autocast(H.device.type, enabled=False):
+            H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
     for layer in layers:
         if isinstance(layer, nn.Linear):
             H = _perturbed(layer, H.unflatten(0, (n_copies, -1)), scale, random)
-        elif isinstance(layer, nn.BatchNorm1d) and layer.training:
+        elif isinstance(layer, nn.BatchNorm1d) and follows_rows(layer):
             H = _normalised(layer, H, n_copies)
         else:
             H = layer(H)
@@ -217,6 +226,15 @@ def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
     return torch.linalg.cholesky_ex(C + ridge)[0].to(C.dtype)
 
 
+def _refuse_second_derivative() -> None:
+    """Raise in a backward pass that records a graph: epsilon is no function of the parameters."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "the gram sampler is differentiable once, and this backward pass has "
+            "create_graph=True; use sampler='functional' for second derivatives"
+        )
+
+
 class _Shared(torch.autograd.Function):
     """Outputs m + L Z (K R, n_out) of K networks with the same inputs, and so the same m and L."""
 
@@ -233,6 +251,7 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_second_derivative()
         return grad_outputs[0].view(ctx.shape).sum(0), None, None
 
 
@@ -280,6 +299,7 @@ class _GramLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        _refuse_second_derivative()
         H, weight, Z, L = ctx.saved_tensors
         G = grad_outputs[0].contiguous()
         grad_H = grad_weight = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import torch
 from torch import nn
@@ -56,7 +56,7 @@ class ModuleInfo:
     # of the call; without the call that gives the logits.
     taps: Mapping[int, int] = field(default_factory=dict)
     calls: tuple[str, ...] = ()  # names of the layers of these calls
-    last_layer: str = ""  # the linear layer that gives the logits; "": none does
+    last_layer: str = ""  # the linear layer that gives the logits, or is named; "": none
     # Whether a pass draws random numbers, changes what the module keeps, or runs a user's hooks.
     draws: bool = False
     stateful: bool = False
@@ -72,7 +72,7 @@ def perturbed_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), by the sampler that serves."""
     if info.sampler == "gram":
-        return gram_logits(gram_layers(module), X, n_copies, scale, random)
+        return gram_logits(gram_layers(module), X, n_copies, scale, random, draws=info.draws)
     return functional_logits(
         module,
         X,
@@ -81,6 +81,7 @@ def perturbed_logits(
         random,
         by_vmap=info.by_vmap,
         n_activations=info.n_activations,
+        draws=info.draws,
     )
 
 
@@ -103,16 +104,20 @@ def inspect_module(
     look = _look(module, X)
     calls = look.calls
     last = _last_call(calls, hidden_layer, module)
-    is_last = isinstance(module.get_submodule(calls[last].layer), nn.Linear) if calls else False
+    last_layer = hidden_layer or ""
+    if hidden_layer is not None:
+        with torch.no_grad(), isolated_pass(module):
+            hidden_activations(module, X, hidden_layer)  # an error where they are no rows
+    elif calls and calls[last].gives_logits:
+        is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
+        last_layer = calls[last].layer if is_linear else ""
     info = ModuleInfo(
         n_classes=look.n_classes,
         sampler="gram",
         n_activations=look.n_activations,
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
-        last_layer=calls[last].layer
-        if is_last and (calls[last].gives_logits or hidden_layer)
-        else "",
+        last_layer=last_layer,
         draws=look.draws,
         stateful=look.stateful or has_hooks(module),
     )
@@ -194,8 +199,8 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
     def note_shape(layer: nn.Module, args: Any, output: Any) -> None:
         fewer.append(output.shape)
 
-    kept = _kept_by(module)
     with isolated_pass(module):
+        kept = _kept_by(module)
         states = _generator_states()
         with hooked(list(names), note), _Reads() as reads, _refused(module, X):
             logits = module(X.clone())
@@ -204,6 +209,7 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         tapped = [layer for layer in names if isinstance(layer, TAPPED)]
         with torch.no_grad(), hooked(tapped, note_shape):
             module(X[1:].clone())
+        stateful = kept == "unknown" or kept != _kept_by(module)
     if not logits.requires_grad:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
@@ -212,7 +218,6 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
-    stateful = kept[0] != _kept_by(module)[0]
     # Which layers are called may depend on the rows where the pass looks at values.
     idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
     return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
@@ -220,14 +225,22 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
 
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
-    """A pass to look at: it leaves no trace in the module's statistics and in the generators."""
-    with kept_generators(), isolated(module):
+    """A pass to look at: it leaves no trace in the module's buffers and in the generators."""
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with kept_generators(gpus), isolated(module):
         state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+        inside = [(part, dict(part._buffers)) for part in module.modules()]
+        values = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
         try:
             yield
         finally:
             random.setstate(state)
             np.random.set_state(numpy_state)  # noqa: NPY002
+            for part, buffers in inside:
+                part._buffers.update(buffers)
+            for buffer, version, value in values:
+                if buffer._version != version:
+                    buffer.data.copy_(value)
 
 
 @contextmanager
@@ -269,39 +282,27 @@ def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> l
     return sorted({name.rpartition(".")[0] for name in idle} - called)
 
 
-def _generator_states() -> tuple[Any, ...]:
-    """States of the global generators of PyTorch, Python and NumPy, to be compared."""
-    numpy_state = repr(np.random.get_state())  # noqa: NPY002
-    states = [torch.get_rng_state().numpy().tobytes()]
+def _generator_states() -> str:
+    """A hash of the states of the global generators of PyTorch, Python and NumPy."""
+    states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
-        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
-    return tuple(states), random.getstate(), numpy_state
+        states += torch.cuda.get_rng_state_all()
+    arrays = [state.numpy() for state in states]
+    return str(joblib.hash((arrays, random.getstate(), np.random.get_state())))  # noqa: NPY002
 
 
-def _kept_by(module: nn.Module) -> tuple[list[Any], list[Any]]:
-    """What a module keeps beside its parts, by identity; and the objects, to keep them alive."""
-    common = {*vars(nn.Module()), "forward"}
-    things: list[Any] = []
-    versions: list[Any] = []
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if name not in common:
-                inside = [*value, *value.values()] if isinstance(value, dict) else value
-                things += [value, *(inside if isinstance(inside, list | set | deque) else ())]
-                things += getattr(value, "__dict__", {}).values()
-        things += part._buffers.values()
-        versions += [buffer._version for buffer in part._buffers.values() if buffer is not None]
-    states = [_state_of(thing) for thing in things]
-    return [*map(id, things), *versions, *states], things
-
-
-def _state_of(thing: Any) -> Any:
-    """State of a random generator; None for anything else."""
-    if isinstance(thing, random.Random):
-        return thing.getstate()
-    if isinstance(thing, np.random.Generator):
-        return repr(thing.bit_generator.state)
-    return thing.get_state().tolist() if isinstance(thing, torch.Generator) else None
+def _kept_by(module: nn.Module) -> str:
+    """A hash of what a module keeps beside its parameters; "unknown" where it has none."""
+    common = vars(nn.Module()).keys() | {"forward"}
+    kept = [
+        {name: value for name, value in vars(part).items() if name not in common}
+        for part in module.modules()
+    ]
+    versions = [(id(buffer), buffer._version) for buffer in module.buffers()]
+    try:
+        return str(joblib.hash((kept, versions)))
+    except Exception:  # of something that cannot be pickled
+        return "unknown"
 
 
 def _is_same(output: torch.Tensor, logits: torch.Tensor) -> bool:
@@ -319,7 +320,7 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Number of the call that gives the logits: the named layer's, or the last call."""
+    """Number of the call that gives the logits: else the named layer's last, or the last one."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
         if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
@@ -330,20 +331,20 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
                 f"{sorted(linear)}, got {hidden_layer!r}"
             )
-        given = [i for i, call in enumerate(calls) if call.gives_logits]
-        return given[-1] if given else numbers[-1]
+    else:
+        numbers = [len(calls) - 1]
     given = [i for i, call in enumerate(calls) if call.gives_logits]
-    return given[-1] if given else len(calls) - 1
+    return (given or numbers)[-1]
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
     """Whether vmap can pass networks at once; False: one after the other; or an error."""
     name, failures = type(module).__name__, []
-    # A layer that is computed again for its gradient would be so without its perturbation.
-    as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
-        "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
-    )
     for by_vmap in (True, False):
+        # A layer that is computed again for its gradient would be so without its perturbation.
+        as_it_is = torch.autograd.graph.disable_saved_tensors_hooks(
+            "a layer must not be computed again for its gradient, as torch.utils.checkpoint does"
+        )
         try:
             with isolated_pass(module), as_it_is:
                 logits = functional_logits(

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.backends import mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from .._base.threads import chunked
-from . import EMBEDDINGS, NORMALISATIONS
+from . import EMBEDDINGS, NORMALISATIONS, follows_rows
 from .gram import factor_and_shift, gram_layers
 
 # Rows of a chunk that one thread passes through a chain: enough for products at full rate.
@@ -42,13 +43,13 @@ def pretraining_mode_(module: nn.Module) -> None:
     A normalisation in evaluation mode stays so if the module is in training mode: it is frozen.
     """
     dense_gradients_(module)
-    follows_rows = [
+    norms = [
         part
         for part in module.modules()
         if isinstance(part, _NormBase | _SpectralNorm) and (part.training or not module.training)
     ]
     module.eval()
-    for part in follows_rows:
+    for part in norms:
         part.train()
 
 
@@ -90,12 +91,16 @@ _n_plain_attention = 0
 def plain_attention() -> Iterator[None]:
     """Let attention use plain operations: fused ones have no second derivative and no vmap.
 
-    PyTorch's setting is one for all threads: the first one in sets it, the last one out resets it.
+    PyTorch's settings are for all threads: the first one in sets them, the last one out resets
+    them.
     """
     global _n_plain_attention
     with _attention_lock:
         if _n_plain_attention == 0:
             _attention.enter_context(sdpa_kernel(SDPBackend.MATH))
+            # In evaluation mode nn.MultiheadAttention has a fused form without any derivative.
+            _attention.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+            mha.set_fastpath_enabled(False)
         _n_plain_attention += 1
     try:
         yield
@@ -119,7 +124,9 @@ def hooked(
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:
     """Layers of a module that normalise by the rows of a mini-batch."""
-    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
+    return [
+        part for part in module.modules() if isinstance(part, _BatchNorm) and follows_rows(part)
+    ]
 
 
 # What passes show
@@ -172,7 +179,7 @@ def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Stati
     There is no pass where nothing follows the rows.
     """
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
-    follows_rows = any(
+    has_state = any(
         isinstance(part, _NormBase | _SpectralNorm) and part.training for part in module.modules()
     )
 
@@ -181,7 +188,7 @@ def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Stati
         variance, mean = torch.var_mean(args[0], dim=axes, correction=0)
         statistics[norm].append((mean, variance))
 
-    if follows_rows:
+    if statistics or has_state:
         with hooked(list(statistics), note):
             module(X.clone())
     return statistics
@@ -246,7 +253,7 @@ def _norms_of_rows(
                 allow_unused=True,
             )
         squares = [
-            slope.float().movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
+            _full(slope).movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
             for slope, (_, axis) in zip(slopes, inputs, strict=False)
             if slope is not None
         ]
@@ -257,6 +264,11 @@ def _norms_of_rows(
             "detachment_weight=0"
         )
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)
+
+
+def _full(slope: torch.Tensor) -> torch.Tensor:
+    """Slopes in single precision at least."""
+    return slope.float() if slope.itemsize < 4 else slope
 
 
 def _tapped(
@@ -284,7 +296,8 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        if args[0] is not handed_on:
+        # An activation in place hands on the same tensor, but no pre-activation.
+        if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()
         return tap(output)
@@ -293,7 +306,9 @@ def _tapped(
     if layers:  # hooks would be seen by all threads
         H = rows.clone()
         for layer in layers:
-            inputs, H = H, layer(H)
+            # By masked_fill, because a ReLU's second derivative is a whole pass of zeros.
+            inputs = H
+            H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
             if isinstance(layer, (*TAPPED, *NORMALISATIONS)):
                 H = watch(layer, (inputs,), H)
         return H, tapped

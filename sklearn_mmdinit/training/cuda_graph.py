@@ -101,8 +101,8 @@ class Recorded:
                 self._result = self._step(self._batch, self._random)
         except Exception:
             # The step cannot be recorded: memory may not suffice, or it sets a generator back. An
-            # error of its own comes again in the next step. New generators, because the old ones may
-            # still be registered with the recording.
+            # error of its own comes again in the next step. The old generators may still be
+            # registered with the recording, so new ones replace them.
             self._random = StepRandom(self._random.seed, self._random.device)
         else:
             self._graph = graph

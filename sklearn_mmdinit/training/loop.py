@@ -23,7 +23,7 @@ from ..networks.info import ModuleInfo, NetworkBuilder
 from ..networks.passes import ROWS_OF_JACOBIANS, hidden_activations
 from ..objective import MMDObjective
 from ..theta0 import Theta0
-from .config import Config
+from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
 

@@ -1,0 +1,427 @@
+"""MMDObjective: the paper's three terms in anybody's own loop, and as estimators train by it."""
+
+import copy
+import pickle
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from helpers import assert_slopes_are_differences, learned_of, mlp, seeded
+from module_zoo import SCALE, ZOO, images, looked_at, of_zoo, perceptron, rows
+from sklearn_mmdinit import MLP, MMDObjective
+from sklearn_mmdinit._base.random_streams import StepRandom
+from sklearn_mmdinit.losses import coherence, degeneracy, detachment, uniformity
+from sklearn_mmdinit.networks.info import perturbed_logits
+from sklearn_mmdinit.networks.passes import hidden_activations, jacobian_norms
+from sklearn_mmdinit.training import CoherenceConfig, Config
+from sklearn_mmdinit.training.loop import loss_terms, objective_of
+
+BOTH = pytest.mark.parametrize("sampler", ["gram", "functional"])
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def objective(n_perturbations=16, seed=0, **params):
+    return MMDObjective(n_perturbations, generator=generator(seed), **params)
+
+
+def net_of(*between):
+    return seeded(lambda: perceptron(*(between or (nn.ReLU(),))))
+
+
+def batch(n=16, width=6, seed=0):
+    return torch.from_numpy(rows(n, width, seed))
+
+
+def slopes_of(loss, module, **options):
+    return torch.autograd.grad(loss, learned_of(module), **options)
+
+
+def test_a_plain_loop_with_a_term_of_ones_own_lowers_its_loss():
+    net, own, losses = net_of(), objective(64), []
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(20):
+        for X in batch(64).split(16):
+            terms = own(net, X)
+            loss = terms.total + 0.1 * sum(p.square().sum() for p in net.parameters())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss.detach()))
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["mlp", "mlp+bn", "flatten first"])
+def test_the_terms_are_those_of_the_perturbed_networks(name, sampler):
+    module, info, X = of_zoo(name, sampler)
+    weights = {"uniformity_weight": 0.5, "degeneracy_weight": 0.3, "detachment_weight": 2.0}
+    own = objective(**weights, sampler=sampler, perturbation_scale=SCALE)
+    found = own.terms(module, info, X, StepRandom(5))
+    draws = StepRandom(5)
+    U = draws.simplex(16, info.n_classes)
+    P = perturbed_logits(module, info, X, 16, SCALE, draws).softmax(-1)
+    norms = jacobian_norms(module, X, info.n_classes, info.taps)
+    expected = uniformity(P, U), degeneracy(P), detachment(norms)
+    assert_close(found[1:], expected)
+    total = 0.5 * expected[0] + 0.3 * expected[1] + 2.0 * expected[2]
+    assert_close(found.total, total)
+    slopes = slopes_of(found.total, module)
+    assert all(float(slope.abs().max()) > 0 for slope in slopes)
+
+
+def test_a_term_of_no_weight_is_given_and_the_third_is_not_computed():
+    module, X = seeded(ZOO["convnet+bn"][0]), torch.from_numpy(images(6))
+    with torch.no_grad():
+        terms = objective(uniformity_weight=0, degeneracy_weight=1, detachment_weight=0)(module, X)
+    assert terms.detachment is None
+    assert float(terms.uniformity) != 0
+    assert torch.equal(terms.total, terms.degeneracy)
+    assert int(module.norm1.num_batches_tracked) == 1, "its pass followed the rows all the same"
+
+
+@BOTH
+def test_draws_follow_from_the_generator_alone(sampler):
+    net, X = net_of(), batch()
+    own, same = (objective(sampler=sampler, seed=3) for _ in range(2))
+    before = torch.get_rng_state()
+    first, second = own(net, X), own(net, X)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first.total != second.total
+    assert all(map(torch.equal, same(net, X), first))
+    assert objective(sampler=sampler, seed=4)(net, X).total != first.total
+    # Without one they follow from PyTorch's global generator.
+    totals = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        totals.append(MMDObjective(16, sampler=sampler)(net, X).total)
+    assert torch.equal(*totals)
+    assert torch.equal(totals[0], first.total)
+    with torch.device("meta"):  # as a default
+        assert torch.equal(objective(sampler=sampler, seed=3)(net, X).total, first.total)
+
+
+# Precision
+
+
+@BOTH
+def test_terms_under_autocast_are_near_those_of_float32(sampler):
+    net, X = seeded(lambda: MLP(6, (32, 32), 3)), batch(32)
+    plain = objective(64, sampler=sampler)(net, X)
+    expected = slopes_of(plain.total, net)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        terms = objective(64, sampler=sampler)(net, X)
+    assert {term.dtype for term in terms} == {torch.float32}
+    assert_close(terms, plain, rtol=0.03, atol=0.02)
+    for slope, own in zip(slopes_of(terms.total, net), expected, strict=True):
+        assert slope.dtype == torch.float32
+        assert float((slope - own).norm()) < 0.15 * float(own.norm())
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_a_module_may_be_in_any_precision(dtype, sampler):
+    net = net_of(nn.Tanh())
+    plain = objective(64, sampler=sampler)(net, batch())
+    net = net.to(dtype)
+    terms = objective(64, sampler=sampler)(net, batch().to(dtype))
+    wide = torch.promote_types(dtype, torch.float32)
+    assert {term.dtype for term in terms} == {wide}
+    assert_close(terms, tuple(plain), rtol=0.03, atol=0.03, check_dtype=False)
+    assert {slope.dtype for slope in slopes_of(terms.total, net)} == {dtype}
+
+
+def test_all_terms_have_second_derivatives_by_functional():
+    # More rows than a chunk of Jacobians has. The bandwidth of L_uni has no gradient and changes
+    # all the same, so differences say nothing of that term.
+    net, X = seeded(lambda: mlp(6, 5, 2, activation="gelu")).double(), batch(20).double()
+
+    def squared():
+        total = objective(uniformity_weight=0, sampler="functional")(net, X).total
+        slopes = slopes_of(total, net, create_graph=True)
+        return sum(slope.square().sum() for slope in slopes)
+
+    slopes = slopes_of(squared(), net)
+    assert_slopes_are_differences(squared, learned_of(net), slopes)
+    loss = objective(sampler="functional")(net, X).total
+    first = slopes_of(loss, net, create_graph=True)
+    assert_close(first, slopes_of(loss, net, retain_graph=True), rtol=1e-5, atol=1e-6)
+    assert all(slope.isfinite().all() for slope in slopes_of(first[0].sum(), net))
+    with pytest.raises(RuntimeError, match=r"create_graph=True; use sampler='functional'"):
+        slopes_of(objective(sampler="gram")(net, X).total, net, create_graph=True)
+
+
+@BOTH
+def test_a_graph_may_be_gone_through_twice_and_not_at_all(sampler):
+    net, X = net_of(), batch(40)
+    terms = objective(sampler=sampler)(net, X)
+    first = slopes_of(terms.total, net, retain_graph=True)
+    assert all(map(torch.equal, slopes_of(terms.total, net), first))
+    with torch.no_grad():
+        found = objective(sampler=sampler)(net, X)
+    assert_close(found, terms)
+    assert not found.total.requires_grad
+
+
+# Compilers
+
+
+# Of what PyTorch's compiler imports, and of its own look at tensors.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
+@BOTH
+def test_a_compiled_module_and_a_compiled_objective_have_the_same_terms(sampler):
+    net, X = net_of(nn.Tanh()), batch()
+    plain = objective(sampler=sampler)(net, X)
+    expected = slopes_of(plain.total, net)
+    compiled = torch.compile(net, backend="eager")
+    for own, module in (
+        (objective(sampler=sampler), compiled),
+        (torch.compile(objective(sampler=sampler), backend="eager"), net),
+    ):
+        terms = own(module, X)
+        assert_close(terms, plain)
+        assert_close(slopes_of(terms.total, net), expected)
+
+
+# What it leaves of a module
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("make", [ZOO["mlp+bn"][0], ZOO["hooked"][0]])
+def test_running_statistics_follow_the_mini_batch_once_a_call_and_nothing_else_changes(
+    make, training
+):
+    module, X, own = seeded(make).train(training), batch(), objective()
+    expected = copy.deepcopy(module)
+    kept = [(part.training, len(part._forward_hooks)) for part in module.modules()]
+    for _ in range(2):
+        expected(X)
+        own(module, X)
+    assert_close(module.state_dict(), expected.state_dict())
+    assert [(part.training, len(part._forward_hooks)) for part in module.modules()] == kept
+    assert all(parameter.grad is None for parameter in module.parameters())
+    assert not X.requires_grad
+
+
+class Following(nn.Module):
+    """Keeps a mean of its own of what it has seen, and counts its passes."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.body, self.head, self.in_place = nn.Linear(6, 5), nn.Linear(5, 3), in_place
+        self.register_buffer("mean", torch.zeros(5))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, X):
+        hidden = self.body(X)
+        mean = hidden.detach().mean(0)
+        if self.in_place:
+            self.mean.lerp_(mean, 0.1), self.count.add_(1)
+        else:
+            self.mean, self.count = self.mean.lerp(mean, 0.1), self.count + 1
+        return self.head((hidden - self.mean).tanh())
+
+
+@pytest.mark.filterwarnings("ignore:networks around the module:UserWarning")
+@pytest.mark.parametrize("in_place", [True, False])
+def test_buffers_of_a_module_s_own_follow_no_perturbed_network(in_place):
+    module, X, own = seeded(lambda: Following(in_place)), batch(), objective()
+    expected = copy.deepcopy(module)
+    for _ in range(2):
+        own(module, X).total.backward()
+        expected(X)
+    assert_close(module.state_dict(), expected.state_dict())
+
+
+class Drawing(nn.Linear):
+    """Draws from each global generator there is."""
+
+    def forward(self, X):
+        return super().forward(X * torch.rand(1) + random.random() + np.random.rand())  # noqa: NPY002
+
+
+def test_the_look_of_the_first_call_leaves_no_trace_in_global_generators():
+    module, X, own, draws = seeded(lambda: Drawing(6, 3)), batch(), objective(), []
+    for _ in range(2):
+        torch.manual_seed(0), random.seed(0), np.random.seed(0)  # noqa: NPY002
+        own(module, X)
+        draws.append((torch.rand(1).item(), random.random(), np.random.rand()))  # noqa: NPY002
+    assert draws[0] == draws[1]
+
+
+@BOTH
+def test_dropout_in_training_mode_takes_part(sampler):
+    net, X = net_of(nn.Dropout(0.9)), batch()
+    found = []
+    for mode in (True, True, False, False):
+        with torch.no_grad():
+            found.append(float(objective(sampler=sampler)(net.train(mode), X).total))
+    assert len(set(found)) == 3, "it draws anew in training mode alone"
+    assert found[2] == found[3]
+
+
+@BOTH
+def test_what_changes_between_calls_is_seen(sampler):
+    net, X, own = net_of(), batch(), objective(sampler=sampler)
+    own(net, X)
+    net[0].requires_grad_(False)
+    terms = own(net, X)
+    terms.total.backward()
+    assert net[0].weight.grad is None
+    assert float(net[2].weight.grad.abs().max()) > 0
+    net[0].requires_grad_(True)
+    net[2] = nn.Linear(5, 4)
+    assert own(net, X).total.requires_grad
+    net[0].register_forward_hook(lambda layer, args, output: output * 0)
+    if sampler == "gram":
+        with pytest.raises(ValueError, match="it has hooks"):
+            own(net, X)
+    else:
+        # The hook takes the input out of the logits: no norm but the last layer's is left.
+        assert float(own(net, X).detachment.detach()) > 0.9
+    for shape in ((5, 6), (3, 6), (1, 6)):
+        assert own(copy.deepcopy(net_of()), torch.ones(shape)).total.isfinite()
+
+
+def test_auto_leaves_gram_where_hooks_or_shared_weights_came_since():
+    X, own = batch(), objective()
+    watched, shared = net_of(), seeded(lambda: nn.Sequential(*(nn.Linear(6, 6) for _ in range(2))))
+    own(watched, X), own(shared, X)
+    seen = []
+    watched[0].register_forward_hook(lambda layer, args, output: seen.append(layer))
+    shared[1].weight = shared[0].weight
+    for net in (watched, shared):
+        own(net, X).total.backward()
+    assert seen
+
+
+@BOTH
+def test_gradients_reach_what_computes_the_inputs(sampler):
+    body, head, X = nn.Sequential(nn.Linear(6, 6), nn.Tanh()), net_of(nn.Tanh()), batch().double()
+    body, head = body.double(), head.double()
+    objective(sampler=sampler)(head, body(X)).total.backward()
+    assert float(body[0].weight.grad.abs().max()) > 0
+
+    def loss():
+        # The bandwidth of L_uni has no gradient and changes all the same.
+        return objective(uniformity_weight=0, sampler="functional")(head, body(X)).total
+
+    parameters = learned_of(body)
+    assert_slopes_are_differences(
+        loss, parameters, torch.autograd.grad(loss(), parameters), step=1e-5, tol=1e-5
+    )
+
+
+def test_a_copy_and_a_pickle_go_on_as_the_objective_does():
+    net, X, own = net_of(), batch(), objective(detachment_weight=0.5)
+    own(net, X)
+    copies = [copy.deepcopy(own), pickle.loads(pickle.dumps(own))]
+    expected = own(net, X)
+    for other in copies:
+        assert repr(other) == repr(own)
+        assert all(map(torch.equal, other(net, X), expected))
+
+
+# Errors and warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_perturbations", 1),
+        ("n_perturbations", 2.5),
+        ("uniformity_weight", -1),
+        ("degeneracy_weight", float("nan")),
+        ("detachment_weight", "1"),
+        ("perturbation_scale", 0),
+        ("sampler", "direct"),
+        ("closed_form", "yes"),
+        ("generator", 3),
+    ],
+)
+def test_each_wrong_parameter_is_named_with_its_value(name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be .*, got {re.escape(repr(value))}"):
+        MMDObjective(**{name: value})
+
+
+class Broken(nn.Linear):
+    def forward(self, X):
+        raise MemoryError("no room")
+
+
+@pytest.mark.parametrize(
+    ("module", "X", "error", "words"),
+    [
+        ("net", batch(), TypeError, "module must be .*, got 'net'"),
+        (nn.Linear(6, 3), rows(), TypeError, "X must be .*, got a ndarray"),
+        (nn.Linear(6, 3), batch()[:0], ValueError, r"X must hold examples .*got shape \(0, 6\)"),
+        (nn.Linear(6, 3), batch(width=5), RuntimeError, r"given examples of shape \(5,\)"),
+        (nn.Linear(6, 1), batch(), ValueError, r"must return logits.*it returned .*\(4, 1\)"),
+        (nn.LSTM(6, 3), batch(), ValueError, "it returned tuple"),
+        (Broken(6, 3), batch(), MemoryError, r"the module .*Broken was given examples of shape"),
+        (nn.Linear(6, 3).requires_grad_(False), batch(), ValueError, "no parameters to perturb"),
+        (nn.Sequential(nn.Linear(6, 2), nn.Tanh()), batch(), ValueError, "cannot perturb"),
+        (nn.Linear(6, 3), batch(), ValueError, "closed_form=True needs two classes, got 3"),
+    ],
+)
+def test_each_wrong_argument_is_an_error_that_says_what_is_wrong(module, X, error, words):
+    own = objective(sampler="gram" if "cannot" in words else "auto", closed_form="two" in words)
+    with pytest.raises(error, match=words):
+        own(module, X)
+
+
+def test_probabilities_and_idle_layers_are_warned_of_at_the_callers_line():
+    net = nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=1))
+    with pytest.warns(UserWarning, match="returns probabilities; remove its softmax") as caught:
+        objective()(net, batch())
+    idle = ZOO["bare parameters"][0]()
+    idle.other = nn.Linear(5, 5)
+    with pytest.warns(UserWarning, match=r"calls its layers \['other'\]") as others:
+        objective()(idle, batch())
+    assert {warning.filename for warning in (*caught, *others)} == {__file__}
+
+
+# The loss that estimators minimise
+
+
+def config(**params):
+    defaults = {"learning_rate_init": 1e-3, "batch_size": 6, "max_iter": 1, "window": 1}
+    weights = {"uniformity_weight": 1.0, "degeneracy_weight": 0.4, "detachment_weight": 2.0}
+    drawn = {"n_classes": 2, "n_perturbations": 16, "perturbation_scale": 0.7}
+    return Config(**{**defaults, **weights, **drawn, **params})
+
+
+def terms_of(own, X, random):
+    module, info, X = looked_at(mlp(4, 5, 3, 2), X)
+    return loss_terms(module, info, X, random, own, objective_of(own)), module, info
+
+
+def test_the_loss_of_a_training_is_the_objective_and_coherence():
+    X = rows(12, 4)
+    plain = config(batch_size=3, closed_form=True)
+    assert plain.term_names == ("loss", "uniformity", "degeneracy", "detachment")
+    assert plain.rows_in_flight == 3 * 16
+    paper, module, info = terms_of(plain, X[:3], StepRandom(0))
+    expected = objective_of(plain).terms(module, info, torch.from_numpy(X[:3]), StepRandom(0))
+    assert_close(paper, torch.stack(expected))
+    coherent = config(batch_size=3, coherence=CoherenceConfig(4.0, 2.0, 1.0, 6), closed_form=True)
+    assert coherent.term_names == (*plain.term_names, "coherence")
+    assert coherent.rows_in_flight == 12 + 3 * 16
+    (loss, *terms, term), module, info = terms_of(coherent, X, StepRandom(0))
+    assert_close(tuple(terms), tuple(paper[1:]))
+    H = hidden_activations(module, torch.from_numpy(X), info.last_layer)
+    assert_close(term, coherence(H, 2, 2.0))
+    assert_close(loss, paper[0] + 4.0 * term)
+    # Alone it draws nothing.
+    none = dict.fromkeys(("uniformity_weight", "degeneracy_weight", "detachment_weight"), 0.0)
+    alone = config(coherence=coherent.coherence, **none)
+    assert (alone.term_names, alone.rows_in_flight) == (("loss", "coherence"), 12)
+    (loss, term_alone), _, _ = terms_of(alone, X, None)
+    assert_close((loss, term_alone), (4.0 * term, term))
