@@ -4,19 +4,6 @@
 fitted classifier (where it started) or, of a perceptron, a :class:`~sklearn_mmdinit.Theta0`, and
 looks at theta0 before its gain, as pre-training left it. The defaults are the paper's: 128 random
 mini-batches of 32 rows, 256 perturbed networks.
-
->>> import numpy as np
->>> from sklearn_mmdinit import MMDInitializer, diagnostics
->>> X = np.random.default_rng(0).normal(size=(64, 5))
->>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
->>> diagnostics.degenerate_softmax_ratio(init, X, n_batches=3).shape
-(3,)
->>> diagnostics.dead_neuron_ratio(init, X, n_batches=3).shape
-(3, 2)
->>> diagnostics.prediction_samples(init, X[:4], n_perturbations=10).shape
-(10, 4, 2)
->>> diagnostics.coherence_kernel(init, X[:3]).shape
-(3, 3)
 """
 
 from __future__ import annotations
@@ -142,6 +129,16 @@ def degenerate_softmax_ratio(
     -------
     ratios : ndarray of shape (n_batches,)
         Between 0 and 1, one for each mini-batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
+    (3,)
     """
     counts = {"n_perturbations": n_perturbations, "n_batches": n_batches, "batch_size": batch_size}
     probe = _Probe(source, X, random_state, perturbation_scale, **counts)
@@ -176,6 +173,16 @@ def dead_neuron_ratio(
     -------
     ratios : ndarray of shape (n_batches, n_layers)
         Between 0 and 1, for each call of an ``nn.ReLU``, in their order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import dead_neuron_ratio
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
+    (3, 2)
     """
     probe = _Probe(source, X, random_state, n_batches=n_batches, batch_size=batch_size)
     units = [layer for layer in probe.network.modules() if isinstance(layer, nn.ReLU)]
@@ -225,6 +232,16 @@ def prediction_samples(
     -------
     probabilities : ndarray of shape (n_perturbations, n_samples, n_classes)
         Rows on the simplex, float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import prediction_samples
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
+    (10, 4, 2)
     """
     probe = _Probe(source, X, random_state, perturbation_scale, n_perturbations=n_perturbations)
     with torch.no_grad():
@@ -255,6 +272,16 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     See Also
     --------
     sklearn_mmdinit.Coherence : The loss term made of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import coherence_kernel
+    >>> X = np.random.default_rng(0).normal(size=(64, 5))
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> coherence_kernel(init, X[:3]).shape
+    (3, 3)
     """
     probe = _Probe(source, X)
     builder, network = probe.builder, probe.network.eval()
@@ -278,6 +305,12 @@ class NeighborAgreement(NamedTuple):
         and by the most frequent class.
     n_labels : int
         Number of labels held out.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
+    >>> str(NeighborAgreement(0.9, 0.8, 0.3, n_labels=50)).rpartition(": ")[2]
+    'coherence may help.'
     """
 
     neighbors: float

@@ -258,6 +258,12 @@ class JacobianRowNormMoments(NamedTuple):
     ----------
     squared_mean, squared_variance, mean, variance : float
         Mean and variance of the squared norm, and of the norm.
+
+    Examples
+    --------
+    >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
+    >>> jacobian_row_norm_moments(2).squared_variance
+    2.5
     """
 
     squared_mean: float
