@@ -133,10 +133,11 @@ def degenerate_softmax_ratio(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, diagnostics
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import degenerate_softmax_ratio
     >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> diagnostics.degenerate_softmax_ratio(init, X, n_batches=3).shape
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> degenerate_softmax_ratio(init, X, n_batches=3, random_state=0).shape
     (3,)
     """
     counts = {"n_perturbations": n_perturbations, "n_batches": n_batches, "batch_size": batch_size}
@@ -176,10 +177,11 @@ def dead_neuron_ratio(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, diagnostics
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import dead_neuron_ratio
     >>> X = np.random.default_rng(0).normal(size=(64, 5))
     >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> diagnostics.dead_neuron_ratio(init, X, n_batches=3).shape
+    >>> dead_neuron_ratio(init, X, n_batches=3, random_state=0).shape
     (3, 2)
     """
     probe = _Probe(source, X, random_state, n_batches=n_batches, batch_size=batch_size)
@@ -234,10 +236,11 @@ def prediction_samples(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, diagnostics
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import prediction_samples
     >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> diagnostics.prediction_samples(init, X[:4], n_perturbations=10).shape
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> prediction_samples(init, X[:4], n_perturbations=10, random_state=0).shape
     (10, 4, 2)
     """
     probe = _Probe(source, X, random_state, perturbation_scale, n_perturbations=n_perturbations)
@@ -273,10 +276,11 @@ def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_mmdinit import MMDInitializer, diagnostics
+    >>> from sklearn_mmdinit import MMDInitializer
+    >>> from sklearn_mmdinit.diagnostics import coherence_kernel
     >>> X = np.random.default_rng(0).normal(size=(64, 5))
-    >>> init = MMDInitializer((8, 8), n_perturbations=8, max_iter=1, random_state=0).fit(X)
-    >>> diagnostics.coherence_kernel(init, X[:3]).shape
+    >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
+    >>> coherence_kernel(init, X[:3]).shape
     (3, 3)
     """
     probe = _Probe(source, X)
@@ -305,9 +309,8 @@ class NeighborAgreement(NamedTuple):
     Examples
     --------
     >>> from sklearn_mmdinit.diagnostics import NeighborAgreement
-    >>> print(NeighborAgreement(neighbors=0.9, linear=0.8, most_frequent=0.1, n_labels=50))
-    Of 50 labels held out neighbours tell 90 %, a linear model 80 %, the most frequent class 10 %:
-    coherence may help.
+    >>> str(NeighborAgreement(0.9, 0.8, 0.3, n_labels=50)).rpartition(": ")[2]
+    'coherence may help.'
     """
 
     neighbors: float

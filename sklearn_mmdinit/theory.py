@@ -262,9 +262,8 @@ class JacobianRowNormMoments(NamedTuple):
     Examples
     --------
     >>> from sklearn_mmdinit.theory import jacobian_row_norm_moments
-    >>> squared_mean, squared_variance, *_ = jacobian_row_norm_moments(500)
-    >>> print(f"{squared_mean:.2f} {squared_variance:.2f}")  # 1 and 5 / n_in
-    1.00 0.01
+    >>> jacobian_row_norm_moments(2).squared_variance
+    2.5
     """
 
     squared_mean: float

@@ -422,22 +422,17 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     source : Theta0 or fitted estimator
         What to save; of an estimator, its ``theta0_``.
 
-    See Also
-    --------
-    load_theta0 : Read the file back, with an example.
-
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from sklearn_mmdinit import MMDInitializer, load_theta0, save_theta0
     >>> X = np.random.default_rng(0).normal(size=(64, 4))
     >>> init = MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "theta0.safetensors")
-    ...     save_theta0(path, init)
-    ...     load_theta0(path).architecture.n_classes
-    2
+    ...     save_theta0(f"{folder}/theta0.safetensors", init)
+    ...     load_theta0(f"{folder}/theta0.safetensors")
+    Theta0(of sklearn_mmdinit.MLP, input_shape=(4,), n_classes=2, 58 numbers)
     """
     target = checked_path(path)
     theta0 = theta0_in(source)

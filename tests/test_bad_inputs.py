@@ -136,7 +136,7 @@ def table(call, *rows, **valid):
     expressions that the message has, by default the argument's name and a short value's ``repr``,
     or other arguments of this row. Values in a dict have such an expression as their key.
     """
-    title = getattr(call, "__qualname__", None) or repr(getattr(call, "func", call))
+    title = getattr(call, "func", call).__qualname__
     for names, values, error, *more in rows:
         others = dict(pair for part in more if isinstance(part, dict) for pair in part.items())
         given = [part for part in more if isinstance(part, str)]
