@@ -46,7 +46,7 @@ P2 = uniform_simplex(6, 4, 2)
         ),
         (lambda: degeneracy(P2.long()), "P must be floats of shape .*int64"),
         (lambda: degeneracy(P2[..., :1]), r"P must be floats of shape .*\(6, 4, 1\)"),
-        (lambda: degeneracy(2 * P2), "P must hold probabilities.* is 2 and not 1"),
+        (lambda: degeneracy(2 * P2), "P must hold probabilities.* a sum over classes of 2"),
         (lambda: uniformity(P2.log(), P2[0]), r"P must hold probabilities.*logits\.softmax\(-1\)"),
         (lambda: uniformity(P2, P2), r"U must be of shape \(n_samples, 2\).*got \(6, 4, 2\)"),
         (lambda: uniformity(P2, uniform_simplex(5, 3)), r"U must be of shape .*got \(5, 3\)"),
