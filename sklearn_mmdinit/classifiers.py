@@ -93,7 +93,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
           in each fold of a cross-validation. Search its parameters as
           ``warm_start_from__<name>``.
         - a fitted initializer, a Theta0, or the path of a ``.safetensors`` file: from that
-          theta0, of the module's own class and shapes. Cloning this classifier keeps the
+          theta0, which must have the module's class and shapes. If it is for another number of
+          classes, the last layer is fresh, with a warning. Cloning this classifier keeps the
           initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
           scikit-learn un-fits the estimators of a grid.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
@@ -504,7 +505,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. Values may differ by 1e-5 with the other rows of X.
+        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5.
         """
         check_is_fitted(self, "net_")
         return self.net_.predict_proba(net.Rows(self._validated(X)))

@@ -42,12 +42,13 @@ _IDLE = {"checkpoint", "memory", "n_jobs", "verbose"}
 
 
 class Coherence(BaseEstimator):
-    r"""The fourth term of :class:`MMDInitializer`: near theta0 are functions smooth on the data.
+    r"""The fourth term of :class:`MMDInitializer`: functions near theta0 are smooth on the data.
 
-    The paper asks that any prediction be near theta0 for every single input. This term asks that
-    predictions of neighbouring inputs move together when the last layer is perturbed, and those of
-    unrelated inputs apart. With C the exact correlation of these moves, and :math:`i \to i^+` a
-    random walk on the nearest-neighbour graph of the unlabelled rows,
+    The paper asks that any prediction be near theta0 for every single input. This term perturbs
+    the last layer. It asks that predictions of neighbouring inputs then move together, and that
+    those of unrelated inputs move without correlation. With C the exact correlation of
+    these moves, and :math:`i \to i^+` a random walk on the nearest-neighbour graph of the
+    unlabelled rows,
 
     .. math:: L_{coh} = 1 - E_i [C_{i i^+}] + \rho \, E_{i \not\sim j} [C_{ij}^2]
 
@@ -64,8 +65,8 @@ class Coherence(BaseEstimator):
     walk_length : float, default=40.0
         Mean number of edges of the walks, from 1 to 10,000; lengths are geometric.
     batch_size : int, default=256
-        Positive pairs a step, at least 2; capped at n_samples. The first ``batch_size`` rows of
-        the initializer's own parameter go through the paper's terms as well.
+        Positive pairs a step, at least 2; capped at n_samples. The initializer has its own
+        ``batch_size``: so many of these rows, the first ones, go through the paper's terms too.
     n_neighbors : int, default=10
         Edges of each row, which lead to its nearest neighbours in the first 50 principal
         components. A row that equals others has one edge to one of them; its other edges lead to
@@ -78,9 +79,9 @@ class Coherence(BaseEstimator):
     graph : sparse matrix, transformer or None, default=None
         A graph of your own instead of the search. A matrix (n_samples, n_samples) has similarities
         of the rows given to ``fit``: not negative, larger for closer rows; only their ratios in a
-        row count. Of a transformer such as :class:`sklearn.neighbors.KNeighborsTransformer` a clone
-        is fitted, and each entry that its ``fit_transform(X)`` stores is an edge, whatever its
-        value. Its random numbers are always the same. It must not change X.
+        row count. A transformer, such as :class:`sklearn.neighbors.KNeighborsTransformer`, is
+        cloned and fitted. Each entry that its ``fit_transform(X)`` stores is an edge, whatever its
+        value. A ``random_state`` of None gets a fixed seed. The transformer must not change X.
     embedding : transformer or None, default=None
         Neighbours are searched in the output of this transformer. A clone is fitted to the rows
         that ``fit`` gets, as an array without column names; a

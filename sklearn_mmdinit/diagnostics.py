@@ -1,8 +1,8 @@
-"""What the paper measures of a theta0, and whether coherence has something to go by.
+"""Measures a theta0 as the paper does, and checks whether coherence may help.
 
 :func:`neighbor_agreement` takes data alone. Every other function takes a fitted initializer, a
-fitted classifier (where it started) or, of a perceptron, a :class:`~sklearn_mmdinit.Theta0`, and
-looks at theta0 before its gain, as pre-training left it. The defaults are the paper's: 128 random
+fitted classifier, whose initial weights count, or the :class:`~sklearn_mmdinit.Theta0` of a
+perceptron. It removes the gain from theta0 first. The defaults are the paper's: 128 random
 mini-batches of 32 rows, 256 perturbed networks.
 """
 
@@ -57,7 +57,7 @@ class _Probe:
         if theta0 is None:
             raise ValueError(f"source must be a Theta0 or a fitted estimator, got {source!r}")
         if hasattr(source, "feature_names_in_"):
-            # Names alone: the rest has errors that speak of theta0.
+            # Checks only names, because the checks below have errors that mention theta0.
             validate_data(source, X, reset=False, skip_check_array=True, ensure_2d=False)
         architecture = theta0.architecture
         dtypes = [np.float32, np.float64] if architecture.is_perceptron else "numeric"
@@ -69,7 +69,7 @@ class _Probe:
         learned_by = getattr(source, "initializer_", None) or source
         builder = getattr(learned_by, "_builder", None)
         if builder is None or builder.architecture.digest != architecture.digest:
-            # A Theta0 alone knows the module of the built-in perceptron only.
+            # A Theta0 can make only the built-in perceptron, and no other module.
             module = getattr(source, "module_", None) or theta0.to_module()
             builder = NetworkBuilder.of(ModuleFactory(uncompiled(module)), self.X)
         self.builder: NetworkBuilder = builder
@@ -123,7 +123,7 @@ def degenerate_softmax_ratio(
     batch_size : int, default=32
         Rows of each.
     random_state : int, RandomState instance or None, default=None
-        Of mini-batches and perturbations.
+        Seed of mini-batches and perturbations.
 
     Returns
     -------
@@ -335,8 +335,8 @@ def neighbor_agreement(
 
     Neighbours predict by walks of 40 edges in the mean among all rows, on the graph of
     ``coherence="auto"`` with each edge in both directions. The linear model is logistic regression.
-    That neighbours are better is a weak sign that coherence helps: of 24 sets it is right for 18,
-    where always saying no is right for 15, with 5 labels a class, or 17, with 20
+    Better neighbours are a weak sign that coherence helps. On 24 data sets this sign is right for
+    18. The constant answer "no" is right for 15 with 5 labels a class, and for 17 with 20 labels
     (``benchmarks/agreement.py``).
 
     Parameters

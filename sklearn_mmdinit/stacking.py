@@ -194,11 +194,11 @@ class StackedStartsClassifier(PartlyLabelled):
     cv : int, default=5
         Stratified folds, at least 2; fewer if no class has as many labels.
     min_advantage : float, default=2.0
-        The z at which the stacked weights get half of the say; not negative. A smaller value
+        The z at which s is one half, so that v and u count the same; not negative. A smaller value
         gains more from few labels, a larger one risks less.
     unlabelled_label : int, float or str, default=None
         Label, such as -1, of rows that have none. Initializers learn from these rows and from
-        ``X_unlabelled``; 10,000 of them at random serve label spreading and the student.
+        ``X_unlabelled``. Label spreading and the student use at most 10,000 of them, at random.
     n_jobs : int, default=None
         Classifiers trained at the same time, as joblib counts them.
     random_state : int, RandomState instance or None, default=None

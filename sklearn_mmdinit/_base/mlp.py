@@ -108,7 +108,7 @@ class MLP(nn.Module):
         self.activations = nn.ModuleList(ACTIVATIONS[activation]() for _ in hidden_layer_sizes)
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
-            # Draws in float32 whatever the default type, in which the numbers would differ.
+            # Always draws in float32, because other types give other random numbers.
             weight = torch.empty(linear.weight.shape, dtype=torch.float32)
             INITS[init](weight)
             linear.weight = nn.Parameter(weight.to(torch.get_default_dtype()))

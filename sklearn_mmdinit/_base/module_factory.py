@@ -39,7 +39,7 @@ FAMILIAR = {
     for name in names.split()
 }
 
-# Classes of an initializer where nothing says how many: the paper's two.
+# Number of an initializer's classes if nothing else gives it: the paper's two.
 _N_CLASSES = 2
 # Parameters that describe the built-in perceptron; another module has its own.
 OF_A_PERCEPTRON = (*PERCEPTRON_DEFAULTS, "init")

@@ -96,7 +96,7 @@ def is_labelled(y: np.ndarray, unlabelled_label: Any) -> np.ndarray:
 
 
 def warn_if_encoded(y: np.ndarray, labelled: np.ndarray, unlabelled_label: Any) -> None:
-    """Warn if labels look like codes 0, 1, ... among which unlabelled rows got one too."""
+    """Warn if labels look like codes 0, 1, ..., because unlabelled rows may have a code too."""
     if unlabelled_label is None or not labelled.all():
         return
     labels = np.unique(y).tolist()

@@ -191,7 +191,7 @@ class RowLoader(DataLoader[Any]):
         elif n_left and not (n_full and drop_last):
             sizes.append(n_left)
         batches = _EpochBatches(len(rows), sizes, generator if shuffle else None)
-        # A generator of its own for the seed of workers, so that it draws from no other.
+        # A separate generator draws the seed of workers, so that no other generator changes.
         options["generator"] = torch.Generator("cpu")
         super().__init__(rows, sampler=batches, batch_size=None, **options)
 

@@ -88,8 +88,9 @@ def weighed_by_shared_neighbors(
     """The edges of a graph, each of weight (1 + shared neighbours of its two rows) ** power.
 
     Rows of one dense region share most of their neighbours. An edge between two regions joins rows
-    that share few (Jarvis & Patrick, 1973). With a power of 2 instead of 0, 93 instead of 91 % of
-    the walks on MNIST end in their class. A block of edges has so many neighbours, about 25 MB.
+    that share few (Jarvis & Patrick, 1973). On MNIST 93 % of the walks end in the class they
+    started in if the power is 2, and 91 % if it is 0. Edges are processed in blocks. The rows of a
+    block's edges have at most `block_size` neighbours (about 25 MB), or the block is one edge.
     """
     ones = np.ones(graph.nnz, dtype=np.float32)
     edges = csr_array((ones, graph.indices, graph.indptr), shape=graph.shape)
@@ -98,7 +99,8 @@ def weighed_by_shared_neighbors(
     degrees = np.diff(edges.indptr)
     starts = np.repeat(np.arange(edges.shape[0]), degrees)
     shared = np.empty(edges.nnz, dtype=np.float32)
-    # By edges, not as a product of matrices: a hub makes nearly all pairs of rows share it.
+    # Compares the two rows of each edge. A product of matrices would compare all pairs of rows, and
+    # nearly all of them share a hub.
     for block in _blocks(degrees[starts] + degrees[edges.indices], block_size):
         both = edges[starts[block]].multiply(edges[edges.indices[block]])
         shared[block] = both.sum(axis=1)

@@ -58,7 +58,7 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Spread labels y (n,), each from the row of the neighbourhood that is nearest to X's."""
+        """Spread labels y (n,); each starts at the neighbourhood's row nearest to its row of X."""
         self.classes_, indices = np.unique(y, return_inverse=True)
         matrix, (nearest,) = self.neighborhood.matrix, self.neighborhood.nearest(X, 1).T
         given = np.zeros((matrix.shape[0], len(self.classes_)))
@@ -68,7 +68,7 @@ class NeighborSpreading(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Mean of the nearest rows' distributions (n, n_classes); else uniform."""
+        """Mean of the nearest rows' distributions (n, n_classes); uniform if all are 0."""
         votes = self.label_distributions_[self.neighborhood.nearest(X)].sum(axis=1)
         return _divided_by_sums(votes, 1.0 / len(self.classes_))
 

@@ -16,8 +16,9 @@ from sklearn.utils import gen_batches
 from .._base.environment import progress_bar
 from .._base.validation import warn_user
 
-# From here on the approximate search is cheaper. On two cores 100,000 rows took it 1.4 s, after
-# 24 s in which numba compiled it, against 22 s; a million rows took 13 s against half an hour.
+# From this number of rows on the approximate search is used. On two cores it takes 1.4 s for
+# 100,000 rows, after numba has compiled it for 24 s, and 13 s for a million rows. The exact search
+# takes 22 s and half an hour.
 _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
 
@@ -91,8 +92,8 @@ def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     return neighbors
 
 
-# Not `kneighbors()` without rows, which leaves out each row itself: it serves neither pynndescent
-# nor a progress bar, and takes as long (20,000 rows: 2.7 s against 2.5 s).
+# `kneighbors()` without rows would leave out each row itself. It is not used, because it works
+# neither with pynndescent nor with a progress bar, and is not faster (20,000 rows: 2.7 s, 2.5 s).
 def _without_self(nearest: np.ndarray, rows: np.ndarray, n_neighbors: int) -> np.ndarray:
     """The first (len(rows), n_neighbors) of the nearest that are not the row itself, int32."""
     is_self = nearest == rows[:, None]
@@ -133,8 +134,8 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
     """Neighbours (n, k) of all rows, from those (m, k) of each kind and each row's kind (n,).
 
-    Equal rows form a ring: the first neighbour of each is the next of them. Other neighbours are
-    those of the kind. If k is 1 there is no ring, which would be an island.
+    Equal rows form a ring: the first neighbour of each is the next row equal to it. Its other
+    neighbours are those of its kind. If k is 1 there is no ring, because no edge would leave it.
     """
     n, k = kind.size, neighbors.shape[1]
     members = np.argsort(kind, kind="stable").astype(np.int32)  # rows, ordered by kind
@@ -166,8 +167,9 @@ def principal_components(
 ) -> np.ndarray:
     """Rows (n, p), centred in float64, in their first components (n, n_components), float32.
 
-    Components are learned from a sample of at most so many entries (400 MB), and from up to so many
-    features by their covariance, whose eigenvectors then take a second.
+    Components are learned from a sample of rows. It has at most `most_entries` numbers (400 MB),
+    but may always have 10 rows a component. Up to `most_features` features, components are the
+    eigenvectors of the covariance, which take a second. Beyond that the solver is randomized.
     """
     n, p = X.shape
     rows, most = np.arange(n), max(most_entries // p, 10 * n_components)
