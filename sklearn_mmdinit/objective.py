@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
+from ._base.environment import in_single_precision
 from ._base.module_factory import uncompiled
 from ._base.random_streams import StepRandom
 from ._base.validation import POSITIVE, check_argument, integers, numbers, one_of
@@ -228,7 +229,7 @@ class MMDObjective(nn.Module):
         K, d = self.n_perturbations, info.n_classes
         U = random.simplex(K, d)  # (M, d), M = K
         logits = perturbed_logits(module, info, X, K, self.perturbation_scale, random)
-        P = logits.float().softmax(dim=-1) if logits.itemsize < 4 else logits.softmax(dim=-1)
+        P = in_single_precision(logits).softmax(dim=-1)
         L_uni = uniformity(P, U, closed_form=self.closed_form)
         L_sd, L_iod = degeneracy(P), None
         total = self.uniformity_weight * L_uni + self.degeneracy_weight * L_sd

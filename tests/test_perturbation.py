@@ -291,7 +291,7 @@ def in_chunks(request, monkeypatch):
     """Chunks of gram of a network or two, as of networks much larger than a test's."""
     monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
     if request.param == "computed again":
-        monkeypatch.setattr(gram, "_NUMBERS_KEPT", 0)
+        monkeypatch.setattr(gram, "NUMBERS_KEPT", 0)
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp+bn", "elementwise first"])
@@ -368,7 +368,7 @@ def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
     assert info.draws
     for n_kept, n_activations in ((1 << 28, KEPT), (0, COMPUTED_AGAIN)):
         monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
-        monkeypatch.setattr(gram, "_NUMBERS_KEPT", n_kept)
+        monkeypatch.setattr(gram, "NUMBERS_KEPT", n_kept)
         torch.manual_seed(0)
         logits = draw(module, replace(info, n_activations=n_activations), X, 4)
         torch.rand(3)  # whatever draws in between

@@ -66,6 +66,11 @@ def array_of(X: Any) -> Any:
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
+def in_single_precision(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of half precision as float32; any other tensor itself."""
+    return tensor.float() if tensor.itemsize < 4 else tensor
+
+
 def check_float32(X: Any, name: str = "X") -> None:
     """Raise a ValueError if a finite value of X is too large for float32."""
     if X.dtype == np.float32 or 0 in X.shape:

@@ -23,6 +23,7 @@ import math
 
 import torch
 
+from .._base.environment import in_single_precision
 from ._shared import Piece, full_precision, with_gradient
 
 # A variance below this share of the mean variance counts as none.
@@ -78,7 +79,7 @@ def _directions(H: torch.Tensor, n_classes: int | None) -> torch.Tensor:
         raise ValueError(f"H must be floats of shape (n_inputs, n_units), got {shape}")
     if not (n_classes is None or n_classes > 0):
         raise ValueError(f"n_classes must be a positive number or None, got {n_classes!r}")
-    G = (H.float() if H.dtype in (torch.float16, torch.bfloat16) else H) / math.sqrt(H.shape[1])
+    G = in_single_precision(H) / math.sqrt(H.shape[1])
     if n_classes is not None:
         G = torch.nn.functional.pad(G, (0, 1), value=1.0 / math.sqrt(n_classes))
     variance = G.square().sum(dim=1, keepdim=True)

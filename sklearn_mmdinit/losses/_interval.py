@@ -18,6 +18,7 @@ from .._base.threads import run_on_threads
 from ._shared import (
     BANDWIDTH_FACTORS,
     MIN_BANDWIDTH,
+    PAIRS_AT_ONCE,
     Piece,
     combine_means,
     kernel,
@@ -32,8 +33,6 @@ _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 
 # Up to so many points all pairs take less time than the grid.
 _FEW_POINTS = 32
-# Pairs that are computed at once.
-_PAIRS_AT_ONCE = 1 << 17
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
 _SMALLEST_BANDWIDTH = 0.15
@@ -167,7 +166,7 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
     within = _within_on_grid if on_grid else _within_by_pairs
 
     def pieces_of(p: torch.Tensor, start: int, stop: int) -> list[Piece]:
-        size = stop - start if on_grid else max(_PAIRS_AT_ONCE // n_p**2, 1)
+        size = stop - start if on_grid else max(PAIRS_AT_ONCE // n_p**2, 1)
         return [
             piece(points.double(), widths.double())
             for points, widths in zip(

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 
 import torch
 
+from .._base.environment import in_single_precision
 from .._base.threads import run_on_threads
 
 # The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4.
@@ -17,6 +18,10 @@ BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 
 # Identical predictions and samples have the median distance 0.
 MIN_BANDWIDTH = 1e-6
+
+# Distances that are computed in one call. Inputs with few points are grouped, because the overhead
+# of calls would dominate.
+PAIRS_AT_ONCE = 1 << 17
 
 P = ParamSpec("P")
 
@@ -50,11 +55,10 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
         raise ValueError(
             f"P must be floats of shape (n_networks, n_inputs, n_classes), got {shape}"
         )
-    half = predictions.dtype in (torch.float16, torch.bfloat16)
     if predictions.device.type == "cpu" and not torch.compiler.is_compiling():
         values = predictions.detach()
         sums = values.sum(dim=-1)
-        rounding = _HALF_ROUNDING if half else _ROUNDING
+        rounding = _HALF_ROUNDING if predictions.itemsize < 4 else _ROUNDING
         # NaN passes: it makes the loss NaN, which training reports.
         if bool(((sums - 1.0).abs() > rounding).any() or (values < -rounding).any()):
             sum_found = float(sums.flatten()[(sums - 1.0).abs().argmax()])
@@ -62,7 +66,7 @@ def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
                 f"P must hold probabilities, got a smallest value of {float(values.min()):.3g} and "
                 f"a sum over classes of {sum_found:.3g}; pass logits.softmax(-1)"
             )
-    return predictions.float() if half else predictions
+    return in_single_precision(predictions)
 
 
 def with_gradient(

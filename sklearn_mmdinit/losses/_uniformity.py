@@ -21,6 +21,7 @@ from .._base.threads import run_on_threads
 from ._interval import closed_form_mmd, grid_is_exact, interval_median, interval_mmd
 from ._shared import (
     MIN_BANDWIDTH,
+    PAIRS_AT_ONCE,
     Piece,
     checked_predictions,
     combine_means,
@@ -29,10 +30,6 @@ from ._shared import (
     kernel_and_slope,
     with_gradient,
 )
-
-# Distances that are computed in one call. Inputs with few points are grouped, because the overhead
-# of calls would dominate.
-_PAIRS_AT_ONCE = 1 << 17
 
 # Mode of torch.cdist that is exact at small distances too.
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
@@ -163,7 +160,7 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
 
 def _groups(start: int, stop: int, n_points: int) -> Iterator[slice]:
     """Inputs that are computed together, each with so many points."""
-    size = max(_PAIRS_AT_ONCE // n_points**2, 1)
+    size = max(PAIRS_AT_ONCE // n_points**2, 1)
     return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
 
 

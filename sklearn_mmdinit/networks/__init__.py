@@ -20,6 +20,11 @@ NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSN
 # Layers that take whole numbers.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
+# Numbers of a chunk of networks on a GPU, where fewer and larger operations are faster.
+NUMBERS_ON_GPU = 1 << 27
+# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
+NUMBERS_KEPT = 1 << 28
+
 # A number, or a tensor that broadcasts to the parameter.
 Std = float | torch.Tensor
 

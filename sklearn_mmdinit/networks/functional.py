@@ -15,14 +15,12 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from .._base.random_streams import StepRandom
-from . import parameter_stds
+from . import NUMBERS_KEPT, NUMBERS_ON_GPU, parameter_stds
 from .passes import isolated, plain_attention
 
-# Numbers of a chunk of networks, on a CPU and on a GPU. Smaller chunks have too many small
-# operations, larger ones pass through memory for each operation.
-_NUMBERS_A_CHUNK, _NUMBERS_ON_GPU = 1 << 24, 1 << 27
-# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
-_NUMBERS_KEPT = 1 << 28
+# Numbers of a chunk of networks on a CPU. Smaller chunks have too many small operations, larger
+# ones pass through memory for each operation.
+_NUMBERS_A_CHUNK = 1 << 24
 _ARRAYS_AN_ACTIVATION = 3  # what autograd keeps around each activation
 
 
@@ -46,9 +44,9 @@ def functional_logits(
     parameters = dict(module.named_parameters())
     n_parameters = sum(parameters[name].numel() for name in stds)
     numbers = n_copies * (n_parameters + _ARRAYS_AN_ACTIVATION * len(X) * n_activations)
-    most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else _NUMBERS_ON_GPU
+    most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else NUMBERS_ON_GPU
     n_chunks = max(min(math.ceil(numbers / most), n_copies), 1)
-    n_kept = int(_NUMBERS_KEPT * n_chunks / max(numbers, 1))
+    n_kept = int(NUMBERS_KEPT * n_chunks / max(numbers, 1))
     bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
     places = _places(module)
 

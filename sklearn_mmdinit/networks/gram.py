@@ -26,10 +26,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._base.environment import in_single_precision
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
 from .._base.threads import chunked
-from . import follows_rows, paper_std
+from . import NUMBERS_KEPT, NUMBERS_ON_GPU, follows_rows, paper_std
 
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
@@ -43,10 +44,6 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 # Numbers of the widest activations in a chunk for one thread. A chunk then fills a core's cache,
 # and its products still run at full rate. The paper's step has 12 chunks; 16 take 2 % longer.
 _NUMBERS_IN_CACHE = 275_000
-# Numbers of a chunk on a GPU, where fewer and larger operations are faster.
-_NUMBERS_ON_GPU = 1 << 27
-# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
-_NUMBERS_KEPT = 1 << 28
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 
 # A pivot below this fraction of its diagonal entry is rounding: the row is a combination of the
@@ -151,9 +148,9 @@ def _plan(
         n_chunks = math.ceil(n_copies * n_rows * max(n_rows, *widths) / _NUMBERS_IN_CACHE)
         n_chunks = 4 * math.ceil(n_chunks / 4) if n_chunks > 1 else 1  # for two or four threads
     else:
-        n_chunks = math.ceil(n_copies * numbers / _NUMBERS_ON_GPU)
+        n_chunks = math.ceil(n_copies * numbers / NUMBERS_ON_GPU)
     n_chunks = min(n_chunks, n_copies)
-    return n_chunks, int(_NUMBERS_KEPT * n_chunks / (n_copies * numbers))
+    return n_chunks, int(NUMBERS_KEPT * n_chunks / (n_copies * numbers))
 
 
 def _logits_of_chunk(
@@ -194,8 +191,7 @@ def _stds(layer: nn.Linear, scale: float) -> tuple[float, float]:
 
 def noise_factor(H: torch.Tensor, weight_std: float, bias_std: float) -> torch.Tensor:
     """Factor L (n, R, R), in float32 or float64, of the noise on inputs H (n, R, n_in)."""
-    if H.dtype in (torch.float16, torch.bfloat16):
-        H = H.float()  # a factorisation in half precision breaks down
+    H = in_single_precision(H)  # a factorisation in half precision breaks down
     C = torch.bmm(H, H.mT).mul_(weight_std**2)
     return semidefinite_cholesky(C.add_(bias_std**2))
 

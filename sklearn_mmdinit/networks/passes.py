@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
+from .._base.environment import in_single_precision
 from .._base.threads import chunked
 from . import EMBEDDINGS, NORMALISATIONS, follows_rows
 from .gram import factor_and_shift, gram_layers
@@ -255,7 +256,11 @@ def _norms_of_rows(
                 allow_unused=True,
             )
         squares = [
-            _full(slope).movedim(axis, 0).reshape(n_classes, len(X), -1).square().sum(-1)
+            in_single_precision(slope)
+            .movedim(axis, 0)
+            .reshape(n_classes, len(X), -1)
+            .square()
+            .sum(-1)
             for slope, (_, axis) in zip(slopes, inputs, strict=False)
             if slope is not None
         ]
@@ -266,11 +271,6 @@ def _norms_of_rows(
             "detachment_weight=0"
         )
     return torch.stack(squares, dim=-1).add(_TINY).sqrt().transpose(0, 1)
-
-
-def _full(slope: torch.Tensor) -> torch.Tensor:
-    """Slopes in single precision at least."""
-    return slope.float() if slope.itemsize < 4 else slope
 
 
 def _tapped(
