@@ -23,6 +23,7 @@ from ._base.environment import as_float32, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
+from .fine_tuning.head import SkipConnection, body_of, fit_head_
 from .networks.info import describe_with_logits, takes_integers
 from .theta0 import Architecture, Theta0, arrays_of, start_
 
@@ -30,6 +31,14 @@ __all__ = ["MLPClassifier", "NetClassifier"]
 
 # Rows of the forward pass that describes a module.
 _N_DESCRIBED = 4
+
+# What "auto" stands for by `fine_tuning`.
+_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "head-first": {"learning_rate_init": 1e-4, "max_iter": 60, "validation_split": None},
+    "paper": {"learning_rate_init": 1e-3, "max_iter": 10, "validation_split": 1 / 6},
+}
+# The skip connection alone can learn at this rate.
+_SKIP_RATE = 1e-3
 
 
 def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Architecture:
@@ -97,20 +106,32 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
           classes, the last layer is fresh, with a warning. Cloning this classifier keeps the
           initializer fitted. In a parameter grid write ``FrozenEstimator(initializer)``, because
           scikit-learn un-fits the estimators of a grid.
+    fine_tuning : {"auto", "head-first", "paper"}, default="auto"
+        How training begins, and what "auto" stands for below.
+
+        - "head-first": first the last layer alone, by a regularised logistic regression on its
+          inputs for the labelled rows; then all layers, gently: with few labels features are
+          otherwise lost before the last layer fits them [1]_. The last layer must be linear.
+        - "paper": all layers at once, from the initial weights.
+        - "auto": "head-first" if the initial weights are learned, else "paper".
+    skip_connection : bool, default=False
+        Whether a linear map of the input is added to the logits, so that the last layer sees the
+        row beside the last hidden activations. Then a start cannot lose what the row itself tells:
+        recommended for tables.
     optimizer : {"adam", "adamw", "rmsprop", "sgd"} or type, default="adam"
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
-    learning_rate_init : float, default=1e-3
-        Learning rate.
+    learning_rate_init : float or "auto", default="auto"
+        Learning rate. "auto": 0.001, head first 0.0001, and 0.001 with a skip connection.
     batch_size : int, default=50
         Rows of a mini-batch.
-    max_iter : int, default=10
-        Epochs. With 0 the network keeps its initial weights.
-    validation_split : float, splitter, tuple or None, default=1/6
+    max_iter : int or "auto", default="auto"
+        Epochs. "auto": 10, head first 60. With 0 no layer is trained after the last one was fitted.
+    validation_split : float, splitter, tuple, None or "auto", default="auto"
         Which rows, of those with a label and a weight, choose the best epoch: a random fraction,
         stratified where possible, or the first split of a scikit-learn splitter. Or a tuple
         (X_val, y_val), which earlier steps of a Pipeline do not transform. None keeps the last
-        epoch.
+        epoch. "auto": 1/6, head first None.
     class_weight : None, "balanced" or dict, default=None
         Weight of each class in the training and validation loss, a factor of the weights of its
         rows; a class that is not in the dict has 1. "balanced" gives each class the same total
@@ -135,6 +156,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
+    fine_tuning_ : str
+        "head-first" or "paper".
     net_ : skorch.NeuralNetClassifier
         The net, whose classes are indices of ``classes_``.
     module_ : torch.nn.Module
@@ -163,6 +186,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     MMDInitializer : Learns theta0 from unlabelled data.
     MLPClassifier : The same with a multi-layer perceptron.
 
+    References
+    ----------
+    .. [1] A. Kumar, A. Raghunathan, R. Jones, T. Ma and P. Liang, "Fine-Tuning can Distort
+       Pretrained Features and Underperform Out-of-Distribution", ICLR 2022.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -184,14 +212,17 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
     _parameter_constraints: ClassVar = {
         "batch_size": [checks.integers()],
-        "max_iter": [checks.integers(0)],
-        "learning_rate_init": [checks.POSITIVE],
+        "fine_tuning": [checks.one_of(["auto", *_PROTOCOLS])],
+        "skip_connection": ["boolean"],
+        "max_iter": [checks.integers(0), checks.AUTO],
+        "learning_rate_init": [checks.POSITIVE, checks.AUTO],
         "optimizer": [checks.one_of(net.OPTIMIZERS), type],
         "validation_split": [
             checks.numbers(0, 1, closed="neither"),
             checks.has_methods("split"),
             tuple,
             None,
+            checks.AUTO,
         ],
         "class_weight": [dict, checks.one_of(["balanced"]), None],
         "unlabelled_label": [Real, str, None],
@@ -203,11 +234,13 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         module: Any = None,
         *,
         warm_start_from: Any = "auto",
+        fine_tuning: str = "auto",
+        skip_connection: bool = False,
         optimizer: Any = "adam",
-        learning_rate_init: float = 1e-3,
+        learning_rate_init: Any = "auto",
         batch_size: int = 50,
-        max_iter: int = 10,
-        validation_split: Any = 1 / 6,
+        max_iter: Any = "auto",
+        validation_split: Any = "auto",
         class_weight: Any = None,
         unlabelled_label: Any = None,
         device: str = "auto",
@@ -216,6 +249,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     ) -> None:
         self.module = module
         self.warm_start_from = warm_start_from
+        self.fine_tuning = fine_tuning
+        self.skip_connection = skip_connection
         self.optimizer = optimizer
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -372,10 +407,10 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Make the net at the start, after an initializer that is not fitted has learned."""
         # First the net, so that what skorch does not take is reported before a long training.
         self.net_ = net.build_net(
-            partial(warm_start.module_at, start.factory, start.theta0),
+            partial(self._module_at, start),
             self._skorch_params(),
             optimizer=net.OPTIMIZERS.get(self.optimizer, self.optimizer),
-            lr=self.learning_rate_init,
+            lr=self._choices["learning_rate_init"],
             batch_size=int(self.batch_size),
             device=torch_device(self.device),
             row_size=math.prod(self.input_shape_),
@@ -385,9 +420,45 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         )
         if start.must_learn:
             start = start.learn(X, X_unlabelled, None if self.random_state is None else seeds[3])
-            self.net_.module = partial(warm_start.module_at, start.factory, start.theta0)
-            start_(self.net_.module_, start.theta0)
+            self.net_.module = partial(self._module_at, start)
+            start_(body_of(factories.uncompiled(self.net_.module_)), start.theta0)
         self.theta0_, self.initializer_ = start.theta0, start.initializer
+
+    def _module_at(self, start: warm_start.Start) -> nn.Module:
+        """A module at the start, with the skip connection if there is one."""
+        module = warm_start.module_at(start.factory, start.theta0)
+        if not self.skip_connection:
+            return module
+        return SkipConnection(module, self.n_features_in_, len(self.classes_))
+
+    def _choose_protocol(self, start: warm_start.Start) -> None:
+        """Set `fine_tuning_`, and what "auto" stands for by it."""
+        if self.skip_connection and self._takes_integers:
+            raise ValueError(
+                "skip_connection=True needs rows of numbers, and the module takes whole numbers "
+                "that stand for something; leave it out"
+            )
+        head_first = start.is_learned and bool(start.head)
+        self.fine_tuning_ = self.fine_tuning
+        if checks.is_auto(self.fine_tuning):
+            self.fine_tuning_ = "head-first" if head_first else "paper"
+        elif self.fine_tuning == "head-first" and not start.head:
+            raise ValueError(
+                f"fine_tuning='head-first' needs a module whose logits come from an nn.Linear, and "
+                f"those of {start.theta0.architecture.module} do not; pass fine_tuning='paper'"
+            )
+        defaults = dict(_PROTOCOLS[self.fine_tuning_])
+        if self.skip_connection:
+            defaults["learning_rate_init"] = _SKIP_RATE
+        self._choices = {
+            name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
+            for name, default in defaults.items()
+        }
+
+    def _fit_head(self, start: warm_start.Start, rows: net.Rows, seed: int) -> None:
+        """Fit the last layer to labelled rows, if it is to be fitted first."""
+        if self.fine_tuning_ == "head-first":
+            fit_head_(self.net_, start.head, rows, seed)
 
     def _train(self, rows: net.Rows, n_epochs: int) -> Self:
         """Train the net and store what came of it."""
@@ -451,10 +522,12 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             checks.warn_user("X_unlabelled is not used: no initializer is fitted here")
         if start.must_learn and labelled.all() and not unlabelled:
             labels.warn_if_few(X, y)
-        split = self.validation_split
+        self._choose_protocol(start)
+        split = self._choices["validation_split"]
         rows = self._rows(X, indices, labelled, sample_weight, split, seeds[0])
         self._build_net(start, X, unlabelled, seeds)
-        return self._train(rows, self.max_iter)
+        self._fit_head(start, rows, seeds[0])
+        return self._train(rows, self._choices["max_iter"])
 
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -496,10 +569,12 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         if first:
             seeds = self._seeds()
             start = self._resolve_start(X_given, X, seeds[2])
+            self._choose_protocol(start)
             X = self._as_inputs(X)
         rows = self._rows(X, indices, labelled, sample_weight)
         if first:
             self._build_net(start, X, (), seeds)
+            self._fit_head(start, rows, seeds[0])
         return self._train(rows, n_epochs=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -550,7 +625,9 @@ class MLPClassifier(NetClassifier):
         Batch normalization before each activation. None: the initializer's, or False.
     init : {"xavier", "he"}, default="xavier"
         Fresh weights: Glorot uniform or Kaiming normal (fan-in).
-    warm_start_from, optimizer, learning_rate_init, batch_size, max_iter
+    warm_start_from, fine_tuning, skip_connection, optimizer, learning_rate_init
+        As :class:`NetClassifier` takes them.
+    batch_size, max_iter
         As :class:`NetClassifier` takes them.
     validation_split, class_weight, unlabelled_label, device, random_state
         As :class:`NetClassifier` takes them.
@@ -612,11 +689,13 @@ class MLPClassifier(NetClassifier):
         batch_norm: bool | None = None,
         init: str = "xavier",
         warm_start_from: Any = "auto",
+        fine_tuning: str = "auto",
+        skip_connection: bool = False,
         optimizer: Any = "adam",
-        learning_rate_init: float = 1e-3,
+        learning_rate_init: Any = "auto",
         batch_size: int = 50,
-        max_iter: int = 10,
-        validation_split: Any = 1 / 6,
+        max_iter: Any = "auto",
+        validation_split: Any = "auto",
         class_weight: Any = None,
         unlabelled_label: Any = None,
         device: str = "auto",
@@ -628,6 +707,8 @@ class MLPClassifier(NetClassifier):
         self.batch_norm = batch_norm
         self.init = init
         self.warm_start_from = warm_start_from
+        self.fine_tuning = fine_tuning
+        self.skip_connection = skip_connection
         self.optimizer = optimizer
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -665,7 +746,7 @@ class MLPClassifier(NetClassifier):
 
     def _weights(self) -> Theta0:
         """The current weights."""
-        arrays = arrays_of(factories.uncompiled(self.module_))
+        arrays = arrays_of(body_of(factories.uncompiled(self.module_)))
         return Theta0(self.theta0_.architecture, arrays)
 
     @property
@@ -705,9 +786,11 @@ class MLPClassifier(NetClassifier):
         skorch_params = self._skorch_params()
         if (function := skorch_params.get("predict_nonlinearity", "auto")) != "auto":
             raise ValueError(f"predict_nonlinearity must be 'auto', the softmax, got {function!r}")
-        names = ("batch_size", "learning_rate_init", "random_state")
-        defaults = {name: getattr(self, name) for name in names}
-        defaults |= {"alpha": 0.0, "max_iter": max(self.max_iter, 1)}
+        if self.skip_connection:
+            raise ValueError("scikit-learn's network has no skip connection; pass False to fit")
+        defaults = {name: getattr(self, name) for name in ("batch_size", "random_state")}
+        defaults["learning_rate_init"] = self._choices["learning_rate_init"]
+        defaults |= {"alpha": 0.0, "max_iter": max(self._choices["max_iter"], 1)}
         if self.optimizer in ("sgd", SGD):
             momentum = skorch_params.get("optimizer__momentum", 0.0)
             nesterov = skorch_params.get("optimizer__nesterov", False)

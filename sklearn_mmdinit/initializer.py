@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -477,7 +476,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         state = checkpointer.begun(fresh)
         self._prepare(X, config, fresh.seed)
         try:
-            self._train(X, config, state, config.max_iter, checkpointer)
+            n_epochs = None if config.length_by_level else config.max_iter
+            self._train(X, config, state, n_epochs, checkpointer)
+            checkpointer.write()
         except KeyboardInterrupt:
             checkpointer.write()
             last = checkpointer.last
@@ -519,7 +520,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._check_unchanged()
             config = self._config(len(X))
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
-            state = replace(self._state, history=list(self._state.history))
+            state = self._state.copied()
         n_epochs = state.n_epochs + (state.steps_in_epoch == 0)
         self._train(X, config, state, n_epochs)
         return self._store(X, config, state)
@@ -620,22 +621,24 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
         """What keeps the training, in the file of `checkpoint` where there is one."""
         if self.checkpoint is None:
-            return Checkpointer(None, {}, config.max_iter)
+            return Checkpointer(None, {})
         settings = self._settings(X, config, fresh)
-        return Checkpointer(Path(self.checkpoint), settings, config.max_iter)
+        return Checkpointer(Path(self.checkpoint), settings)
 
     def _train(
         self,
         X: np.ndarray,
         config: Config,
         state: State,
-        n_epochs: int,
+        n_epochs: int | None,
         checkpointer: Checkpointer | None = None,
     ) -> None:
-        """Train on X until so many epochs have ended."""
-        n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
+        """Train on X until so many epochs have ended, or until L_coh has stopped falling."""
+        n_left = n_epochs
+        if n_epochs is not None:
+            n_left = n_epochs - state.n_epochs + (state.steps_in_epoch > 0)
         # A checkpoint may hold all epochs. max_iter=0 still builds the graph, whose errors count.
-        if n_left or not config.max_iter:
+        if n_left != 0 or not config.max_iter:
             batches, device = self._batches(X, config, state.seed), torch_device(self.device)
             train(self._builder, batches, config, state, n_left, device, self.verbose, checkpointer)
 

@@ -206,6 +206,8 @@ class Start:
     factory: ModuleFactory
     theta0: Theta0  # fresh weights until the initializer has learned
     initializer: Any = None
+    is_learned: bool = False  # or will be, once the initializer is fitted
+    head: str = ""  # the linear layer that returns the logits, if any
 
     @property
     def must_learn(self) -> bool:
@@ -245,13 +247,14 @@ def start_at(
 
     A theta0 of another number of classes gets the fresh last layer, with a warning.
     """
+    head = fresh.architecture.last_layer
     if source is None:
-        return Start(factory, fresh)
+        return Start(factory, fresh, head=head)
     initializer = None if isinstance(source, Theta0) else source
     theta0 = theta0_in(source)
     if theta0 is None:
         _check_will_fit(initializer, module, fresh.architecture)
-        return Start(factory, fresh, initializer)
+        return Start(factory, fresh, initializer, is_learned=True, head=head)
     theta0 = _with_last_layer_of(fresh, theta0)
     start_(module, theta0)
     # A Theta0, and rows without names, have none to compare.
@@ -261,7 +264,7 @@ def start_at(
             if name != learned:
                 fitted = f"the initializer was fitted with {learned!r} as column {column}"
                 raise ValueError(f"{fitted}, and X has {name!r} there")
-    return Start(factory, theta0, initializer)
+    return Start(factory, theta0, initializer, is_learned=True, head=head)
 
 
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:

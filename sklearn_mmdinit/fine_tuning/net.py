@@ -140,7 +140,7 @@ def _dense(X: Any, index: Any) -> torch.Tensor:
     return torch.from_numpy(X[np.asarray(index) if torch.is_tensor(index) else index].toarray())
 
 
-def _inputs_and_weights(X: Any) -> tuple[Any, Any]:
+def inputs_and_weights(X: Any) -> tuple[Any, Any]:
     """The inputs of a batch, and the weights of its rows or None."""
     if isinstance(X, Mapping) and X.keys() == {_INPUTS, _WEIGHTS}:
         return X[_INPUTS], X[_WEIGHTS]
@@ -253,13 +253,13 @@ class Net(NeuralNetClassifier):
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Logits of a batch, with or without weights of rows."""
-        return super().infer(_inputs_and_weights(x)[0], **fit_params)
+        return super().infer(inputs_and_weights(x)[0], **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
     ) -> torch.Tensor:
         """The loss of a batch: the weighted mean over its rows if they have weights."""
-        weights, criterion = _inputs_and_weights(X)[1], self.criterion_
+        weights, criterion = inputs_and_weights(X)[1], self.criterion_
         if weights is None:
             loss = super().get_loss(y_pred, y_true, X, training, **kwargs)
         else:
@@ -419,7 +419,7 @@ def _multiplications(net: Net, rows: Rows) -> float:
     is_recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     if is_recurrent or torch.device(net.device).type != "cpu":
         return math.inf
-    X, _ = _inputs_and_weights(rows[: net.batch_size][0])
+    X, _ = inputs_and_weights(rows[: net.batch_size][0])
     counter = FlopCounterMode(display=False)
     # If this pass fails, training fails too and reports it.
     with suppress(Exception), torch.no_grad(), isolated_pass(module), counter:

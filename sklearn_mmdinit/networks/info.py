@@ -499,10 +499,19 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
     """The description of a module that is only fine-tuned, from one pass of it."""
     module.float().cpu().eval()
     examples = as_examples(X, takes_integers(module))
-    with torch.no_grad(), isolated_pass(module), _context_of_pass(module, examples):
+    names = {layer: name for name, layer in module.named_modules()}
+    outputs: list[tuple[str, torch.Tensor]] = []
+
+    def note(layer: nn.Module, args: Any, output: Any) -> None:
+        outputs.append((names[layer], output))
+
+    watched = hooked([layer for layer in names if isinstance(layer, nn.Linear)], note)
+    with torch.no_grad(), isolated_pass(module), _context_of_pass(module, examples), watched:
         logits = module(examples)
     check_logits(module, logits, examples)
-    return replace(describe(factory, module, X.shape[1:]), n_classes=logits.shape[1])
+    last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
+    described, n_classes = describe(factory, module, X.shape[1:]), logits.shape[1]
+    return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")
 
 
 # Layers that hand a scale on

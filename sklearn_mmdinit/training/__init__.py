@@ -13,12 +13,9 @@ from .._base.validation import is_auto
 # chose, on other tasks than the report's.
 _PAPER = {"n_perturbations": 256, "learning_rate_init": 2e-4, "max_iter": 5}
 _COHERENT = {"n_perturbations": 32, "learning_rate_init": 4e-3}
-# With coherence training has n_samples / 20 steps, at least 200 and at most 3,000.
-_ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS = 20, 200, 3000
-
-# Share of the learning rate that is left at the end of a half cosine: not 0, so that epochs beyond
-# the last planned one still learn.
-_LEFT = 0.02
+# With coherence training has at least n_samples / 20 steps, from 225 to 3,000; and at most 1,500
+# where that is more.
+_ROWS_FOR_EACH_STEP, _FEWEST_STEPS, _MOST_STEPS, _MOST_BY_LEVEL = 20, 225, 3000, 1500
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Config:
     n_classes: int  # the paper's d
     learning_rate_init: float  # of Adam; the first one where it falls
     batch_size: int  # rows of a step in the paper's terms
-    max_iter: int  # epochs over the rows
+    max_iter: int  # epochs over the rows; at most, where `fewest_steps` is given
     window: int  # steps over which the loss is averaged
     n_perturbations: int = 2  # the paper's K, and its M
     perturbation_scale: float = 0.0  # the paper's s
@@ -49,9 +46,12 @@ class Config:
     detachment_weight: float = 0.0
     # Whether expectations over the uniform law are exact, and not over samples.
     closed_form: bool = False
-    # The fourth term. With it the learning rate falls along a half cosine, and theta0 is the
+    # The fourth term. With it the learning rate falls over the last third, and theta0 is the
     # parameters at the end, not those of the best window.
     coherence: CoherenceConfig | None = None
+    # Where L_coh decides the length of the training: the fewest steps and the most; else 0.
+    fewest_steps: int = 0
+    most_steps: int = 0
 
     @property
     def has_paper_terms(self) -> bool:
@@ -76,18 +76,16 @@ class Config:
         perturbed = self.n_perturbations * self.batch_size if self.has_paper_terms else 0
         return perturbed + (2 * self.coherence.n_walks if self.coherence else 0)
 
-    def rate(self, done: float) -> float:
-        """The learning rate after a share of the planned epochs."""
-        if self.coherence is None:
-            return self.learning_rate_init
-        share = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
-        return self.learning_rate_init * (_LEFT + (1.0 - _LEFT) * share)
+    @property
+    def length_by_level(self) -> bool:
+        """Whether training ends when L_coh has stopped falling, and not after max_iter epochs."""
+        return self.most_steps > 0
 
 
 def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classes: int) -> Config:
     """What the valid parameters of an MMDInitializer stand for, `coherence` resolved already."""
     defaults: dict[str, Any] = dict(_PAPER)
-    term, size = None, min(int(parameters["batch_size"]), n_rows)
+    term, size, fewest, most = None, min(int(parameters["batch_size"]), n_rows), 0, 0
     if coherence is not None:
         n_walks = min(int(coherence.batch_size), n_rows)
         term = CoherenceConfig(
@@ -97,8 +95,11 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
             n_walks,
         )
         size = min(size, n_walks)
-        n_steps = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST_STEPS), _MOST_STEPS)
-        defaults = _COHERENT | {"max_iter": math.ceil(n_steps / (n_rows // n_walks))}
+        defaults = _COHERENT | {"max_iter": 0}
+        if is_auto(parameters["max_iter"]):
+            fewest = min(max(n_rows // _ROWS_FOR_EACH_STEP, _FEWEST_STEPS), _MOST_STEPS)
+            most = max(fewest, _MOST_BY_LEVEL)
+            defaults["max_iter"] = math.ceil(most / (n_rows // n_walks))
     chosen = {
         name: default if is_auto(parameters[name]) else parameters[name]
         for name, default in defaults.items()
@@ -118,4 +119,6 @@ def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classe
         # With coherence few networks are drawn: exact expectations replace the paper's samples.
         closed_form=term is not None and n_classes == 2,
         coherence=term,
+        fewest_steps=fewest,
+        most_steps=most,
     )

@@ -28,7 +28,6 @@ class Checkpointer:
 
     path: Path | None
     settings: dict[str, str]  # all that decides the training, in words
-    n_epochs: int  # after which the training has ended
     last: State | None = None
     due: float = math.inf  # when to write again
 
@@ -40,13 +39,12 @@ class Checkpointer:
             part.unlink()  # a killed write left it
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
         self.write()  # a file that cannot be written raises now, and not in an hour
-        return replace(self.last, history=list(self.last.history))
+        return self.last.copied()
 
     def __call__(self, state: State) -> None:
-        """Keep the state, and write it if it is time or the training has ended."""
+        """Keep the state, and write it if it is time."""
         self.last = state
-        ended = state.n_epochs == self.n_epochs and state.steps_in_epoch == 0
-        if ended or time.monotonic() >= self.due:
+        if time.monotonic() >= self.due:
             self.write()
 
     def write(self) -> None:

@@ -26,6 +26,7 @@ from ..theta0 import Theta0
 from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
+from .schedule import SPAN, planned_steps, rate_factor
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -49,6 +50,10 @@ class State:
     steps_in_epoch: int = 0
     # max_iter at the first epoch: after so many epochs the learning rate has its last value.
     n_planned: int = 1
+    # Means of L_coh over spans of steps, and its sum over those of the span that has not ended.
+    levels: list[float] = field(default_factory=list)
+    level_sum: float = 0.0
+    level_steps: int = 0
     # Sums of the terms over the steps of the window that has not ended, and how many.
     window_sum: np.ndarray | None = None
     window_steps: int = 0
@@ -57,12 +62,22 @@ class State:
     best: Theta0 | None = None
     best_loss: float = math.inf
 
+    def copied(self) -> State:
+        """A copy that training of the original leaves as it is."""
+        return replace(self, history=list(self.history), levels=list(self.levels))
+
     def records(self, names: tuple[str, ...]) -> list[dict[str, float]]:
         """A record for each window that ended; if none has, one of the steps so far."""
         if self.history or self.window_sum is None:
             return [dict(record) for record in self.history]
         means = (self.window_sum / self.window_steps).tolist()
         return [{"step": self.step, **dict(zip(names, means, strict=True))}]
+
+    def n_steps_planned(self, config: Config, steps_an_epoch: int) -> int:
+        """Steps after which the learning rate has its last value, as far as is known now."""
+        if config.length_by_level:
+            return planned_steps(self.levels, config.fewest_steps, config.most_steps)
+        return self.n_planned * steps_an_epoch
 
     def result(self, config: Config) -> Theta0:
         """The parameters of the best window; with coherence, or before a window ended, the last."""
@@ -145,12 +160,12 @@ def train(
     batches: RowBatches,
     config: Config,
     state: State,
-    n_epochs: int,
+    n_epochs: int | None,
     device: torch.device,
     verbose: Any = 0,
     keep: Callable[[State], None] | None = None,
 ) -> State:
-    """Train for some epochs, and change the state in place.
+    """Train for some epochs, or until L_coh has stopped falling; change the state in place.
 
     Calls with n and m epochs equal one call with n + m, to the last bit; the first epoch goes on
     where the state stopped. `keep` gets a copy of the state at the end of a window or an epoch. A
@@ -161,7 +176,14 @@ def train(
     check_step_fits_in_memory(config)
     objective, optimizer = objective_of(config), _adam(network, config, state, device)
     steps_an_epoch = batches.steps_an_epoch
-    n_steps = n_epochs * steps_an_epoch - state.steps_in_epoch
+    if state.steps_in_epoch >= steps_an_epoch:  # the epoch began with more rows
+        state.steps_in_epoch = 0
+    first_step, n_planned = state.step, state.n_steps_planned(config, steps_an_epoch)
+    last_step = n_planned
+    if n_epochs is not None:
+        last_step = first_step + n_epochs * steps_an_epoch - state.steps_in_epoch
+    # No portion of steps goes beyond the end of a window, or of a span of L_coh.
+    periods = (config.window, SPAN) if config.coherence else (config.window,)
 
     def step(batch: torch.Tensor, random: StepRandom) -> torch.Tensor:
         terms = loss_terms(network, info, batch, random, config, objective)
@@ -171,53 +193,71 @@ def train(
         optimizer.step()
         return terms.detach()
 
-    random, recorded = StepRandom(state.seed, device), None
-    if device.type == "cuda" and n_steps >= _WORTH_RECORDING and not info.stateful:
+    random, recorded, order = StepRandom(state.seed, device), None, None
+    on_gpu, worth_recording = device.type == "cuda", last_step - first_step >= _WORTH_RECORDING
+    if on_gpu and worth_recording and not info.stateful:
         recorded = Recorded(step, state.seed, device)
 
     def save_state() -> None:
         state.current, state.moments = builder.theta0_of(network), _moments(network, optimizer)
         if keep is not None:
-            keep(replace(state, history=list(state.history)))
+            keep(state.copied())
 
     threads = training_threads(network, info, config.rows_in_flight, device)
-    bar = progress_bar(verbose, total=n_steps, desc="pre-training", unit="step")
+    bar = progress_bar(verbose, total=last_step - first_step, desc="pre-training", unit="step")
     with threads, bar:
-        for _ in range(n_epochs):
-            begun = state.steps_in_epoch
-            state.n_epochs += begun == 0
-            epoch, before = state.n_epochs - 1, state.step - begun
-            for first, mini_batches in batches.portions(epoch, before, config.window, begun):
-                sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
-                for offset, batch in enumerate(mini_batches.to(device)):
-                    done = (epoch + (first + offset) / steps_an_epoch) / state.n_planned
-                    _set_rate(optimizer, config.rate(done))
-                    if recorded is not None:
-                        terms = recorded(batch, state.step)
-                    else:
-                        terms = step(batch, random.at(state.step))
-                    if state.step == 0:
-                        state.first_loss = float(terms[0])
-                    sums += terms
-                    state.step += 1
-                    bar.update()
-                totals = sums.cpu().numpy().astype(np.float64)
-                # A gradient can be NaN where the loss is not. Looking once a portion is enough.
-                if not (np.isfinite(totals[0]) and learned_is_finite(network)):
-                    return _fall_back(state, config, len(mini_batches))
-                state.window_steps += len(mini_batches)
-                state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
-                state.steps_in_epoch += len(mini_batches)
-                if state.step % config.window == 0:
-                    bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
-                    if keep is not None:  # else the end of the epoch is early enough
-                        save_state()
-            state.steps_in_epoch = 0
+        while state.step < last_step:
+            first = state.steps_in_epoch
+            state.n_epochs += first == 0
+            n = min(last_step - state.step, steps_an_epoch - first, batches.most_steps_at_a_time)
+            n = min(n, *(period - state.step % period for period in periods))
+            if first == 0 or order is None:
+                order = batches.order(state.n_epochs - 1)
+            sums = torch.zeros(len(config.term_names), dtype=torch.float32, device=device)
+            for batch in batches.gathered(order[first : first + n], state.step).to(device):
+                _set_rate(optimizer, config, state.step / n_planned)
+                if recorded is not None:
+                    terms = recorded(batch, state.step)
+                else:
+                    terms = step(batch, random.at(state.step))
+                if state.step == 0:
+                    state.first_loss = float(terms[0])
+                sums += terms
+                state.step += 1
+                bar.update()
+            totals = sums.cpu().numpy().astype(np.float64)
+            # A gradient can be NaN where the loss is not. Looking once a portion is enough.
+            if not (np.isfinite(totals[0]) and learned_is_finite(network)):
+                return _fall_back(state, config, n)
+            state.window_steps += n
+            state.window_sum = totals + (0.0 if state.window_sum is None else state.window_sum)
+            state.steps_in_epoch = (first + n) % steps_an_epoch
+            if config.coherence:
+                _add_level(state, totals[-1], n)
+                n_planned = state.n_steps_planned(config, steps_an_epoch)
+                if n_epochs is None:
+                    bar.total = (last_step := n_planned) - first_step
+            ends_window = state.step % config.window == 0
+            if ends_window:
+                bar.set_postfix(_close_window(state, builder, network, config), refresh=False)
+            if state.steps_in_epoch == 0 or (ends_window and keep is not None):
+                save_state()
+        if state.steps_in_epoch:
             save_state()
     return state
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def _add_level(state: State, total: float, n: int) -> None:
+    """Add L_coh of n steps, and end the span if it is due."""
+    state.level_sum, state.level_steps = state.level_sum + float(total), state.level_steps + n
+    if state.step % SPAN == 0:
+        state.levels.append(state.level_sum / state.level_steps)
+        state.level_sum, state.level_steps = 0.0, 0
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, config: Config, done: float) -> None:
+    """Set the learning rate after a share of the planned steps."""
+    rate = config.learning_rate_init * (rate_factor(done) if config.coherence else 1.0)
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

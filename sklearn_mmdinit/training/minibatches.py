@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,24 +57,17 @@ class RowBatches:
         """Full mini-batches of an epoch; the order of an epoch decides which rows are left out."""
         return len(self.X) // self.size
 
-    def portions(
-        self, epoch: int, step: int, window: int, first: int = 0
-    ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first step of a portion in the epoch, and its mini-batches (n, B, ...).
-
-        No portion crosses the end of a window. `step` counts the steps before this epoch, and
-        `first` is the step of the epoch to begin with.
-        """
-        n_steps = self.steps_an_epoch
-        order = permutation(self.seed, epoch, len(self.X))[: n_steps * self.size]
-        order = order.reshape(n_steps, self.size)
+    @property
+    def most_steps_at_a_time(self) -> int:
+        """Mini-batches that are gathered at once."""
         # Numbers of a row and of its partner, or the draws of a long walk.
         numbers = max(2 * self.X[0].size, self.pairs.mean_length if self.pairs else 1)
-        most = max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
-        while first < n_steps:
-            n = min(window - (step + first) % window, n_steps - first, most)
-            yield first, self.gathered(order[first : first + n], step + first)
-            first += n
+        return max(int(_NUMBERS_AT_A_TIME / (self.size * numbers)), 1)
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Rows (steps_an_epoch, size) of each step of an epoch."""
+        n_rows = self.steps_an_epoch * self.size
+        return permutation(self.seed, epoch, len(self.X))[:n_rows].reshape(-1, self.size)
 
     def gathered(self, order: np.ndarray, first_step: int) -> torch.Tensor:
         """Mini-batches (n, B, ...) of the rows (n, size) of n steps."""
