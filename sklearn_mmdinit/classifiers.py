@@ -34,11 +34,9 @@ _N_DESCRIBED = 4
 
 # What "auto" stands for by `fine_tuning`.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
-    "head-first": {"learning_rate_init": 1e-4, "max_iter": 60, "validation_split": None},
+    "head-first": {"learning_rate_init": 1e-4, "max_iter": 30, "validation_split": None},
     "paper": {"learning_rate_init": 1e-3, "max_iter": 10, "validation_split": 1 / 6},
 }
-# The skip connection alone can learn at this rate.
-_SKIP_RATE = 1e-3
 
 
 def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Architecture:
@@ -122,11 +120,11 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         Or a subclass of :class:`torch.optim.Optimizer`. Its arguments are parameters here, such
         as ``optimizer__weight_decay``.
     learning_rate_init : float or "auto", default="auto"
-        Learning rate. "auto": 0.001, head first 0.0001, and 0.001 with a skip connection.
+        Learning rate. "auto": 0.001, head first 0.0001.
     batch_size : int, default=50
         Rows of a mini-batch.
     max_iter : int or "auto", default="auto"
-        Epochs. "auto": 10, head first 60. With 0 no layer is trained after the last one was fitted.
+        Epochs. "auto": 10, head first 30. With 0 no layer is trained after the last one was fitted.
     validation_split : float, splitter, tuple, None or "auto", default="auto"
         Which rows, of those with a label and a weight, choose the best epoch: a random fraction,
         stratified where possible, or the first split of a scikit-learn splitter. Or a tuple
@@ -447,12 +445,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
                 f"fine_tuning='head-first' needs a module whose logits come from an nn.Linear, and "
                 f"those of {start.theta0.architecture.module} do not; pass fine_tuning='paper'"
             )
-        defaults = dict(_PROTOCOLS[self.fine_tuning_])
-        if self.skip_connection:
-            defaults["learning_rate_init"] = _SKIP_RATE
         self._choices = {
             name: default if checks.is_auto(getattr(self, name)) else getattr(self, name)
-            for name, default in defaults.items()
+            for name, default in _PROTOCOLS[self.fine_tuning_].items()
         }
 
     def _fit_head(self, start: warm_start.Start, rows: net.Rows, seed: int) -> None:

@@ -19,6 +19,7 @@ from torch import nn
 from ._base.environment import check_float32
 from ._base.random_streams import rows_generator
 from ._base.validation import (
+    AUTO,
     POSITIVE,
     add_error_context,
     check_parameters,
@@ -59,20 +60,24 @@ class Coherence(BaseEstimator):
     ----------
     weight : float, default=16.0
         :math:`\mu`, above 0.
-    separation : float, default=2.0
+    separation : float or "auto", default="auto"
         :math:`\rho`. A large value separates many small groups of inputs, a small value few large
-        ones.
+        ones. "auto": a fifth of the number of classes where that is known (from ``n_classes``, the
+        labels or the module), at least 1; else 2, which suits ten classes.
     walk_length : float, default=40.0
         Mean number of edges of the walks, from 1 to 10,000; lengths are geometric.
     batch_size : int, default=256
         Positive pairs a step, at least 2; capped at n_samples. The initializer has its own
         ``batch_size``: so many of these rows, the first ones, go through the paper's terms too.
     n_neighbors : int, default=10
-        Edges of each row, which lead to its nearest neighbours in the first 50 principal
-        components. A row that equals others has one edge to one of them; its other edges lead to
-        rows that differ. From 100,000 rows on, ``pynndescent`` (the extra ``neighbors``) does the
-        search where it is installed: nearly exactly, and much faster after half a minute of
-        compiling in each process.
+        Edges of each row, which lead to its nearest neighbours. A row that equals others has one
+        edge to one of them; its other edges lead to rows that differ. From 100,000 rows on,
+        ``pynndescent`` (the extra ``neighbors``) does the search where it is installed: nearly
+        exactly, and much faster after half a minute of compiling in each process.
+    n_components : int, None or "auto", default="auto"
+        Principal components of X in which neighbours are searched. None: all columns. "auto": 50;
+        all columns where all rows have the same length, as embeddings of an encoder have.
+        Neighbours are then those of the largest cosine.
     shared_neighbor_power : float, default=2.0
         The weight of an edge is one plus the number of neighbours that its two rows share, to this
         power: walks then avoid edges between dense regions. 0 gives all edges the same weight.
@@ -127,10 +132,11 @@ class Coherence(BaseEstimator):
 
     _parameter_constraints: ClassVar = {
         "weight": [POSITIVE],
-        "separation": [numbers()],
+        "separation": [numbers(), AUTO],
         "walk_length": [numbers(1, _LONGEST, "both")],
         "batch_size": [integers(2)],
         "n_neighbors": [integers()],
+        "n_components": [integers(), None, AUTO],
         "shared_neighbor_power": [numbers()],
     }
 
@@ -138,10 +144,11 @@ class Coherence(BaseEstimator):
         self,
         weight: float = 16.0,
         *,
-        separation: float = 2.0,
+        separation: float | str = "auto",
         walk_length: float = 40.0,
         batch_size: int = 256,
         n_neighbors: int = 10,
+        n_components: int | str | None = "auto",
         shared_neighbor_power: float = 2.0,
         graph: Any = None,
         embedding: Any = None,
@@ -153,6 +160,7 @@ class Coherence(BaseEstimator):
         self.walk_length = walk_length
         self.batch_size = batch_size
         self.n_neighbors = n_neighbors
+        self.n_components = n_components
         self.shared_neighbor_power = shared_neighbor_power
         self.graph = graph
         self.embedding = embedding
@@ -280,6 +288,7 @@ class Walks:
         rows = rows.reshape(len(X), -1)
         options = {
             "n_neighbors": coherence.n_neighbors,
+            "n_components": coherence.n_components,
             "shared_neighbor_power": coherence.shared_neighbor_power,
             "graph": coherence.graph,
         }

@@ -25,6 +25,7 @@ from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
+from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
 from .theta0 import Theta0, checked_path
 from .training import Config, resolve
@@ -38,6 +39,7 @@ from .training.loop import (
     training_threads,
 )
 from .training.minibatches import PositivePairs, RowBatches
+from .training.schedule import SPAN, is_still_falling
 from .warm_start import attach_theta0
 
 __all__ = ["MMDInitializer"]
@@ -58,6 +60,9 @@ _GAIN_ROWS = 2048
 
 # A loss that ends so many times higher than it began (or than 1) is not noise of mini-batches.
 _DIVERGED = 4.0
+
+# Rows whose predictions are compared, and a mean squared correlation at which all move as one.
+_COLLAPSE_ROWS, _COLLAPSED = 512, 0.9
 
 _TINY = float(np.finfo(np.float32).tiny)
 
@@ -163,8 +168,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ. None is the
         paper's loss.
     max_iter : int or "auto", default="auto"
-        Epochs over X. "auto": 5. With coherence: as many as give a step for every 20 rows, at least
-        200 and at most 3,000 steps. Fewer steps may give weights that are worse than random ones.
+        Epochs over X. "auto": 5. With coherence: until L_coh stops falling, and half as long again
+        while the learning rate falls; at least a step for every 20 rows, from 225 to 3,000 steps,
+        and at most 1,500 where that is more. Fewer steps may give weights that are worse than
+        random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
@@ -200,7 +207,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         uniform law are exact.
     learning_rate_init : float or "auto", default="auto"
         Learning rate of Adam. "auto": 0.0002, with coherence 0.004. With coherence it falls to 2 %
-        along a half cosine over ``max_iter`` epochs.
+        along a half cosine over the last third of the training.
     batch_size : int, default=32
         Rows of a step in the paper's terms; capped at n_samples, and with coherence at its
         ``batch_size``.
@@ -254,6 +261,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         Mean loss of each window, and the lowest of them.
     embedding_ : estimator or None
         The ``coherence.embedding``, fitted.
+    converged_ : bool
+        With coherence: whether L_coh had stopped falling when the learning rate began to fall.
     gain_ : tuple of float
         Factor of each hidden layer's weights in ``theta0_``; empty where there can be none.
     config_ : Config
@@ -599,9 +608,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
         """Look at the network on a few rows; the settings of its training and a fresh state."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        of_labels = labels.n_classes_in(y)
         factory = factories.factory_of_initializer(
-            vars(self), self.n_features_in_, weights_seed(seed), labels.n_classes_in(y)
+            vars(self), self.n_features_in_, weights_seed(seed), of_labels
         )
+        given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
+        self._n_classes_is_known = bool(given)
         self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
@@ -644,7 +656,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _config(self, n_rows: int) -> Config:
         coherence = coherence_of(self.coherence)
-        return resolve(vars(self), coherence, n_rows, self._builder.info.n_classes)
+        n_classes, is_known = self._builder.info.n_classes, self._n_classes_is_known
+        return resolve(vars(self), coherence, n_rows, n_classes, is_known)
 
     def _prepare(self, X: np.ndarray, config: Config, seed: int) -> None:
         """Fit the embedding, and keep what no later epoch may change."""
@@ -704,6 +717,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.loss_curve_ = [record["loss"] for record in self.history_]
         self.best_loss_ = min(self.loss_curve_, default=np.inf)
         self.n_iter_ = state.n_epochs
+        if config.coherence is not None:
+            self._judge_coherence(theta0, X, config)
         loss = self.loss_curve_[-1] if config.coherence and self.history_ else self.best_loss_
         if self.history_ and loss > _DIVERGED * max(state.first_loss, 1.0):
             warn_user(
@@ -712,6 +727,28 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                 ConvergenceWarning,
             )
         return self
+
+    def _judge_coherence(self, theta0: Theta0, X: np.ndarray, config: Config) -> None:
+        """Set ``converged_``; warn where L_coh was still falling, or where all rows move as one."""
+        levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
+        self.converged_ = len(levels) > 1 and not is_still_falling(levels)
+        if len(levels) > 1 and not self.converged_:
+            n_epochs = 2 * self.n_iter_
+            warn_user(
+                f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "
+                f"steps, when the learning rate began to fall; try max_iter={n_epochs}",
+                ConvergenceWarning,
+            )
+        rows = np.sort(permutation(self._state.seed, 0, len(X))[:_COLLAPSE_ROWS])
+        H = torch.from_numpy(self._builder.hidden(theta0, X[rows], "cpu"))
+        together = float(logit_correlation(H, config.n_classes).square().mean())
+        if together > _COLLAPSED:
+            warn_user(
+                f"all rows move as one: the mean squared correlation of their predictions is "
+                f"{together:.2f}, and theta0 hardly tells rows apart; standardise X, take a "
+                "network without a mean over positions, or set a larger coherence__separation",
+                ConvergenceWarning,
+            )
 
     def _factors(self, theta0: Theta0, X: np.ndarray, config: Config) -> tuple[float, ...]:
         """Gain of each hidden layer; "auto": by how far Adam's first step moves the logits."""

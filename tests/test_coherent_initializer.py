@@ -12,7 +12,8 @@ from sklearn_mmdinit import Coherence, MLPClassifier, MMDInitializer
 from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.training import resolve
-from sklearn_mmdinit.training.minibatches import _NUMBERS_AT_A_TIME, PositivePairs, RowBatches
+from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
+from sklearn_mmdinit.training.schedule import planned_steps, rate_factor
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 
@@ -78,9 +79,7 @@ def ring_batches():
 
 
 def test_partners_come_last_and_stay_in_their_component(ring_batches):
-    portions = list(ring_batches.portions(0, 0, 100))
-    assert [first for first, _ in portions] == [0]
-    rows = portions[0][1][..., 0]
+    rows = ring_batches.gathered(ring_batches.order(0), 0)[..., 0]
     assert rows.shape == (8, 10)
     np.testing.assert_array_equal(np.sort(rows[:, :5].ravel()), np.arange(N))
     np.testing.assert_array_equal(rows[:, :5] // 20, rows[:, 5:] // 20)
@@ -95,34 +94,34 @@ def test_walks_follow_from_seed_and_step_alone(ring_batches):
     assert (ring_batches.gathered(order, 4) != whole).any()
 
 
-@pytest.mark.parametrize(("step", "window"), [(0, 1), (3, 5), (10, 5), (3, 100)])
-def test_portions_cover_an_epoch_and_end_where_windows_do(window, step):
-    for most in (1, 4, 50):
-        # Rows so large that so many mini-batches of two are gathered at a time.
-        X = np.broadcast_to(np.int8(0), (47, _NUMBERS_AT_A_TIME // (2 * 2 * most)))
-        batches = RowBatches(X, 2, 0, np.asarray)
-        portions = [(first, len(own)) for first, own in batches.portions(1, step, window)]
-        covered = [first + i for first, n_steps in portions for i in range(n_steps)]
-        assert covered == list(range(23)) == list(range(batches.steps_an_epoch))
-        for first, n_steps in portions:
-            assert n_steps <= min(window, most)
-            assert (step + first) // window == (step + first + n_steps - 1) // window
-
-
 def config(n_rows=60_000, **params):
     own = MMDInitializer(**params)
     coherence = Coherence() if own.coherence == "auto" else own.coherence
     return resolve(vars(own), coherence, n_rows, own.n_classes)
 
 
-def test_the_rate_falls_to_two_per_cent_over_the_epochs():
-    rates = [config(coherence="auto", learning_rate_init=0.1).rate(i / 120) for i in range(121)]
-    assert rates[0] == pytest.approx(0.1)
-    assert rates[60] == pytest.approx(0.1 * 0.51)
-    assert rates[-1] == pytest.approx(0.1 * 0.02)
-    assert (np.diff(rates) < 0).all()
-    assert config(coherence="auto", learning_rate_init=0.1).rate(1.5) == rates[-1]
-    assert {config(learning_rate_init=0.1).rate(done) for done in (0, 0.5, 1, 2)} == {0.1}
+def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
+    factors = [rate_factor(i / 120) for i in range(150)]
+    assert set(factors[:81]) == {1.0}
+    assert factors[100] == pytest.approx(0.51)
+    assert (np.diff(factors[80:121]) < 0).all()
+    assert factors[120:] == pytest.approx([0.02] * 30)
+
+
+@pytest.mark.parametrize(
+    ("levels", "n_steps"),
+    [
+        ([], 1500),
+        ([1.0, 0.9, 0.8], 1500),  # it may still fall
+        ([1.0, 1.0], 1500),  # 150 steps would be too few
+        ([1.0, 0.9, 0.89], 225),
+        ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375),  # what came later does not count
+        ([0.5, 0.6, 0.7], 225),
+        ([0.9**i for i in range(40)], 1500),
+    ],
+)
+def test_the_fall_begins_when_the_level_has_stopped_falling(levels, n_steps):
+    assert planned_steps(levels, 225, 1500) == n_steps
 
 
 def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
@@ -140,14 +139,18 @@ def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_steps"),
-    [(20, 200), (600, 200), (6_000, 300), (20_000, 1000), (60_000, 3000), (10**6, 3000)],
+    ("n_rows", "fewest", "most"),
+    [(20, 225, 1500), (6_000, 300, 1500), (20_000, 1000, 1500), (60_000, 3000, 3000)],
 )
-def test_auto_is_a_step_for_every_twenty_rows_within_limits(n_rows, n_steps):
-    found = config(n_rows, coherence="auto")
-    an_epoch = n_rows // found.rows_a_step
-    assert n_steps <= found.max_iter * an_epoch < n_steps + an_epoch
-    assert found.coherence == config(coherence=Coherence(batch_size=found.rows_a_step)).coherence
+def test_auto_has_a_step_for_every_twenty_rows_at_least(n_rows, fewest, most):
+    of_auto = config(n_rows, coherence="auto")
+    assert (of_auto.fewest_steps, of_auto.most_steps) == (fewest, most)
+    an_epoch = n_rows // of_auto.rows_a_step
+    assert most <= of_auto.max_iter * an_epoch < most + an_epoch
+    assert (
+        of_auto.coherence == config(coherence=Coherence(batch_size=of_auto.rows_a_step)).coherence
+    )
+    assert not config(n_rows, coherence="auto", max_iter=3).length_by_level
 
 
 def test_auto_has_fewer_neighbours_where_few_rows_differ():

@@ -142,7 +142,7 @@ class NetworkSettings:
     kernels: str = "sum"
     augmentation: str = "none"
     neighbors: str = "pixels"
-    separation: float = Coherence().separation
+    separation: float = 2.0
     rounds: int = 1
 
     @classmethod

@@ -19,6 +19,7 @@ def neighbor_graph(
     X: np.ndarray,
     *,
     n_neighbors: int = 10,
+    n_components: Any = "auto",
     shared_neighbor_power: float = 0.0,
     graph: Any = None,
     memory: Any = None,
@@ -34,7 +35,7 @@ def neighbor_graph(
         return _checked(graph, X.shape[0])
     if graph is None:
         search = check_memory(memory).cache(nearest_neighbors, ignore=["verbose"])
-        neighbors = search(X, n_neighbors, verbose=verbose)
+        neighbors = search(X, n_neighbors, n_components, verbose=verbose)
         indptr = np.arange(0, neighbors.size + 1, neighbors.shape[1])
         ones = np.ones(neighbors.size, dtype=np.float32)
         edges = csr_array((ones, neighbors.ravel(), indptr), shape=(len(X), len(X)))

@@ -14,13 +14,16 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from .._base.environment import progress_bar
-from .._base.validation import warn_user
+from .._base.validation import is_auto, warn_user
 
 # From this number of rows on the approximate search is used. On two cores it takes 1.4 s for
 # 100,000 rows, after numba has compiled it for 24 s, and 13 s for a million rows. The exact search
 # takes 22 s and half an hour.
 _EXACT_BELOW = 100_000
 _SECONDS_A_PAIR = 2e-9  # exact search in 50 dimensions on two cores
+
+_N_COMPONENTS = 50
+_SAME_LENGTH = 1e-3  # relative difference of lengths that may come of rounding
 
 _BLOCK = 4096  # rows read or searched at a time: a memory map is never in memory as a whole
 # Always the same, so that initializers of all seeds share a graph and its cache.
@@ -31,9 +34,16 @@ _SPARE = 5
 
 
 def nearest_neighbors(
-    X: np.ndarray, n_neighbors: int, *, exact_below: int = _EXACT_BELOW, verbose: Any = 0
+    X: np.ndarray,
+    n_neighbors: int,
+    n_components: Any = "auto",
+    *,
+    exact_below: int = _EXACT_BELOW,
+    verbose: Any = 0,
 ) -> np.ndarray:
-    """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first 50 components.
+    """Neighbours (n, n_neighbors) of rows X (n, p), by distances in their first components.
+
+    None stands for all columns, and "auto" for 50, or all where all rows have the same length.
 
     1. Equal rows are found, and only one row of each kind is searched for.
     2. Neighbours among these are searched, exactly or approximately.
@@ -43,7 +53,9 @@ def nearest_neighbors(
     if n_neighbors >= first.size:
         reason = f"Only {first.size} of the {len(X)} rows differ"
         raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
-    points = principal_components(X)[first]
+    if is_auto(n_components):
+        n_components = None if have_one_length(X) else _N_COMPONENTS
+    points = principal_components(X, X.shape[1] if n_components is None else n_components)[first]
     if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
         return share_neighbors(approximate(points, n_neighbors), kind)
     if n >= exact_below:
@@ -158,9 +170,18 @@ def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:
 # Principal components
 
 
+def have_one_length(X: np.ndarray) -> bool:
+    """Whether all rows of X (n, p) have the same length, but for rounding, which is not 0."""
+    lengths = [
+        np.linalg.norm(np.asarray(X[b], np.float64), axis=1) for b in gen_batches(len(X), _BLOCK)
+    ]
+    shortest, longest = (f(np.concatenate(lengths)) for f in (np.min, np.max))
+    return bool(longest - shortest <= _SAME_LENGTH * longest and longest > 0)
+
+
 def principal_components(
     X: np.ndarray,
-    n_components: int = 50,
+    n_components: int = _N_COMPONENTS,
     *,
     most_entries: int = 50_000_000,
     most_features: int = 2_000,

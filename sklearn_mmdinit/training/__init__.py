@@ -82,15 +82,24 @@ class Config:
         return self.most_steps > 0
 
 
-def resolve(parameters: Mapping[str, Any], coherence: Any, n_rows: int, n_classes: int) -> Config:
+def resolve(
+    parameters: Mapping[str, Any],
+    coherence: Any,
+    n_rows: int,
+    n_classes: int,
+    n_classes_is_known: bool = False,
+) -> Config:
     """What the valid parameters of an MMDInitializer stand for, `coherence` resolved already."""
     defaults: dict[str, Any] = dict(_PAPER)
     term, size, fewest, most = None, min(int(parameters["batch_size"]), n_rows), 0, 0
     if coherence is not None:
         n_walks = min(int(coherence.batch_size), n_rows)
+        separation = coherence.separation
+        if is_auto(separation):  # as many groups as classes
+            separation = max(n_classes / 5, 1.0) if n_classes_is_known else 2.0
         term = CoherenceConfig(
             float(coherence.weight),
-            float(coherence.separation),
+            float(separation),
             float(coherence.walk_length),
             n_walks,
         )

@@ -26,7 +26,7 @@ from ..theta0 import Theta0
 from . import Config
 from .cuda_graph import Recorded
 from .minibatches import RowBatches
-from .schedule import SPAN, planned_steps, rate_factor
+from .schedule import CONSTANT_SHARE, SPAN, planned_steps, rate_factor
 
 # What Adam keeps of a parameter beside its number of steps.
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -78,6 +78,11 @@ class State:
         if config.length_by_level:
             return planned_steps(self.levels, config.fewest_steps, config.most_steps)
         return self.n_planned * steps_an_epoch
+
+    def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
+        """Means of L_coh over the spans in which the learning rate was constant."""
+        n_steps = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
+        return self.levels[: n_steps // SPAN]
 
     def result(self, config: Config) -> Theta0:
         """The parameters of the best window; with coherence, or before a window ended, the last."""

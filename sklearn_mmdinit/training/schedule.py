@@ -15,14 +15,14 @@ SPAN = 50
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
 # Share of a training over which the rate is constant.
-_CONSTANT = 2 / 3
+CONSTANT_SHARE = 2 / 3
 # Share of the rate at the end: not 0, so that epochs beyond the last planned one still learn.
 _LEFT = 0.02
 
 
 def rate_factor(done: float) -> float:
     """Share of the learning rate after a share of the training."""
-    fallen = min(max(done - _CONSTANT, 0.0) / (1.0 - _CONSTANT), 1.0)
+    fallen = min(max(done - CONSTANT_SHARE, 0.0) / (1.0 - CONSTANT_SHARE), 1.0)
     return _LEFT + (1.0 - _LEFT) * 0.5 * (1.0 + math.cos(math.pi * fallen))
 
 
@@ -34,7 +34,7 @@ def is_still_falling(levels: Sequence[float]) -> bool:
 def planned_steps(levels: Sequence[float], fewest: int, most: int) -> int:
     """Steps in all, where these are the means of L_coh so far: `most` while it may still fall."""
     for n in range(2, len(levels) + 1):
-        total = round(n * SPAN / _CONSTANT)
+        total = round(n * SPAN / CONSTANT_SHARE)
         if fewest <= total < most and not is_still_falling(levels[:n]):
             return total
     return most

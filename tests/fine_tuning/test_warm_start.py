@@ -60,9 +60,13 @@ def of_images(images):
     return of_module().fit(images[0])
 
 
+# Training that leaves a module at its initial weights.
+AT_THETA0 = {"max_iter": 0, "fine_tuning": "paper"}
+
+
 def start_of(data, warm_start_from, **params):
     """Where a classifier starts, which its weights are after no epoch at all."""
-    clf = MLPClassifier(warm_start_from=warm_start_from, max_iter=0, random_state=0, **params)
+    clf = MLPClassifier(warm_start_from=warm_start_from, **AT_THETA0, random_state=0, **params)
     return checked_start(clf.fit(*data))
 
 
@@ -91,14 +95,14 @@ AS_IT_IS = {
 
 @pytest.mark.parametrize("make", AS_IT_IS.values(), ids=AS_IT_IS)
 def test_what_is_used_as_it_is(make, data, fitted, images, of_images, tmp_path):
-    clf = MLPClassifier(warm_start_from=make(fitted, tmp_path), max_iter=0, random_state=0)
+    clf = MLPClassifier(warm_start_from=make(fitted, tmp_path), **AT_THETA0, random_state=0)
     for one in (clf, clone(clf)):
         found = checked_start(one.fit(*data))
         assert_same_arrays(found, fitted.theta0_)
         assert found.architecture == fitted.theta0_.architecture
     assert fits == [], "nothing is fitted"
     source = make(of_images, tmp_path)
-    net = NetClassifier(Conv, warm_start_from=source, max_iter=0).fit(*images)
+    net = NetClassifier(Conv, warm_start_from=source, **AT_THETA0).fit(*images)
     assert_same_arrays(checked_start(net), of_images.theta0_)
 
 
@@ -112,7 +116,7 @@ def test_fresh_weights(data):
 
 def test_an_unfitted_initializer_is_fitted_on_a_clone(data):
     initializer = Counting()
-    clf = MLPClassifier(warm_start_from=initializer, max_iter=0, random_state=0).fit(*data)
+    clf = MLPClassifier(warm_start_from=initializer, **AT_THETA0, random_state=0).fit(*data)
     assert fits == [len(data[0])]
     assert not hasattr(initializer, "theta0_")
     assert clone(clf).warm_start_from is not initializer
@@ -125,7 +129,7 @@ def test_an_unfitted_initializer_is_fitted_on_a_clone(data):
 
 @pytest.mark.parametrize("module", [Conv, None])
 def test_an_unfitted_initializer_of_a_module(module, images, of_images):
-    clf = NetClassifier(module, warm_start_from=of_module(), max_iter=0, random_state=0)
+    clf = NetClassifier(module, warm_start_from=of_module(), **AT_THETA0, random_state=0)
     assert_same_arrays(checked_start(clf.fit(*images)), of_images.theta0_)
     assert isinstance(clf.module_, Conv)
     assert clf.module is module
@@ -153,7 +157,7 @@ class Seen(Callback):
 
 def test_a_start_changes_neither_split_nor_batches(images, of_images):
     def kept(source, seed):
-        own = {"callbacks": [Seen], "random_state": seed, "max_iter": 2}
+        own = {"callbacks": [Seen], "random_state": seed, "max_iter": 2, "fine_tuning": "paper"}
         clf = NetClassifier(Conv, warm_start_from=source, **own).fit(*images)
         return dict(clf.net_.callbacks_)["Seen"].kept_
 
@@ -177,7 +181,7 @@ def test_cross_validation_of_a_fitted_initializer_never_fits_it(data, fitted):
 @pytest.mark.parametrize("is_fitted", [False, True])
 def test_set_params_never_changes_the_callers_initializer(is_fitted, data, fitted):
     initializer = fitted if is_fitted else Counting()
-    clf = MLPClassifier(warm_start_from=initializer, max_iter=0, random_state=0)
+    clf = MLPClassifier(warm_start_from=initializer, **AT_THETA0, random_state=0)
     assert clf.get_params()["warm_start_from__scale"] == 0.1
     clf.set_params(warm_start_from__scale=0.5)
     assert initializer.scale == 0.1
@@ -190,7 +194,7 @@ def test_set_params_never_changes_the_callers_initializer(is_fitted, data, fitte
 
 
 def test_what_changes_nothing_of_theta0_leaves_it_fitted(data, fitted):
-    clf = MLPClassifier(warm_start_from=fitted, max_iter=0, random_state=0)
+    clf = MLPClassifier(warm_start_from=fitted, **AT_THETA0, random_state=0)
     clf.set_params(**clf.get_params())
     assert clf.warm_start_from is fitted, "these are the values that it has"
     clf.set_params(warm_start_from__random_state=7)

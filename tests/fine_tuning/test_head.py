@@ -1,0 +1,135 @@
+"""The last layer first, and the row beside the features."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from nets import Conv, digit_images
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier
+
+HEAD_ALONE = {"fine_tuning": "head-first", "max_iter": 0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_iris(return_X_y=True)
+    return ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def init(data):
+    init = MMDInitializer((8,), n_classes=3, n_perturbations=4, max_iter=1, random_state=0)
+    return init.set_params(output="hidden").fit(data[0])
+
+
+def of_length_one(rows):
+    return rows / np.linalg.norm(rows, axis=1).mean()
+
+
+def regression(features, y, **params):
+    return LogisticRegression(C=100, max_iter=10_000).fit(features, y, **params)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_last_layer_is_a_logistic_regression(n_classes, skip, data, init):
+    X, y = (part[data[1] < n_classes] for part in data)
+    initializer = clone(init).set_params(n_classes=n_classes).fit(X)
+    features = of_length_one(initializer.transform(X))
+    if skip:
+        features = np.concatenate([features, of_length_one(X)], axis=1)
+    clf = MLPClassifier(warm_start_from=initializer, skip_connection=skip, **HEAD_ALONE)
+    expected = regression(features, y).predict_proba(features)
+    np.testing.assert_allclose(clf.fit(X, y).predict_proba(X), expected, atol=2e-3)
+
+
+def test_layers_before_the_last_one_keep_their_weights(data, init):
+    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(*data)
+    np.testing.assert_array_equal(clf.coefs_[0], init.coefs_[0])
+    assert (clf.coefs_[1] != init.coefs_[1]).any()
+    for weights, start in zip(clf.theta0_.coefs, init.coefs_, strict=True):
+        np.testing.assert_array_equal(weights, start)
+
+
+def test_any_module_whose_logits_come_from_a_linear_layer(data):
+    images = digit_images(60, 3)
+    clf = NetClassifier(Conv(3), warm_start_from=None, skip_connection=True, **HEAD_ALONE)
+    assert clf.fit(*images).score(*images) > 0.9
+    X, y = data
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.LogSoftmax(1))
+    with pytest.raises(
+        ValueError, match=r"head-first.*Sequential do not; pass fine_tuning='paper'"
+    ):
+        NetClassifier(net, **HEAD_ALONE).fit(X, y)
+
+
+def test_auto_fits_the_head_first_where_weights_are_learned(data, init):
+    def chosen(**params):
+        clf = MLPClassifier(random_state=0, **params).fit(*data)
+        return clf.fine_tuning_, clf.n_iter_, clf.net_.lr, clf.best_validation_loss_ is None
+
+    fresh = chosen(warm_start_from=None)
+    assert fresh == ("paper", 10, 1e-3, False)
+    name, n_epochs, rate, no_validation = chosen(warm_start_from=init)
+    assert (name, no_validation) == ("head-first", True)
+    assert (n_epochs, rate) == (30, 1e-4)
+    assert chosen(warm_start_from=init, fine_tuning="paper") == fresh
+    assert chosen(warm_start_from=init, max_iter=3, learning_rate_init=0.1)[1:3] == (3, 0.1)
+
+
+def test_weights_of_rows_count_like_copies(data, init):
+    X, y = data
+    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
+    weighed = clone(clf).fit(X, y, sample_weight=1.0 + (y == 1))
+    copies = clone(clf).fit(np.r_[X, X[y == 1]], np.r_[y, y[y == 1]])
+    # Weights have mean 1, so that the penalty counts for a third more than beside copies.
+    np.testing.assert_allclose(weighed.predict_proba(X), copies.predict_proba(X), atol=0.1)
+    plain = clone(clf).fit(X, y)
+    assert np.abs(plain.predict_proba(X) - copies.predict_proba(X)).max() > 0.15
+
+
+def test_a_class_without_a_row_is_never_predicted(data, init):
+    X, y = (part[data[1] < 2] for part in data)
+    clf = MLPClassifier(warm_start_from=init, **HEAD_ALONE).fit(X, y, classes=[0, 1, 2])
+    assert set(clf.predict(data[0])) == {0, 1}
+    assert clf.predict_proba(data[0])[:, 2].max() < 0.1
+    # One class alone says nothing about a boundary: the last layer stays.
+    alone = MLPClassifier(warm_start_from=init, **HEAD_ALONE)
+    alone.fit(X[y == 0], y[y == 0], classes=[0, 1, 2])
+    np.testing.assert_array_equal(alone.coefs_[-1], init.coefs_[-1])
+
+
+def test_partial_fit_begins_with_the_head_too(data, init):
+    clf = MLPClassifier(warm_start_from=init, max_iter=3, random_state=0)
+    whole, parts = clone(clf).fit(*data), clone(clf)
+    for _ in range(3):
+        parts.partial_fit(*data, classes=[0, 1, 2])
+    np.testing.assert_array_equal(parts.predict_proba(data[0]), whole.predict_proba(data[0]))
+
+
+def test_a_skip_connection_adds_nothing_before_it_is_trained(data, init):
+    params = {"warm_start_from": init, "fine_tuning": "paper", "max_iter": 0, "random_state": 0}
+    plain = MLPClassifier(**params).fit(*data)
+    skip = MLPClassifier(skip_connection=True, **params).fit(*data)
+    np.testing.assert_array_equal(skip.predict_proba(data[0]), plain.predict_proba(data[0]))
+    skip.set_params(max_iter=2).fit(*data)
+    assert skip.module_.skip.weight.shape == (3, 4)
+    assert torch.count_nonzero(skip.module_.skip.weight) == 12
+    copy = pickle.loads(pickle.dumps(skip))
+    np.testing.assert_array_equal(copy.predict_proba(data[0]), skip.predict_proba(data[0]))
+    assert [weights.shape for weights in skip.coefs_] == [(4, 8), (8, 3)]
+    with pytest.raises(ValueError, match="no skip connection"):
+        skip.to_sklearn()
+
+
+def test_tokens_have_no_skip_connection():
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
+    X, y = np.random.default_rng(0).integers(0, 9, (20, 3)), np.arange(20) % 2
+    with pytest.raises(ValueError, match="skip_connection=True needs rows of numbers"):
+        NetClassifier(net, skip_connection=True, max_iter=1).fit(X, y)
