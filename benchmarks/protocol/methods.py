@@ -272,6 +272,7 @@ def network_contender(
             classifier(
                 **params,
                 warm_start_from=theta0,
+                fine_tuning="paper",
                 validation_split=LastRowsSplit() if settings.classes == 2 else None,
                 # A GPU does not pay for some hundred rows, and CPU scores compare across machines.
                 device="cpu",
