@@ -5,6 +5,7 @@ from ._base.mlp import MLP
 from .classifiers import MLPClassifier, NetClassifier
 from .coherence import Coherence
 from .initializer import MMDInitializer
+from .learned_features import LearnedFeatures
 from .mmd_init import mmd_init_
 from .objective import MMDObjective, MMDTerms
 from .stacking import StackedStartsClassifier
@@ -17,6 +18,7 @@ __all__ = [
     "MLP",
     "Architecture",
     "Coherence",
+    "LearnedFeatures",
     "MLPClassifier",
     "MMDInitializer",
     "MMDObjective",

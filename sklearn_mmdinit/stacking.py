@@ -21,13 +21,11 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from ._base import validation as checks
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
-from .coherence import coherence_of
 from .fine_tuning import labels
 from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
-from .initializer import MMDInitializer
-from .transforms import RandomCorruption
+from .learned_features import coherent_initializers
 from .warm_start import Start, attached_theta0, is_fitted_initializer, seeded
 
 __all__ = ["StackedStartsClassifier"]
@@ -130,9 +128,7 @@ def _automatic_starts(network: Any, X: np.ndarray) -> list[Any]:
     parameters = network.get_params(deep=False)
     shared = {n: parameters[n] for n in _SHARED if parameters.get(n) is not None}
     shared |= {n: value for n, value in parameters.items() if n.startswith(PREFIX)}
-    short: Any = coherence_of("auto", X)
-    short.set_params(walk_length=2.0, augmentation=RandomCorruption())
-    return [None, *(MMDInitializer(coherence=c, **shared) for c in ("auto", short))]
+    return [None, *coherent_initializers(X, **shared)]
 
 
 def _automatic_classifiers(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:

@@ -257,6 +257,12 @@ def start_at(
         return Start(factory, fresh, initializer, is_learned=True, head=head)
     theta0 = _with_last_layer_of(fresh, theta0)
     start_(module, theta0)
+    check_feature_names(initializer, feature_names)
+    return Start(factory, theta0, initializer, is_learned=True, head=head)
+
+
+def check_feature_names(initializer: Any, feature_names: np.ndarray | None) -> None:
+    """Raise a ValueError if an initializer was fitted to columns of other names."""
     # A Theta0, and rows without names, have none to compare.
     learned_names = getattr(initializer, "feature_names_in_", None)
     if learned_names is not None and feature_names is not None:
@@ -264,7 +270,6 @@ def start_at(
             if name != learned:
                 fitted = f"the initializer was fitted with {learned!r} as column {column}"
                 raise ValueError(f"{fitted}, and X has {name!r} there")
-    return Start(factory, theta0, initializer, is_learned=True, head=head)
 
 
 def _check_will_fit(initializer: Any, module: nn.Module, architecture: Architecture) -> None:

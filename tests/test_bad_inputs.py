@@ -289,6 +289,17 @@ table(
     ("X", (FITTED.transform(X),), ValueError),
 )
 
+features = learn(mm.LearnedFeatures, initializers=[UNSET])
+table(
+    features,
+    ("initializers", (3, "x", []), EITHER),
+    ("initializers", ([3], [mm.MMDInitializer], [mm.MLPClassifier()]), TypeError),
+    ("hidden_layer_sizes", (0, "x", (5,)), ValueError),
+    ("with_row", ("yes", 2), EITHER),
+    ("n_classes", (1, 0.5, "x"), EITHER),
+    ("random_state", ("seed",), ValueError, "seed"),
+)
+
 # Images and tables.
 OTHER_SHAPES = (np.zeros((3, 2, 1, 4, 8)), IMAGES[:, :63])
 table(
@@ -357,7 +368,7 @@ ROWS = (
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
 )
 first_step, eight = learn(mm.MMDInitializer, "partial_fit", **SHORT), partial(classifier, y=y[:8])
-for call in (initializer, first_step, FITTED.score, eight, classifier().predict):
+for call in (initializer, first_step, FITTED.score, eight, features, classifier().predict):
     table(call, *(("X", *row) for row in ROWS))
     table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
 table(in_place, *(("data", *row) for row in ROWS))

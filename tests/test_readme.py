@@ -69,7 +69,7 @@ def in_short(monkeypatch):
     """Initial weights are learned in a moment: the names and arguments of a page are tested."""
     monkeypatch.setattr("sklearn_mmdinit.MMDInitializer", short(MMDInitializer))
     monkeypatch.setattr("sklearn_mmdinit.mmd_init_", short(mmd_init_))
-    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short(MMDInitializer))
+    monkeypatch.setattr("sklearn_mmdinit.learned_features.MMDInitializer", short(MMDInitializer))
 
 
 # With their own figures

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from nets import Pooled
 from sklearn_mmdinit import (
     Coherence,
+    LearnedFeatures,
     MLPClassifier,
     MMDInitializer,
     NetClassifier,
@@ -47,6 +48,7 @@ def estimators():
     starts, others = [None, MMDInitializer((8,), **short)], [DecisionTreeClassifier()]
     clf = MLPClassifier((8,), **long)
     yield StackedStartsClassifier(clf, starts, classifiers=others, cv=2, random_state=0)
+    yield LearnedFeatures(starts[1:] * 2, random_state=0)
 
 
 # Some of these checks bring values around 100.

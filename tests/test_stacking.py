@@ -276,7 +276,7 @@ def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent):
 def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digits, monkeypatch):
     X, y = digits[0][:40], digits[1][:40] % 3
     short = partial(MMDInitializer, **TINY)
-    monkeypatch.setattr("sklearn_mmdinit.stacking.MMDInitializer", short)
+    monkeypatch.setattr("sklearn_mmdinit.learned_features.MMDInitializer", short)
     own = MLPClassifier((7,), activation="tanh", max_iter=2)
     clf = StackedStartsClassifier(own, cv=2, random_state=0).fit(X, y)
     assert len(clf.estimators_) == 7

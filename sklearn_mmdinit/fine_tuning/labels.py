@@ -19,6 +19,10 @@ from .._base.validation import add_error_context, check_argument, finite_array, 
 
 # An initializer is meant for many rows: with fewer labelled rows, and no others, it warns.
 _FEW_ROWS = 100
+_PASS_ALL_ROWS = (
+    "pass them in X with unlabelled_label, or as X_unlabelled, to a classifier with "
+    "warm_start_from=initializer, or fit the initializer on them first"
+)
 
 
 # Missing labels
@@ -41,7 +45,7 @@ def n_classes_in(y: Any) -> int | None:
     return n_classes if n_classes >= 2 else None
 
 
-def warn_if_few(X: Any, y: Any) -> None:
+def warn_if_few(X: Any, y: Any, advice: str = _PASS_ALL_ROWS) -> None:
     """Warn if an initializer is about to learn from few rows that all have a label."""
     n_rows, labels = X.shape[0], np.asarray(y, dtype=object)
     if n_classes_in(y) is None or len(labels) != n_rows or n_rows >= _FEW_ROWS:
@@ -49,9 +53,7 @@ def warn_if_few(X: Any, y: Any) -> None:
     if not (missing_in(labels) | (labels == -1)).any():
         warn_user(
             f"the initializer learns from {n_rows} labelled rows alone, but it is meant for many "
-            "rows, with or without a label: pass them in X with unlabelled_label, or as "
-            "X_unlabelled, to a classifier with warm_start_from=initializer, or fit the "
-            "initializer on them first"
+            f"rows, with or without a label: {advice}"
         )
 
 

@@ -1,0 +1,286 @@
+"""Features for any classifier: a row beside what several learned initial weights make of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import validation as checks
+from ._base.environment import check_float32, torch_device
+from .coherence import coherence_of
+from .fine_tuning import labels
+from .initializer import MMDInitializer
+from .transforms import RandomCorruption
+from .warm_start import check_feature_names, is_fitted_initializer, is_initializer, seeded
+
+__all__ = ["LearnedFeatures"]
+
+_WIDTHS = (256, 256)
+_FIT_FIRST = "fit LearnedFeatures on them first, and put a FrozenEstimator of it into the Pipeline"
+
+
+def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
+    """Coherence by long walks, and by short walks and corrupted rows, with these parameters."""
+    short: Any = coherence_of("auto", X)
+    short.set_params(walk_length=2.0, augmentation=RandomCorruption())
+    return [MMDInitializer(coherence=each, **params) for each in ("auto", short)]
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """Euclidean lengths (n,) of rows (n, p), in double precision without a copy of the rows."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)))
+
+
+def _flat(X: np.ndarray) -> np.ndarray:
+    """Examples of any shape as rows (n, p)."""
+    return X.reshape(len(X), -1)
+
+
+def _learned(initializer: Any, name: str, X: np.ndarray, n_classes: int | None) -> Any:
+    """The initializer, fitted to rows X."""
+    # An initializer only counts the classes of y.
+    y = None if n_classes is None else np.arange(n_classes)
+    with checks.inside_another(), checks.add_error_context(name):
+        return initializer.fit(X, y)
+
+
+def _hidden(initializer: Any, X: np.ndarray) -> np.ndarray:
+    """Last hidden activations (n, n_units) at the initializer's theta0, of length 1."""
+    device = torch_device(initializer.device)
+    activations = initializer._builder.hidden(initializer.theta0_, X, device)
+    lengths = _lengths(activations)
+    return np.asarray(activations / np.where(lengths > 0, lengths, 1.0)[:, None], np.float32)
+
+
+class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""The row beside features that initializers learn from unlabelled data, for any classifier.
+
+    With :math:`h_k(x)` the last hidden activations at the weights of initializer k, and
+    :math:`\ell` the mean length of the rows in ``fit``, a row x becomes
+
+    .. math::
+
+        \left( \frac{x}{\ell}, \frac{h_1(x)}{\lVert h_1(x) \rVert}, \frac{h_2(x)}{\lVert h_2(x)
+        \rVert}, \dots \right).
+
+    With the row a linear model cannot lose what it tells, and where the features suit the labels it
+    needs few of them. Fit this on all rows, most of them without a label. Then train a classifier
+    on the labelled ones behind a ``FrozenEstimator``, which no ``fit`` changes.
+
+    Parameters
+    ----------
+    initializers : "auto" or list of MMDInitializer, default="auto"
+        Whose features. A fitted initializer, or a FrozenEstimator of one, is used as it is; a clone
+        of an unfitted one learns in ``fit``. "auto": two perceptrons,
+        ``MMDInitializer(coherence="auto")`` and one with walks of 2 edges and
+        :class:`RandomCorruption`. They take rows of numbers: for images as arrays give
+        initializers with a module.
+    hidden_layer_sizes : int or sequence of int, default=(256, 256)
+        Width of each hidden layer with "auto". A list of initializers has its own.
+    with_row : bool, default=True
+        Whether the row itself is among the features. An example that is an array becomes flat.
+    n_classes : int or "auto", default="auto"
+        Number of classes of the tasks to come, for initializers whose own ``n_classes`` is "auto".
+        "auto": as they count the classes in the y of ``fit``.
+    n_jobs : int, default=None
+        Initializers fitted at the same time, as joblib counts them.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initializers whose own ``random_state`` is None; each gets another.
+
+    Attributes
+    ----------
+    initializers_ : list of MMDInitializer
+        The initializers, fitted.
+    row_length_ : float
+        Mean Euclidean length of the rows in ``fit``; 1 if all entries are 0.
+    n_features_in_ : int
+        Columns of X, or numbers of an example.
+    feature_names_in_ : ndarray of str
+        Names of the columns, if X has them.
+
+    See Also
+    --------
+    MMDInitializer : Its ``output="hidden"`` gives the activations of one, as they are.
+    StackedStartsClassifier : Weighs networks from these initializers and other classifiers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_mmdinit import LearnedFeatures, MMDInitializer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X / 16
+    >>> init = MMDInitializer((64,), n_classes=10, coherence="auto", max_iter=20)
+    >>> features = LearnedFeatures([init], random_state=0).fit(X)
+    >>> features.transform(X).shape  # 64 pixels and 64 hidden units
+    (1797, 128)
+    >>> logistic = LogisticRegression(C=100, max_iter=1000)
+    >>> clf = make_pipeline(FrozenEstimator(features), logistic).fit(X[:50], y[:50])
+    >>> clf.score(X[50:], y[50:]) > logistic.fit(X[:50], y[:50]).score(X[50:], y[50:]) + 0.05
+    True
+    """
+
+    _parameter_constraints: ClassVar = {
+        "initializers": [list, tuple, checks.AUTO],
+        "with_row": ["boolean"],
+        "n_classes": [checks.integers(2), checks.AUTO],
+    }
+
+    def __init__(
+        self,
+        initializers: Any = "auto",
+        *,
+        hidden_layer_sizes: Any = _WIDTHS,
+        with_row: bool = True,
+        n_classes: Any = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.initializers = initializers
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.with_row = with_row
+        self.n_classes = n_classes
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_clone__(self) -> Self:
+        cloned: Self = super().__sklearn_clone__()
+        if isinstance(self.initializers, list | tuple):
+            # Fitted initializers stay fitted, as in NetClassifier.
+            cloned.initializers = [
+                given if is_fitted_initializer(given) else unfitted
+                for given, unfitted in zip(self.initializers, cloned.initializers, strict=True)
+            ]
+        return cloned
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    @checks.all_or_nothing
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the initializers that are not fitted, and the length of a row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows with or without a label, best standardized. Modules may take rows of another shape.
+        y : array-like of shape (n_samples,), default=None
+            Labels, -1 where there is none, of which only the number of classes counts.
+
+        Returns
+        -------
+        self : estimator
+            The fitted transformer.
+        """
+        checks.check_parameters(self)
+        widths = checks.check_widths(self.hidden_layer_sizes)
+        (X,) = checks.examples_checked(self, X, reset=True, ensure_min_samples=2)
+        check_float32(X)
+        if checks.is_auto(self.initializers):
+            if X.ndim > 2:
+                raise ValueError(
+                    f"initializers='auto' are perceptrons, and X has examples of shape "
+                    f"{X.shape[1:]}; give X.reshape(len(X), -1), or initializers with a module"
+                )
+            given: Any = coherent_initializers(X, hidden_layer_sizes=widths)
+        else:
+            given = self.initializers
+            if widths != _WIDTHS:
+                raise ValueError(
+                    f"hidden_layer_sizes={self.hidden_layer_sizes!r} is for initializers='auto'; "
+                    "set it in each of the initializers"
+                )
+        if not given:
+            raise ValueError("initializers must be at least one, got []")
+        n_classes = labels.n_classes_in(y) if checks.is_auto(self.n_classes) else self.n_classes
+        random = check_random_state(self.random_state)
+        seeds = map(int, random.randint(np.iinfo(np.int32).max, size=len(given)))
+        names = [f"initializers[{i}]" for i in range(len(given))]
+        # Check all of them before the first one learns.
+        prepared = list(map(partial(self._prepared, X), given, names, seeds))
+        to_learn = [i for i, each in enumerate(prepared) if not is_fitted_initializer(each)]
+        if to_learn:
+            labels.warn_if_few(X, y, _FIT_FIRST)
+        learned = Parallel(n_jobs=self.n_jobs)(
+            delayed(_learned)(prepared[i], names[i], X, n_classes) for i in to_learn
+        )
+        for i, initializer in zip(to_learn, learned, strict=True):
+            prepared[i] = initializer
+        self.initializers_ = prepared
+        self.row_length_ = float(_lengths(_flat(X)).mean()) or 1.0
+        return self
+
+    def _prepared(self, X: np.ndarray, given: Any, name: str, seed: int) -> Any:
+        """A fitted initializer that serves rows X as it is, or a clone that can learn from them."""
+        if not is_initializer(given):
+            raise TypeError(f"{name} must be an initializer, fitted or not, got {given!r}")
+        if is_fitted_initializer(given):
+            shape = given.theta0_.architecture.input_shape
+            if shape != X.shape[1:]:
+                raise ValueError(
+                    f"{name} was fitted to examples of shape {shape}, and X has examples of shape "
+                    f"{X.shape[1:]}; give the columns that it was fitted to, or an unfitted one"
+                )
+            with checks.add_error_context(name):
+                check_feature_names(given, getattr(self, "feature_names_in_", None))
+                _hidden(given, X[:2])  # raises where no layer has hidden activations
+            return given
+        if isinstance(given, FrozenEstimator):
+            raise NotFittedError(f"{name} is frozen and not fitted; call its fit first")
+        initializer = seeded(given, seed).set_params(output="hidden")
+        with checks.add_error_context(name):
+            clone(initializer)._validated(X[:2], reset=True)
+        return initializer
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The row divided by ``row_length_``, beside each initializer's features of length 1.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows on the scale of those in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            In float32. A row of hidden activations that are all 0 stays 0.
+        """
+        check_is_fitted(self, "initializers_")
+        shape = self.initializers_[0].theta0_.architecture.input_shape
+        (X,) = checks.examples_checked(self, X, reset=False, shape=shape)
+        check_float32(X)
+        row = [(_flat(X) / self.row_length_).astype(np.float32)] if self.with_row else []
+        return np.concatenate([*row, *(_hidden(each, X) for each in self.initializers_)], axis=1)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of X's columns.
+
+        Returns
+        -------
+        ndarray of str objects
+            The row's own names, then ``learnedfeatures0_7`` for unit 7 of the first initializer.
+        """
+        check_is_fitted(self, "initializers_")
+        names = list(super().get_feature_names_out(input_features)) if self.with_row else []
+        prefix = type(self).__name__.lower()
+        for i, each in enumerate(self.initializers_):
+            last = each.theta0_.arrays[f"{each.theta0_.architecture.last_layer}.weight"]
+            names += [f"{prefix}{i}_{unit}" for unit in range(last.shape[1])]
+        return np.asarray(names, dtype=object)
