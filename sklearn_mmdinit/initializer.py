@@ -48,7 +48,7 @@ OUTPUTS = ("passthrough", "hidden")
 
 # Parameters of the network, which partial_fit may not change.
 _OF_THE_NETWORK = (*factories.OF_A_PERCEPTRON, "n_classes", "module", "hidden_layer", "sampler")
-_PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
+PAPER_WEIGHTS = ("uniformity_weight", "degeneracy_weight", "detachment_weight")
 
 # The draws of `score` have step numbers that no training reaches.
 _FIRST_SCORE_STEP = 1 << 31
@@ -432,8 +432,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             check_coherence(coherence)
             if np.size(self.hidden_layer_sizes) == 0:
                 raise ValueError("coherence needs a hidden layer, got hidden_layer_sizes=()")
-        elif not any(getattr(self, name) for name in _PAPER_WEIGHTS):
-            names = ", ".join(_PAPER_WEIGHTS)
+        elif not any(getattr(self, name) for name in PAPER_WEIGHTS):
+            names = ", ".join(PAPER_WEIGHTS)
             raise ValueError(f"one of {names} must be above 0 without a coherence, got 0 for all")
         factories.check_source(self.module, factories.keywords_of(vars(self)))
         if self.module is None and self.hidden_layer is not None:

@@ -17,7 +17,7 @@ from ._base import validation as checks
 from ._base.environment import check_float32, torch_device
 from .coherence import coherence_of
 from .fine_tuning import labels
-from .initializer import MMDInitializer
+from .initializer import PAPER_WEIGHTS, MMDInitializer
 from .transforms import RandomCorruption
 from .warm_start import check_feature_names, is_fitted_initializer, is_initializer, seeded
 
@@ -28,7 +28,11 @@ _FIT_FIRST = "fit LearnedFeatures on them first, and put a FrozenEstimator of it
 
 
 def coherent_initializers(X: np.ndarray, **params: Any) -> list[MMDInitializer]:
-    """Coherence by long walks, and by short walks and corrupted rows, with these parameters."""
+    """Coherence by long walks, and by short walks and corrupted rows, with these parameters.
+
+    Without the paper's terms, which take most of the time and hardly change these features.
+    """
+    params = dict.fromkeys(PAPER_WEIGHTS, 0.0) | params
     short: Any = coherence_of("auto", X)
     short.set_params(walk_length=2.0, augmentation=RandomCorruption())
     return [MMDInitializer(coherence=each, **params) for each in ("auto", short)]
@@ -81,8 +85,8 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Whose features. A fitted initializer, or a FrozenEstimator of one, is used as it is; a clone
         of an unfitted one learns in ``fit``. "auto": two perceptrons,
         ``MMDInitializer(coherence="auto")`` and one with walks of 2 edges and
-        :class:`RandomCorruption`. They take rows of numbers: for images as arrays give
-        initializers with a module.
+        :class:`RandomCorruption`, both without the paper's terms. They take rows of numbers: for
+        images as arrays give initializers with a module.
     hidden_layer_sizes : int or sequence of int, default=(256, 256)
         Width of each hidden layer with "auto". A list of initializers has its own.
     with_row : bool, default=True

@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
+from scipy.sparse import issparse, vstack
 from scipy.special import log_softmax, ndtr, softmax
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -25,7 +28,7 @@ from .fine_tuning import labels
 from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
-from .learned_features import coherent_initializers
+from .learned_features import LearnedFeatures, coherent_initializers
 from .warm_start import Start, attached_theta0, is_fitted_initializer, seeded
 
 __all__ = ["StackedStartsClassifier"]
@@ -40,6 +43,9 @@ _MAX_SVC_ROWS = 10_000
 # Unlabelled rows that labels are spread over and the student learns from; more take minutes.
 _MAX_UNLABELLED = 10_000
 _STUDENT_SHARE = 1 / 3
+
+# The classifiers that unlabelled rows take part in, by name; and the network's inverse penalty.
+_SPREAD, _FEATURES, _FEATURES_C = "spread labels", "learned features", 100.0
 
 # Parameters that an initializer shares with the classifier that starts there.
 _SHARED = ("module", *OF_A_PERCEPTRON, "device")
@@ -97,48 +103,73 @@ def advantage(likelihoods: np.ndarray, baseline: np.ndarray) -> float:
 # Members: the networks and the other classifiers
 
 
-def _fitted(member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray) -> Any:
+def _fitted(
+    member: Any, classes: np.ndarray, X: Any, y: np.ndarray, weights: np.ndarray | None
+) -> Any:
     """A trained clone of a member; a network has an output for each class, seen or not."""
-    params = {"classes": classes} if hasattr(member, "warm_start_from") else {}
+    params: dict[str, Any] = {"classes": classes} if hasattr(member, "warm_start_from") else {}
+    name, last = "sample_weight", member
+    while isinstance(last, Pipeline):
+        step, last = last.steps[-1]
+        name = f"{step}__{name}"
+    if weights is not None and has_fit_parameter(last, "sample_weight"):
+        params[name] = weights
     return clone(member).fit(X, y, **params)
 
 
-def _proba(fitted: Any, classes: np.ndarray, X: np.ndarray) -> np.ndarray:
+def _proba(fitted: Any, classes: np.ndarray, X: Any) -> np.ndarray:
     """Probabilities (n, n_classes) of rows, NaN for classes that a member has not seen."""
     if hasattr(fitted, "predict_proba"):
         proba = fitted.predict_proba(X)
     else:
         scores = fitted.decision_function(X)
         proba = softmax(np.c_[0.0 * scores, scores] if scores.ndim == 1 else scores, axis=1)
-    of_all_classes = np.full((len(X), len(classes)), np.nan)
+    of_all_classes = np.full((X.shape[0], len(classes)), np.nan)
     of_all_classes[:, np.searchsorted(classes, fitted.classes_)] = proba
     return of_all_classes
 
 
 def _held_out_proba(
-    member: Any, classes: np.ndarray, X: np.ndarray, y: np.ndarray, fold: tuple[np.ndarray, ...]
+    member: Any,
+    classes: np.ndarray,
+    X: Any,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    fold: tuple[np.ndarray, ...],
 ) -> np.ndarray:
     """Probabilities (n_test, n_classes) of a fold's test rows by a member trained on the rest."""
     train, test = fold
-    return _proba(_fitted(member, classes, X[train], y[train]), classes, X[test])
+    weights = None if weights is None else weights[train]
+    return _proba(_fitted(member, classes, X[train], y[train], weights), classes, X[test])
 
 
-def _automatic_starts(network: Any, X: np.ndarray) -> list[Any]:
-    """Fresh weights; coherence by long walks; coherence by short walks and corrupted rows."""
+def _joined(parts: Sequence[Any]) -> Any:
+    """Rows of several arrays, dense or CSR."""
+    return vstack(parts, format="csr") if any(map(issparse, parts)) else np.concatenate(parts)
+
+
+def _automatic_starts(network: Any, X: Any) -> list[Any]:
+    """Fresh weights; of a module for arrays also starts by long and by short walks."""
+    if X.ndim == 2:
+        return [None]
     parameters = network.get_params(deep=False)
     shared = {n: parameters[n] for n in _SHARED if parameters.get(n) is not None}
     shared |= {n: value for n, value in parameters.items() if n.startswith(PREFIX)}
     return [None, *coherent_initializers(X, **shared)]
 
 
-def _automatic_classifiers(X: np.ndarray, unlabelled: np.ndarray) -> list[Any]:
+def _automatic_classifiers(X: Any, unlabelled: Any) -> list[tuple[str, Any]]:
     """A forest, two linear models, a Gaussian kernel, and labels spread over all rows."""
-    linear = [LogisticRegression(C=C, max_iter=1000) for C in (0.01, 1.0)]
-    kernel = [SVC(C=10.0)] if len(X) <= _MAX_SVC_ROWS else []
-    classifiers = [RandomForestClassifier(300), *linear, *kernel]
-    rows = np.concatenate([X[:_MAX_UNLABELLED], unlabelled])
-    if len(unlabelled) and count_distinct(rows, N_NEIGHBORS + 1) > N_NEIGHBORS:
-        classifiers.append(NeighborSpreading(Neighborhood(rows)))
+    classifiers: list[tuple[str, Any]] = [
+        ("forest", RandomForestClassifier(300)),
+        *((f"logistic, C={C:g}", LogisticRegression(C=C, max_iter=1000)) for C in (0.01, 1.0)),
+    ]
+    if X.shape[0] <= _MAX_SVC_ROWS:
+        classifiers.append(("svc", SVC(C=10.0)))
+    if unlabelled.shape[0] and not issparse(X):
+        rows = np.concatenate([X[:_MAX_UNLABELLED], unlabelled])
+        if count_distinct(rows, N_NEIGHBORS + 1) > N_NEIGHBORS:
+            classifiers.append((_SPREAD, NeighborSpreading(Neighborhood(rows))))
     return classifiers
 
 
@@ -173,9 +204,12 @@ class StackedStartsClassifier(PartlyLabelled):
         Values of ``warm_start_from`` for the networks: None for fresh weights, initializers,
         Theta0s or paths of ``.safetensors`` files. The first one is in the baseline. A fitted
         initializer is used as it is; a clone of an unfitted one learns once from all rows,
-        before labels are used. "auto": fresh weights,
-        ``MMDInitializer(coherence="auto")``, and one with walks of 2 edges and
-        :class:`RandomCorruption`.
+        before labels are used. "auto": fresh weights; if an example is an array also the two
+        initializers of :class:`LearnedFeatures`, with the network's module.
+    features : "auto", LearnedFeatures or None, default="auto"
+        Features for one more classifier, ``LogisticRegression(C=100)``. A clone learns from all
+        rows. "auto": ``LearnedFeatures()`` if `starts` is "auto" and an example is a dense row of
+        numbers, else None.
     classifiers : "auto" or list of classifiers, default="auto"
         Classifiers beside the networks, with ``predict_proba``, or with ``decision_function``,
         whose softmax is taken. They get X as an array, without names of columns. ``[]``: only
@@ -207,9 +241,13 @@ class StackedStartsClassifier(PartlyLabelled):
         Labels, sorted.
     starts_ : list
         The starts, with initializers fitted.
+    features_ : LearnedFeatures or None
+        The features, fitted.
     estimators_ : list
-        The network from each start, then the classifiers, trained on all labels, and last the
-        student, if any.
+        The network from each start, the classifier on learned features, the other classifiers, all
+        trained on all labels, and last the student, if any.
+    names_ : list of str
+        What to call each of them.
     temperatures_ : ndarray of shape (n_estimators,)
         T; above 1 for an overconfident estimator.
     weights_ : ndarray of shape (n_estimators,)
@@ -232,8 +270,11 @@ class StackedStartsClassifier(PartlyLabelled):
     -----
     The only label of a class is in every training part and never held out. If fewer than two
     classes have two labels, there are no folds and no student. Then each network, at a
-    temperature of 3, and label spreading have the same weight. The other classifiers with
-    probabilities share one such weight, and those with scores alone get none.
+    temperature of 3, the classifier on learned features and label spreading have the same weight.
+    The other classifiers with probabilities share one such weight, and those with scores alone get
+    none.
+
+    Sparse rows stay sparse: they have no learned features, and labels are not spread over them.
 
     References
     ----------
@@ -263,6 +304,7 @@ class StackedStartsClassifier(PartlyLabelled):
     _parameter_constraints: ClassVar = {
         "estimator": [NetClassifier, None],
         "starts": [list, tuple, checks.AUTO],
+        "features": [LearnedFeatures, checks.AUTO, None],
         "classifiers": [list, tuple, checks.AUTO],
         "student": [checks.has_methods("fit", "predict_proba"), checks.AUTO, None],
         "cv": [checks.integers(2)],
@@ -275,6 +317,7 @@ class StackedStartsClassifier(PartlyLabelled):
         estimator: Any = None,
         starts: Any = "auto",
         *,
+        features: Any = "auto",
         classifiers: Any = "auto",
         student: Any = "auto",
         cv: int = 5,
@@ -285,6 +328,7 @@ class StackedStartsClassifier(PartlyLabelled):
     ) -> None:
         self.estimator = estimator
         self.starts = starts
+        self.features = features
         self.classifiers = classifiers
         self.student = student
         self.cv = cv
@@ -304,7 +348,14 @@ class StackedStartsClassifier(PartlyLabelled):
         return cloned
 
     @checks.all_or_nothing
-    def fit(self, X: Any, y: Any, X_unlabelled: Any = None, classes: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_unlabelled: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Learn the starts, train the networks and the classifiers, and weight them.
 
         Parameters
@@ -315,6 +366,8 @@ class StackedStartsClassifier(PartlyLabelled):
             Labels, numbers or strings, of at least two classes.
         X_unlabelled, classes
             As :class:`NetClassifier` takes them.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each labelled row, above 0, for the members that take weights.
 
         Returns
         -------
@@ -325,7 +378,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if attached_theta0(X) is not None:
             hint = "pass that initializer in starts instead"
             raise ValueError(f"X carries theta0 from an earlier step of a Pipeline: {hint}")
-        validate = partial(checks.examples_checked, self)
+        validate = partial(checks.examples_checked, self, accept_sparse="csr")
         X, y, labelled = labels.validate_labelled(
             partial(validate, reset=True, ensure_min_samples=2), X, y, self.unlabelled_label
         )
@@ -338,8 +391,12 @@ class StackedStartsClassifier(PartlyLabelled):
         draws = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=4)
         folds_seed, seed, start_seed, rows_seed = map(int, draws)
         all_rows = X, more_rows
-        unlabelled = np.concatenate([X[~labelled], *more_rows])
-        drawn = np.random.default_rng(rows_seed).permutation(len(unlabelled))[:_MAX_UNLABELLED]
+        unlabelled = _joined([X[~labelled], *more_rows])
+        n_unlabelled = unlabelled.shape[0]
+        drawn = np.random.default_rng(rows_seed).permutation(n_unlabelled)[:_MAX_UNLABELLED]
+        weights = labels.validate_weights(sample_weight, labelled)
+        if weights is not None and not (weights > 0).all():
+            raise ValueError("sample_weight must be above 0; leave rows of weight 0 out")
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
         classifiers, student = self._others(X, unlabelled, seed)
         network = self.estimator
@@ -352,11 +409,21 @@ class StackedStartsClassifier(PartlyLabelled):
             )
         network = seeded(network, seed).set_params(unlabelled_label=None)
         self.starts_ = self._learned_starts(network, *all_rows, start_seed)
-        members = [clone(network).set_params(warm_start_from=start) for start in self.starts_]
-        members += classifiers
+        named = [
+            (f"network {k}" if start is not None else "network, fresh weights", start)
+            for k, start in enumerate(self.starts_)
+        ]
+        named = [(name, clone(network).set_params(warm_start_from=s)) for name, s in named]
+        self.features_ = self._learned_features(*all_rows, start_seed)
+        if self.features_ is not None:
+            logistic = LogisticRegression(C=_FEATURES_C, max_iter=1000)
+            member = make_pipeline(FrozenEstimator(self.features_), logistic)
+            named.append((_FEATURES, member))
+        named += classifiers
+        self.names_, members = [name for name, _ in named], [member for _, member in named]
 
         parallel = Parallel(n_jobs=self.n_jobs)
-        data = self.classes_, X, y
+        data = self.classes_, X, y, weights
         self.estimators_ = parallel(delayed(_fitted)(member, *data) for member in members)
         folds = labels.stratified_folds(indices, self.cv, folds_seed)
         held_out = parallel(
@@ -369,22 +436,24 @@ class StackedStartsClassifier(PartlyLabelled):
         self._fit_weights(
             np.concatenate(held_out).reshape(len(members), len(rows), -1), indices[rows]
         )
-        if student is not None and len(unlabelled):
-            self._fit_student(student, X, y, unlabelled)
+        if student is not None and n_unlabelled:
+            self._fit_student(student, X, y, weights, unlabelled)
         return self
 
-    def _others(self, X: np.ndarray, unlabelled: np.ndarray, seed: int) -> tuple[list[Any], Any]:
-        """The classifiers beside the networks, and the student or None, with seeds."""
+    def _others(self, X: Any, unlabelled: Any, seed: int) -> tuple[list[tuple[str, Any]], Any]:
+        """The classifiers beside the networks with names, and the student or None, with seeds."""
         classifiers, student, is_table = self.classifiers, self.student, X.ndim == 2
         if checks.is_auto(classifiers):
             classifiers = _automatic_classifiers(X, unlabelled) if is_table else []
+        else:
+            classifiers = [(type(each).__name__, each) for each in classifiers]
         if checks.is_auto(student):
             student = RandomForestClassifier(100, min_samples_leaf=3) if is_table else None
         with checks.add_error_context("classifiers or student"):
-            classifiers = [seeded(classifier, seed) for classifier in classifiers]
+            classifiers = [(name, seeded(each, seed)) for name, each in classifiers]
             student = None if student is None else seeded(student, seed)
         scores = checks.has_methods("predict_proba"), checks.has_methods("decision_function")
-        for classifier in classifiers:
+        for _, classifier in classifiers:
             checks.check_argument("classifiers", classifier, *scores)
             pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
             if pairs and not hasattr(classifier, "predict_proba"):
@@ -396,6 +465,18 @@ class StackedStartsClassifier(PartlyLabelled):
         if student is not None and not has_fit_parameter(student, "sample_weight"):
             raise TypeError(f"student must take sample_weight in fit, got {student!r}")
         return classifiers, student
+
+    def _learned_features(self, X: Any, X_unlabelled: Sequence[Any], seed: int) -> Any:
+        """The features, learned from all rows; None where there are none."""
+        features = self.features
+        if checks.is_auto(features):
+            has_them = checks.is_auto(self.starts) and X.ndim == 2 and not issparse(X)
+            features = LearnedFeatures() if has_them else None
+        if features is None:
+            return None
+        params = {"n_classes": len(self.classes_)} if checks.is_auto(features.n_classes) else {}
+        with checks.inside_another(), checks.add_error_context("features"):
+            return seeded(features, seed).set_params(**params).fit(_joined([X, *X_unlabelled]))
 
     def _learned_starts(
         self, network: Any, X: np.ndarray, X_unlabelled: Sequence[Any], seed: int
@@ -420,16 +501,13 @@ class StackedStartsClassifier(PartlyLabelled):
         start: Start = cloned._resolve_start(X, X, seed=0)
         return start
 
-    def _is_label_spreading(self) -> np.ndarray:
-        """Which estimators spread labels over all rows, bool (n_estimators,)."""
-        return np.array([isinstance(e, NeighborSpreading) for e in self.estimators_])
-
     def _set_default_weights(self) -> None:
         """Temperatures and weights without held-out labels."""
         is_network = np.arange(len(self.estimators_)) < len(self.starts_)
         has_proba = np.array([hasattr(each, "predict_proba") for each in self.estimators_])
-        # Label spreading weighs as much as a network, and so do the others together.
-        others = has_proba & ~is_network & ~self._is_label_spreading()
+        # What learns from unlabelled rows weighs as much as a network, and so do all the others.
+        from_all_rows = np.isin(self.names_, [_SPREAD, _FEATURES])
+        others = has_proba & ~is_network & ~from_all_rows
         weights = has_proba / np.where(others, others.sum(), 1)
         self.temperatures_ = np.where(is_network, _DEFAULT_TEMPERATURE, 1.0)
         self.weights_ = weights / weights.sum()
@@ -441,7 +519,7 @@ class StackedStartsClassifier(PartlyLabelled):
         log_proba = tempered(proba, self.temperatures_[:, None, None])[:, np.arange(len(y)), y]
         self.log_losses_, likelihoods = -log_proba.mean(axis=1), np.exp(log_proba.T)
         weights = stacking_weights(likelihoods)
-        baseline = np.where(self._is_label_spreading(), 0.0, 1.0)
+        baseline = np.where(np.isin(self.names_, [_SPREAD]), 0.0, 1.0)
         baseline[1 : len(self.starts_)] = 0.0
         baseline /= baseline.sum()
         self.advantage_ = advantage(likelihoods @ weights, likelihoods @ baseline)
@@ -449,18 +527,20 @@ class StackedStartsClassifier(PartlyLabelled):
         self.weights_ = share * weights + (1.0 - share) * baseline
 
     def _fit_student(
-        self, student: Any, X: np.ndarray, y: np.ndarray, unlabelled: np.ndarray
+        self, student: Any, X: Any, y: np.ndarray, weights: np.ndarray | None, unlabelled: Any
     ) -> None:
         """Train a student on labels and pseudo-labels, and give it its weight."""
         proba = self._stacked_proba(unlabelled)
-        rows = np.concatenate([X, unlabelled])
+        rows, n_unlabelled = _joined([X, unlabelled]), unlabelled.shape[0]
         pseudo_labelled = np.concatenate([y, self.classes_[proba.argmax(axis=1)]])
-        sample_weight = np.r_[np.ones(len(y)), proba.max(axis=1)]
+        of_labelled = np.ones(len(y)) if weights is None else weights / weights.mean()
+        sample_weight = np.r_[of_labelled, proba.max(axis=1)]
+        self.names_ = [*self.names_, "student"]
         self.estimators_.append(student.fit(rows, pseudo_labelled, sample_weight=sample_weight))
         self.temperatures_ = np.r_[self.temperatures_, 1.0]
         self.log_losses_ = np.r_[self.log_losses_, np.nan]
         # With fewer pseudo-labels a student can add less.
-        share = _STUDENT_SHARE * len(unlabelled) / len(rows)
+        share = _STUDENT_SHARE * n_unlabelled / rows.shape[0]
         self.weights_ = np.r_[self.weights_ * (1.0 - share), share]
 
     def _stacked_proba(self, X: np.ndarray) -> np.ndarray:
@@ -476,5 +556,6 @@ class StackedStartsClassifier(PartlyLabelled):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")
-        (X,) = checks.examples_checked(self, X, reset=False, shape=self.estimators_[0].input_shape_)
+        shape = self.estimators_[0].input_shape_
+        (X,) = checks.examples_checked(self, X, reset=False, shape=shape, accept_sparse="csr")
         return self._stacked_proba(X)
