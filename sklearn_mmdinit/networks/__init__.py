@@ -8,12 +8,17 @@ This file says which parameters a perturbation moves and how far. The paper draw
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
+
+from .._base.random_streams import StepRandom
 
 # The scale and shift of a normalisation are learned but not perturbed.
 NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -27,6 +32,30 @@ NUMBERS_KEPT = 1 << 28
 
 # A number, or a tensor that broadcasts to the parameter.
 Std = float | torch.Tensor
+
+
+def chunks_of_networks(
+    logits: Callable[[int, StepRandom], torch.Tensor],
+    n_copies: int,
+    n_chunks: int,
+    n_numbers: int,
+    random: StepRandom,
+    draws: bool,
+) -> list[Callable[[], torch.Tensor]]:
+    """A function for each chunk of K networks, which returns the chunk's logits.
+
+    ``logits(n, random)`` computes n networks. `n_numbers` are kept for the backward pass of all K.
+    `draws`: whether the module draws random numbers.
+    """
+    n_chunks = max(min(n_chunks, n_copies), 1)
+    n_kept = int(NUMBERS_KEPT * n_chunks / max(n_numbers, 1))
+    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
+    chunks: list[Callable[[], torch.Tensor]] = []
+    for (start, stop), source in zip(pairwise(bounds), random.split(n_chunks), strict=True):
+        chunk = partial(logits, stop - start, source)
+        is_kept = len(chunks) < n_kept
+        chunks.append(chunk if is_kept else partial(source.checkpointed, chunk, draws=draws))
+    return chunks
 
 
 def follows_rows(norm: _BatchNorm) -> bool:

@@ -7,15 +7,13 @@ pass at once by :func:`torch.func.vmap`, or one after the other where a module i
 from __future__ import annotations
 
 import math
-from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
 from .._base.random_streams import StepRandom
-from . import NUMBERS_KEPT, NUMBERS_ON_GPU, parameter_stds
+from . import NUMBERS_ON_GPU, chunks_of_networks, parameter_stds
 from .passes import isolated, plain_attention
 
 # Numbers of a chunk of networks on a CPU. Smaller chunks have too many small operations, larger
@@ -45,9 +43,6 @@ def functional_logits(
     n_parameters = sum(parameters[name].numel() for name in stds)
     numbers = n_copies * (n_parameters + _ARRAYS_AN_ACTIVATION * len(X) * n_activations)
     most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else NUMBERS_ON_GPU
-    n_chunks = max(min(math.ceil(numbers / most), n_copies), 1)
-    n_kept = int(NUMBERS_KEPT * n_chunks / max(numbers, 1))
-    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
     places = _places(module)
 
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -58,7 +53,7 @@ def functional_logits(
         buffers = {name: buffer.clone() for name, buffer in named}
         return functional_call(module, placed | buffers, (X.clone(),), tie_weights=False)
 
-    def chunk(size: int, random: StepRandom) -> torch.Tensor:
+    def logits(size: int, random: StepRandom) -> torch.Tensor:
         eps = {
             name: _as(random.normal(size, *parameters[name].shape).mul_(std), parameters[name])
             for name, std in stds.items()
@@ -69,12 +64,9 @@ def functional_logits(
             each = ({name: noise[k] for name, noise in eps.items()} for k in range(size))
             return torch.stack([network(noises) for noises in each])
 
-    randoms = random.split(n_chunks)
-    chunks = []
-    for i, size in enumerate(stop - start for start, stop in pairwise(bounds)):
-        logits = partial(chunk, size, randoms[i])
-        chunks.append(logits() if i < n_kept else randoms[i].checkpointed(logits, draws=draws))
-    return torch.cat(chunks)
+    n_chunks = math.ceil(numbers / most)
+    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
+    return torch.cat([chunk() for chunk in chunks])
 
 
 def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

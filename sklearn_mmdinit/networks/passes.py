@@ -205,12 +205,11 @@ def jacobian_norms(
     the mean and variance of X as constants. `taps` has the axis that counts examples for each
     call of such a layer. One forward pass also updates running statistics from X.
     """
-    statistics = plain_pass(module, X)
-    is_chain = bool(gram_layers(module))
-    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if is_chain else [X]
+    statistics, layers = plain_pass(module, X), gram_layers(module)
+    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
 
     def norms(i: int) -> torch.Tensor:
-        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
+        return _norms_of_rows(module, layers, parts[i], n_classes, taps, statistics)
 
     with plain_attention(), isolated(module):
         if len(parts) > 1:
@@ -225,19 +224,20 @@ def jacobian_norms(
 
 def _norms_of_rows(
     module: nn.Module,
+    layers: Sequence[nn.Module],
     X: torch.Tensor,
     n_classes: int,
     taps: Mapping[int, int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
-    """Norms (B, d, L) for some of the rows."""
+    """Norms (B, d, L) for some of the rows; `layers` are the chain that the module is, if any."""
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
         # Each row passes once for each class, so that one backward pass gives all slopes.
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _tapped(module, rows, statistics)
+        logits, tapped = _tapped(module, layers, rows, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
         inputs = [(rows, 0)] if rows.requires_grad else []
@@ -275,6 +275,7 @@ def _norms_of_rows(
 
 def _tapped(
     module: nn.Module,
+    layers: Sequence[nn.Module],
     rows: torch.Tensor,
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -305,7 +306,6 @@ def _tapped(
         tapped.pop()
         return tap(output)
 
-    layers = gram_layers(module)
     if layers:  # hooks would be seen by all threads
         H = rows.clone()
         for layer in layers:
