@@ -601,7 +601,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), labels.n_classes_in(y)
         )
-        self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
+        self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         architecture = self._builder.architecture

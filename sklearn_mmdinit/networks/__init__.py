@@ -25,9 +25,9 @@ NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSN
 # Layers that take whole numbers.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
-# Numbers of a chunk of networks on a GPU, where fewer and larger operations are faster.
+# Numbers of a chunk of networks on a GPU. It is large, because few large operations are faster.
 NUMBERS_ON_GPU = 1 << 27
-# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
+# Numbers kept for the backward pass. Chunks beyond these are computed again there.
 NUMBERS_KEPT = 1 << 28
 
 # A number, or a tensor that broadcasts to the parameter.
@@ -59,12 +59,12 @@ def chunks_of_networks(
 
 
 def follows_rows(norm: _BatchNorm) -> bool:
-    """Whether a batch norm takes mean and variance of the mini-batch, and no running ones."""
+    """Whether a batch norm uses the mini-batch's mean and variance, not the running ones."""
     return norm.training or norm.running_mean is None
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
-    """S / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
+    """The paper's: s / sqrt(n_in) of weights (n_out, n_in, ...), s / sqrt(n_out) of biases."""
     n = max(parameter.numel(), 1)
     if parameter.ndim >= 2:
         n //= max(len(parameter), 1)
@@ -74,8 +74,8 @@ def paper_std(parameter: torch.Tensor, scale: float) -> float:
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     """Standard deviation of the perturbation of each parameter that moves, by its name.
 
-    Parameters that require no gradient stay, and so do scale and shift of normalisations. A
-    parameter that several layers share has the law of the first one.
+    Parameters that require no gradient do not move, nor do scale and shift of normalisations. A
+    parameter that several layers share has the law of the first of these layers.
     """
     laws: dict[int, Std | None] = {}
     for layer in module.modules():
@@ -86,7 +86,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
 
 
 def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
-    """Standard deviation of one parameter; None where it stays."""
+    """Standard deviation of one parameter; None if it does not move."""
     if isinstance(layer, NORMALISATIONS):
         return None
     if name == "weight" and isinstance(layer, EMBEDDINGS):

@@ -1,7 +1,8 @@
 """The functional sampler: K networks with parameters of their own, for any module.
 
-It is the definition of a perturbed network, and the reference for the gram sampler. All networks
-pass at once by :func:`torch.func.vmap`, or one after the other where a module is beyond vmap.
+It is the definition of a perturbed network, and the reference for the gram sampler.
+:func:`torch.func.vmap` computes all networks at once. If vmap fails for a module, its networks are
+computed one after the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from .._base.random_streams import StepRandom
 from . import NUMBERS_ON_GPU, chunks_of_networks, parameter_stds
 from .passes import isolated, plain_attention
 
-# Numbers of a chunk of networks on a CPU. Smaller chunks have too many small operations, larger
-# ones pass through memory for each operation.
+# Numbers of a chunk of networks on a CPU. In smaller chunks the overhead of operations dominates;
+# larger chunks do not stay in the cache between operations.
 _NUMBERS_A_CHUNK = 1 << 24
-_ARRAYS_AN_ACTIVATION = 3  # what autograd keeps around each activation
+_ARRAYS_AN_ACTIVATION = 3  # that autograd keeps
 
 
 def functional_logits(
@@ -35,8 +36,8 @@ def functional_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as its passes.
 
-    `n_activations` are the numbers that a pass computes for one example; memory is planned by it.
-    `draws`: whether the module draws random numbers, as dropout does.
+    `n_activations`: how many numbers a pass computes for one example, which decides the size of a
+    chunk. `draws`: whether the module draws random numbers, as dropout does.
     """
     stds = parameter_stds(module, scale)
     parameters = dict(module.named_parameters())
@@ -75,13 +76,14 @@ def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _places(module: nn.Module) -> dict[str, str]:
-    """Each place of a parameter in a module, and the parameter's first name.
+    """The first name of each parameter, by every name that it has.
 
-    PyTorch's own tying of weights would leave perturbed parameters in a layer with two names.
+    A layer may have two names. ``functional_call(tie_weights=True)`` would leave the perturbed
+    parameters in it.
     """
-    first = {id(parameter): name for name, parameter in module.named_parameters()}
+    first_name = {id(parameter): name for name, parameter in module.named_parameters()}
     return {
-        f"{layer_name}.{name}".removeprefix("."): first[id(parameter)]
+        f"{layer_name}.{name}".removeprefix("."): first_name[id(parameter)]
         for layer_name, layer in module.named_modules()
         for name, parameter in layer.named_parameters(recurse=False, remove_duplicate=False)
     }

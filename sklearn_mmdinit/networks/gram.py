@@ -46,18 +46,18 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 
-# A pivot below this fraction of its diagonal entry is rounding: the row is a combination of the
-# rows before it. Products of a few hundred float32 terms are good to about 1e-6.
+# A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
+# combination of the rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# A singular C gets this fraction of its diagonal added. Pivots that are only rounding grow with the
-# number of rows, and stay smaller.
+# This fraction of its diagonal is added to a singular C. It is larger than pivots that are only
+# rounding errors; these grow with the number of rows.
 _RIDGE = 1e-5
-# Rows of zeros get this fraction of the largest diagonal entry, and an absolute amount.
+# Added for rows of zeros: a fraction of the largest diagonal entry, and an absolute amount.
 _LEAST = 1e-10, 1e-30
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a user's hooks watch the passes of a module or its gradients."""
+    """Whether a user has added hooks to the passes of a module, or to its gradients."""
     hooked = any(getattr(part, name) for part in module.modules() for name in _HOOKS)
     return hooked or any(parameter._backward_hooks for parameter in module.parameters())
 
@@ -187,11 +187,11 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
     C is singular when rows repeat, when a layer is dead on several rows, or when the batch is
     larger than the layer. Where the plain factorisation fails, a fraction of the diagonal is added.
     """
-    if C.device.type != "cpu":  # looking which of them are singular would wait for the device
+    if C.device.type != "cpu":  # to look which are singular would wait for the GPU
         return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
-    # Where the factorisation broke down, L is no factor and its diagonal says nothing.
+    # Where the factorisation failed, L is not a factor, whatever its diagonal.
     regular = (L.diagonal(dim1=-2, dim2=-1).square() > floor).all(dim=1) & (info == 0)
     if not bool(regular.all()):
         L[~regular] = _regularised_cholesky(C[~regular])
@@ -208,7 +208,7 @@ def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_second_derivative() -> None:
-    """Raise in a backward pass that records a graph: epsilon is no function of the parameters."""
+    """Raise an error if a backward pass records a graph: it has no derivative of its own."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "the gram sampler is differentiable once, and this backward pass has "
