@@ -200,10 +200,12 @@ class MMDObjective(nn.Module):
         if X.ndim == 0 or len(X) == 0:
             raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
-        info, random = self._info_and_random(module, X)
+        begin = self._info_and_random
+        if torch.compiler.is_compiling():  # and not as a decorator, which imports the compiler
+            begin = torch.compiler.disable(begin)
+        info, random = begin(module, X)
         return self.terms(module, info, X, random)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
         """What an inspection of the module shows, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
