@@ -375,8 +375,8 @@ def neighbor_agreement(
     check_consistent_length(X, y)
     if isinstance(unlabelled_label, Real) and all(isinstance(label, str) for label in y):
         unlabelled_label = None  # strings have no number among them
-    known = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
-    rows = np.flatnonzero(known)
+    has_label = labels.is_labelled(y, unlabelled_label) & ~labels.missing_in(y)
+    rows = np.flatnonzero(has_label)
     classes, indices = np.unique(y[rows], return_inverse=True)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     folds = labels.stratified_folds(indices, cv, seed)

@@ -46,9 +46,11 @@ def sklearn_mlp(
     architecture = theta0.architecture
     structure = {name: architecture.keywords[name] for name in ("hidden_layer_sizes", "activation")}
     if (activation := structure["activation"]) not in _ACTIVATIONS:
-        raise ValueError(f"{activation=} is none of scikit-learn's, {list(_ACTIVATIONS)}")
+        valid = f"scikit-learn's MLPClassifier has {' and '.join(_ACTIVATIONS)} of ours"
+        raise ValueError(f"{activation=} cannot be exported: {valid}")
     for name in sorted(params.keys() & structure.keys()):
-        raise ValueError(f"{name}={params[name]!r} cannot be chosen: it is {structure[name]!r}")
+        network = f"the network has {structure[name]!r}; leave it out"
+        raise ValueError(f"{name}={params[name]!r} cannot be chosen: {network}")
     weights, biases = folded_layers(theta0)
     if len(classes) == 2:
         # The softmax of two logits is the logistic function of their difference, which is
@@ -66,7 +68,7 @@ def sklearn_mlp(
 
 def _untrained(classes: np.ndarray, n_features: int, structure: dict[str, Any]) -> MLPClassifier:
     """A classifier with the fitted attributes of its version, as before the first step."""
-    # scikit-learn sets them itself, in a step on rows of zeros.
+    # scikit-learn sets them itself in one step, here on rows of zeros.
     fitted = MLPClassifier(**structure, random_state=0)
     fitted.partial_fit(np.zeros((len(classes), n_features)), classes, classes=classes)
     del fitted._optimizer  # the next training makes a new one

@@ -614,7 +614,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         )
         given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         self._n_classes_is_known = bool(given)
-        self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
+        self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
         architecture = self._builder.architecture

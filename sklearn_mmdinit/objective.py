@@ -74,7 +74,8 @@ class MMDObjective(nn.Module):
         "functional" draws the parameters and serves any module, by :func:`torch.func.vmap`, or one
         network after the other where vmap fails. "auto" takes "gram" where it serves.
     closed_form : bool, default=False
-        Whether expectations over the uniform law are exact and not over samples; for two classes.
+        Whether to compute expectations over the uniform law exactly and not from samples; for two
+        classes.
     generator : torch.Generator or None, default=None
         A generator of the CPU, from which the draws of each call follow, also on a GPU. None:
         PyTorch's global one. Under ``torchrun`` give each rank its own seed.
@@ -163,7 +164,7 @@ class MMDObjective(nn.Module):
         return ", ".join([f"n_perturbations={self.n_perturbations}", *values])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy drops what is known of modules, because these are not copied.
+        # A copy has no results of inspections, because it has no copies of the modules.
         return {name: value for name, value in vars(self).items() if name != "_infos"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -199,12 +200,14 @@ class MMDObjective(nn.Module):
         if X.ndim == 0 or len(X) == 0:
             raise ValueError(f"X must hold examples (B, ...), got shape {tuple(X.shape)}")
         module = uncompiled(module)
-        info, random = self._begun(module, X)
+        begin = self._info_and_random
+        if torch.compiler.is_compiling():  # and not as a decorator, which imports the compiler
+            begin = torch.compiler.disable(begin)
+        info, random = begin(module, X)
         return self.terms(module, info, X, random)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _begun(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
-        """What a look at the module shows, and the source of this call's draws."""
+    def _info_and_random(self, module: nn.Module, X: torch.Tensor) -> tuple[ModuleInfo, StepRandom]:
+        """What an inspection of the module shows, and the source of this call's draws."""
         seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
         return self._info(module, X), StepRandom(int(seed), X.device)
 
@@ -218,7 +221,7 @@ class MMDObjective(nn.Module):
         module, X
             As ``forward`` takes them.
         info : ModuleInfo
-            What a look at the module has shown.
+            What an inspection of the module has shown.
         random : StepRandom
             Where all draws come from.
 
@@ -238,18 +241,18 @@ class MMDObjective(nn.Module):
             total = total + self.detachment_weight * L_iod
         else:
             with torch.no_grad():
-                plain_pass(module, X)  # running statistics follow the rows all the same
+                plain_pass(module, X)  # updates running statistics
         return MMDTerms(total, L_uni, L_sd, L_iod)
 
     def _info(self, module: nn.Module, X: torch.Tensor) -> ModuleInfo:
-        """What a look at the module shows; one look is enough while nothing changes."""
+        """What an inspection of the module shows; it is repeated only if something has changed."""
         parts = tuple((id(part), part.training) for part in module.modules())
         moving = tuple(parameter.requires_grad for parameter in module.parameters())
         # Hooks and shared weights, which gram cannot serve, may be added between calls.
         is_chain = bool(gram_layers(module))
         key = X.shape[1:], X.dtype, X.device, self.sampler, parts, moving, is_chain
-        known, info = self._infos.get(module, (None, None))
-        if info is None or known != key:
+        key_before, info = self._infos.get(module, (None, None))
+        if info is None or key_before != key:
             info = inspect_module(module, X, self.sampler)
             self._infos[module] = key, info
         return info

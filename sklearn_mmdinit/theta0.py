@@ -1,7 +1,7 @@
-"""Theta0: the initial parameters of a network, as named arrays and a description; and its files.
+"""Theta0: the initial parameters of a network, as named arrays with a description; and its files.
 
-Arrays are NumPy's and not tensors: equal arrays have equal ``joblib.hash``, small pickles, and
-reach worker processes as memory maps.
+Arrays are NumPy's, not tensors: equal arrays have an equal ``joblib.hash``, pickles are small, and
+joblib gives arrays to worker processes as memory maps.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ._base.validation import POSITIVE, check_argument
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
 _SUFFIX = ".safetensors"
-# A safetensors file has texts beside its arrays, under these keys.
+# Keys of the texts that a safetensors file has beside its arrays.
 _KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
-_KEY_0_1 = "sklearn_mmdinit.architecture"  # that of an MLP, in files of version 0.1
+_KEY_0_1 = "sklearn_mmdinit.architecture"  # the same in files of version 0.1, of an MLP
 _GAIN_KEY = "sklearn_mmdinit.gain"
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
 
-# What damaged JSON, and a damaged literal in it, may raise.
+# Errors that damaged JSON, or a damaged literal in it, may raise.
 _PARSE_ERRORS = (
     ValueError, TypeError, KeyError, AttributeError, SyntaxError, RecursionError, MemoryError
 )  # fmt: skip
@@ -278,8 +278,8 @@ class Theta0:
             }
         if wrong := [name for name in scales if not np.isfinite(scaled.get(name, 0.0)).all()]:
             raise ValueError(f"gain={tuple(factors)} makes {wrong[0]!r} too large for float32")
-        before = self.gain or (1.0,) * len(factors)
-        gain = tuple(float(old * new) for old, new in zip(before, factors, strict=True))
+        old_gain = self.gain or (1.0,) * len(factors)
+        gain = tuple(float(old * new) for old, new in zip(old_gain, factors, strict=True))
         return Theta0(self.architecture, scaled, gain)
 
     def without_gain(self) -> Theta0:
@@ -291,14 +291,14 @@ class Theta0:
 
 
 def _read_only(name: str, array: Any, as_float32: bool) -> np.ndarray:
-    """A view in C order of numbers: floats, and others if asked, in float32."""
+    """A read-only array in C order: floats in float32, other numbers too if `as_float32`."""
     numbers = np.asarray(array)
     if numbers.dtype.kind not in ("biuf" if as_float32 else "biufc"):
         raise ValueError(f"array {name!r} must hold numbers, got dtype {numbers.dtype}")
     if numbers.dtype.kind == "f" or as_float32:
         with np.errstate(over="ignore"):  # an error reports infinity
             numbers = numbers.astype(np.float32, copy=False)
-    # Not ascontiguousarray, which would give an array without axes one.
+    # Not np.ascontiguousarray, which would give an array of shape () an axis.
     view = np.asarray(numbers, order="C").view()
     view.flags.writeable = False
     return view
@@ -353,7 +353,7 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     new = {key: torch.tensor(array) for key, array in arrays.items()}
     for key, value in new.items():
         if (old := state[key]).dtype == torch.float64:
-            # Keeps the digits of the module's numbers that equal theta0's in float32.
+            # A number of the module that is theta0's in float32 keeps its further digits.
             new[key] = torch.where(value.to(old) == old.float(), old, value.to(old))
     module.load_state_dict(new, strict=False)
 
@@ -361,7 +361,7 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
     """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
-    # Not tempfile, whose files only their owner can read, also once they are renamed.
+    # Not by tempfile: only their owner can read its files, even after they are renamed.
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
@@ -382,7 +382,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             texts = file.metadata() or {}
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        # The last three come of an element type that NumPy does not have.
+        # The last three are raised for an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
         raise ValueError(f"{reason}: write it anew ({error})") from error
     # Files of version 0.1 have no digest.
@@ -420,7 +420,7 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     path : str or path-like
         Name of the file, which ends in ``.safetensors``. An existing file is replaced.
     source : Theta0 or fitted estimator
-        What to save; of an estimator, its ``theta0_``.
+        Theta0, or an estimator whose ``theta0_`` is saved.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Augmentations of images and tables, and features of images for the search of neighbours.
 
-Images are flat rows, or have the axes channels, height and width.
+An image is a flat row, or has the axes channels, height and width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._base.validation import AUTO, check_argument, check_parameters, integers, 
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
-_NUMBERS_AT_A_TIME = 6_000_000  # of histograms, which need 100 MB in all
+_NUMBERS_AT_A_TIME = 6_000_000  # of histograms; 100 MB with what is computed on the way
 _CELLS_A_SIDE = 14
 
 
@@ -37,7 +37,7 @@ def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
         shape = 1, *shape
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
     if not (valid and row_shape in (shape, (math.prod(shape),))):
-        hint = "give (height, width), (channels, height, width), or None for squares and three axes"
+        hint = "give the (height, width) or (channels, height, width) of an image"
         raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
     return shape
 
@@ -45,8 +45,8 @@ def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
 class RandomAffine(BaseEstimator):
     """Random rotations, shifts, stretches and shears of images, for ``Coherence(augmentation=)``.
 
-    Each image has random amounts of its own, uniform between their limits in both directions.
-    Pixels are interpolated linearly; those beyond the border have the values at the border.
+    Each image gets its own amounts, drawn uniformly between minus and plus their limits. Pixels are
+    interpolated linearly. Pixels beyond the border have the values at the border.
 
     Parameters
     ----------
@@ -55,14 +55,14 @@ class RandomAffine(BaseEstimator):
     shift : float, default=2.0
         Largest shift along either axis, in pixels, at most a million.
     scale : float, default=0.1
-        Largest logarithm of the factor of either side, at most 10: 22,026 times as large.
+        Largest logarithm of the factor by which height or width is stretched, at most 10.
     shear : float, default=8.0
         Largest angle by which columns lean, in degrees, less than 90.
     mirror : bool, default=False
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
-        Height and width, or channels, height and width, of the image in a flat row. None: a
-        square of one channel or of three. Rows of shape (channels, height, width) need none.
+        Height and width, or channels, height and width, of the image in a flat row. None: the
+        image is a square of one channel or three, or rows have shape (channels, height, width).
 
     See Also
     --------
@@ -108,7 +108,7 @@ class RandomAffine(BaseEstimator):
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Change images X (n, n_pixels) or (n, channels, height, width) by draws from `rng`.
 
-        They are of float32 or float64, on any scale; the result has their shape and type.
+        X is of float32 or float64, on any scale; the result has its shape and type.
         """
         check_parameters(self)
         check_argument("rng", rng, np.random.Generator)
@@ -126,7 +126,7 @@ class RandomAffine(BaseEstimator):
         return changed.view(X.shape).numpy()
 
     def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Maps (n, 2, 3) from positions, -1 to 1, in the changed images to those in the images."""
+        """Maps (n, 2, 3) of positions in changed images to those in the given ones, -1 to 1."""
 
         def amounts(largest: float) -> np.ndarray:
             return rng.uniform(-largest, largest, n)
@@ -149,8 +149,8 @@ class RandomCorruption(BaseEstimator):
     r"""Entries replaced by those of other rows, for ``Coherence(augmentation=)``.
 
     Each entry of a row is replaced with probability p by the entry of another row in the same
-    column, as in SCARF [1]_ and VIME [2]_. It suits tables of many categories or counts, each of
-    which alone matters little. If columns depend on each other, it makes rows that cannot occur.
+    column, as in SCARF [1]_ and VIME [2]_. It suits tables with many columns of categories or
+    counts, each of which matters little. If columns depend on each other, it makes impossible rows.
 
     Parameters
     ----------
@@ -201,8 +201,8 @@ class RandomCorruption(BaseEstimator):
         if n < 2:
             return changed
         row, *column = np.nonzero(rng.random(changed.shape) < self.p)
-        other = (row + rng.integers(1, n, len(row))) % n
-        changed[(row, *column)] = np.asarray(X)[(other, *column)]
+        source_row = (row + rng.integers(1, n, len(row))) % n
+        changed[(row, *column)] = np.asarray(X)[(source_row, *column)]
         return changed
 
 
@@ -228,7 +228,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Number of directions over the full circle, at least 2: an edge from dark to light differs
         from one from light to dark.
     floor : float, default=0.3
-        Edges much fainter than this share of the image's mean stay faint; not negative.
+        Edges stay faint if they are much fainter than this share of the image's mean; at least 0.
     image_shape : tuple of int or None, default=None
         As of :class:`RandomAffine`. Each pixel counts by the channel that has the longest gradient
         there.
@@ -297,7 +297,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.image_shape_ = _image_shape(X, self.image_shape)
         sides = self.image_shape_[1:]
         size = round(min(sides) / _CELLS_A_SIDE) if is_auto(self.cell_size) else self.cell_size
-        self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell is the only one too
+        self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell changes nothing
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -334,7 +334,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: float) -> torch.Tensor:
     """Histograms (n, n_orientations, rows of cells, columns of cells) of images (n, c, h, w)."""
     height, width = images.shape[2:]
-    # Scaled to at most 1, because lengths are squared on the way.
+    # Scales images to at most 1, because squares of lengths could overflow.
     largest = images.abs().amax(dim=(1, 2, 3), keepdim=True)
     images = images / largest.clamp(min=torch.finfo(images.dtype).tiny)
     bordered = pad(images, (1, 1, 1, 1), mode="replicate")
@@ -347,11 +347,11 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
     by_pixel = lengths.new_zeros(len(images), n_orientations, height, width)
     by_pixel.scatter_add_(1, nearest, lengths * (1 - share))
     by_pixel.scatter_add_(1, (nearest + 1) % n_orientations, lengths * share)
-    # The square is centred on its cell. If the side of a cell is odd it would begin at half a
-    # pixel, so the squares that begin half a pixel before and after are averaged.
+    # The square is centred on its cell. If a cell's side is odd, the square would begin at half a
+    # pixel; the squares that begin half a pixel earlier and later are averaged.
     starts = list(product({cell // 2, cell - cell // 2}, repeat=2))
     by_cell = torch.stack([_windows(by_pixel, cell, *start) for start in starts]).mean(dim=0)
-    # The norm is of numbers near 1, because squares of small ones may vanish.
+    # The norm is computed of numbers near 1, because squares of small numbers may become 0.
     peaks = by_cell.amax(dim=1, keepdim=True)
     shares = by_cell / peaks.clamp(min=torch.finfo(by_cell.dtype).tiny)
     norms = peaks * shares.norm(dim=1, keepdim=True)
@@ -360,7 +360,7 @@ def _histograms(images: torch.Tensor, cell: int, n_orientations: int, floor: flo
 
 
 def _windows(by_pixel: torch.Tensor, cell: int, above: int, left: int) -> torch.Tensor:
-    """Means over squares of twice a cell's side that begin so many pixels above and left of it."""
+    """Means over squares of side 2 * cell that begin `above` and `left` pixels before a cell."""
     below, beyond = (-side % cell for side in by_pixel.shape[2:])
     # Pixels outside the image are 0.
     sides = (left, cell - left + beyond, above, cell - above + below)

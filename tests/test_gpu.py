@@ -14,7 +14,7 @@ from torch import nn
 from helpers import seeded
 from module_zoo import rows
 from nets import Conv, digit_images
-from sklearn_mmdinit import MLP, Coherence, MMDInitializer, MMDObjective, NetClassifier
+from sklearn_mmdinit import MLP, Coherence, MMDInitializer, MMDObjective, NetClassifier, networks
 from sklearn_mmdinit._base.environment import torch_device
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram
@@ -123,7 +123,7 @@ def test_networks_in_several_chunks_are_recorded(X, recordings, monkeypatch):
     assert recordings == [True, True]
     assert chunks.loss_curve_[0] == pytest.approx(whole.loss_curve_[0], rel=0.1)
     # What is computed twice draws twice, from where its generator has gone back to.
-    monkeypatch.setattr(gram, "NUMBERS_KEPT", 1)
+    monkeypatch.setattr(networks, "NUMBERS_KEPT", 1)
     twice = tiny(learning_rate_init=1e-4, window=32).fit(X)
     assert len(recordings) == 2
     np.testing.assert_allclose(twice.loss_curve_, chunks.loss_curve_, rtol=1e-3)
@@ -202,7 +202,7 @@ def test_dropout_is_the_same_when_it_is_computed_again(monkeypatch):
     net, found = nn.Sequential(nn.Linear(64, 32), nn.Dropout(), nn.Linear(32, 2)).cuda(), []
     batch = torch.from_numpy(rows(8, 64)).cuda()
     for n_kept in (1 << 28, 0):
-        monkeypatch.setattr(gram, "NUMBERS_KEPT", n_kept)
+        monkeypatch.setattr(networks, "NUMBERS_KEPT", n_kept)
         torch.manual_seed(0)
         objective = MMDObjective(8, generator=torch.Generator().manual_seed(0))
         total = objective(net, batch).total

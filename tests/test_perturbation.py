@@ -28,7 +28,7 @@ from module_zoo import (
     rows,
     twice,
 )
-from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit import MMDInitializer, networks
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit.networks import gram, parameter_stds
 from sklearn_mmdinit.networks.functional import functional_logits
@@ -288,10 +288,10 @@ def test_a_factorisation_that_broke_down_is_never_taken_for_one(n_rows, rank, sc
 
 @pytest.fixture(params=["kept", "computed again"])
 def in_chunks(request, monkeypatch):
-    """Chunks of gram of a network or two, as of networks much larger than a test's."""
-    monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
+    """Chunks of gram of one network, as of networks much larger than a test's."""
+    monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 10)
     if request.param == "computed again":
-        monkeypatch.setattr(gram, "NUMBERS_KEPT", 0)
+        monkeypatch.setattr(networks, "NUMBERS_KEPT", 0)
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp+bn", "elementwise first"])
@@ -308,19 +308,10 @@ def test_chunks_of_gram_are_the_same_on_any_number_of_threads(name, in_chunks):
                 if n_threads == 1:
                     expected = slopes
                 assert_close(slopes, expected, rtol=1e-5, atol=1e-6)
-    # Each chunk is what its draws give alone.
-    n_chunks, _ = gram._plan(layers, len(X), 7, X.device)
-    assert n_chunks > 1
-    bounds = [7 * i // n_chunks for i in range(n_chunks + 1)]
-    for random, start, stop in zip(StepRandom(0).split(n_chunks), bounds, bounds[1:], strict=False):
-        alone = alone_in_a_chunk(module, X, stop - start, random)
-        assert_close(logits[start:stop], alone, rtol=1e-5, atol=1e-6)
-
-
-def alone_in_a_chunk(module, X, n_copies, random):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gram, "_NUMBERS_IN_CACHE", 1 << 20)
-        return gram.gram_logits(gram_layers(module), X, n_copies, SCALE, random)
+    # Each chunk is a network, and what its draws give alone.
+    for random, network in zip(StepRandom(0).split(7), logits, strict=True):
+        alone = gram.gram_logits(layers, X, 1, SCALE, random)
+        assert_close(network, alone[0], rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_may_be_computed_by_other_threads_than_outputs(in_chunks):
@@ -368,7 +359,7 @@ def test_dropout_is_the_same_when_it_is_computed_again(sampler, monkeypatch):
     assert info.draws
     for n_kept, n_activations in ((1 << 28, KEPT), (0, COMPUTED_AGAIN)):
         monkeypatch.setattr(gram, "_NUMBERS_IN_CACHE", 60)
-        monkeypatch.setattr(gram, "NUMBERS_KEPT", n_kept)
+        monkeypatch.setattr(networks, "NUMBERS_KEPT", n_kept)
         torch.manual_seed(0)
         logits = draw(module, replace(info, n_activations=n_activations), X, 4)
         torch.rand(3)  # whatever draws in between

@@ -77,8 +77,8 @@ class ModuleFactory:
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", uncompiled(self.module))
 
-    def kept(self) -> ModuleFactory:
-        """A copy that later changes of the instance, or of the class's arguments, do not reach."""
+    def snapshot(self) -> ModuleFactory:
+        """A copy, which later changes of the instance or of the class's arguments do not affect."""
         if isinstance(self.module, nn.Module):
             return replace(self, module=_copied(self.module, self.module))
         return replace(self, keywords=_copied(dict(self.keywords), self.module))

@@ -63,8 +63,8 @@ class StepRandom:
         """Sources of this step for `n_parts` parts of the work, each for a thread of its own."""
         if n_parts == 1:
             return [self]
-        first = 1 + len(self._parts)  # the first word is this source's own
-        for word in self._of_step.generate_state(1 + n_parts)[first:].tolist():
+        n_used = 1 + len(self._parts)  # words: of this source itself, and of its parts so far
+        for word in self._of_step.generate_state(1 + n_parts)[n_used:].tolist():
             part = type(self)(self.seed, self.device)
             part.generator.manual_seed(word)
             self._parts.append(part)

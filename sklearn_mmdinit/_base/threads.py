@@ -82,12 +82,12 @@ def run_on_threads(
         return [without_gradients(0, n_items)]
     bounds = [n_items * i // n_threads for i in range(n_threads + 1)]
     pool = _pool(n_threads - 1)
-    others = [pool.submit(without_gradients, *bound) for bound in pairwise(bounds[1:])]
+    futures = [pool.submit(without_gradients, *bound) for bound in pairwise(bounds[1:])]
     try:
-        first = without_gradients(0, bounds[1])
+        result = without_gradients(0, bounds[1])  # in this thread
     finally:
-        wait(others)
-    return [first, *(other.result() for other in others)]
+        wait(futures)
+    return [result, *(future.result() for future in futures)]
 
 
 @cache
@@ -169,9 +169,9 @@ class _Chunked(torch.autograd.Function):
                         _add_(totals, terms)
             return totals
 
-        totals, *others = run_on_threads(n_chunks, compute)
-        for other in others:
-            _add_(totals, other)
+        totals, *further_totals = run_on_threads(n_chunks, compute)
+        for terms in further_totals:
+            _add_(totals, terms)
         of_learned = iter(totals)
         return None, None, None, *(next(of_learned) if t.requires_grad else None for t in tensors)
 

@@ -210,14 +210,14 @@ def warn_if_unscaled(X: Any, names: Any = None) -> None:
     warn_user(f"X is not scaled: {reason}; {hint}")
 
 
-def warn_if_scaled_otherwise(X: Any, further: Collection[Any]) -> None:
+def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
     """Warn if arrays of unlabelled rows have another scale than X."""
-    size, *others = (float(np.sqrt(np.square(_root_mean_squares(A)).mean())) for A in (X, *further))
-    for other in others:
-        if max(other, size) > _LARGEST_RATIO * min(other, size):
+    for rows in unlabelled:
+        sizes = [float(np.sqrt(np.square(_root_mean_squares(A)).mean())) for A in (X, rows)]
+        if max(sizes) > _LARGEST_RATIO * min(sizes):
             warn_user(
-                f"X_unlabelled holds values of {_about(other)}, and X of {_about(size)}: the steps "
-                'of a Pipeline transform it too with transform_input=["X_unlabelled"]'
+                f"X_unlabelled holds values of {_about(sizes[1])}, and X of {_about(sizes[0])}: a "
+                'Pipeline transforms both with transform_input=["X_unlabelled"]'
             )
             return
 

@@ -77,10 +77,11 @@ def _checked(graph: Any, n: int) -> csr_array:
     with add_error_context("graph must hold finite numbers >= 0"):
         weights = check_array(graph, accept_sparse=True, dtype=dtypes, ensure_non_negative=True)
     edges = csr_array(weights).tocoo()
-    kept = (edges.row != edges.col) & (edges.data > 0)
-    if not kept.any():
+    is_edge = (edges.row != edges.col) & (edges.data > 0)
+    if not is_edge.any():
         raise ValueError("graph has no edge: all its weights off the diagonal are zero.")
-    return csr_array((edges.data[kept], (edges.row[kept], edges.col[kept])), shape=(n, n))
+    ends = edges.row[is_edge], edges.col[is_edge]
+    return csr_array((edges.data[is_edge], ends), shape=(n, n))
 
 
 def weighed_by_shared_neighbors(

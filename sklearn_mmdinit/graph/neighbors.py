@@ -49,13 +49,14 @@ def nearest_neighbors(
     2. Neighbours among these are searched, exactly or approximately.
     3. Every row gets the neighbours of its kind, after one row equal to it, if there is any.
     """
-    first, kind = distinct_rows(X)
-    if n_neighbors >= first.size:
-        reason = f"Only {first.size} of the {len(X)} rows differ"
+    representatives, kind = distinct_rows(X)
+    if n_neighbors >= representatives.size:
+        reason = f"Only {representatives.size} of the {len(X)} rows differ"
         raise ValueError(f"{reason}: too few for {n_neighbors=}, which must be smaller.")
     if is_auto(n_components):
         n_components = None if have_one_length(X) else _N_COMPONENTS
-    points = principal_components(X, X.shape[1] if n_components is None else n_components)[first]
+    n_components = X.shape[1] if n_components is None else n_components
+    points = principal_components(X, n_components)[representatives]
     if (n := len(points)) >= exact_below and find_spec("pynndescent") is not None:
         return share_neighbors(approximate(points, n_neighbors), kind)
     if n >= exact_below:
@@ -138,9 +139,9 @@ def distinct_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first row of each of m kinds of equal rows (m,), in order, and each row's kind (n,)."""
     # Not np.unique of the rows themselves, of which it makes copies: 685 MB for 60,000 digits.
     digests = np.fromiter(_digests(X), dtype="V16", count=len(X))
-    _, first, kind = np.unique(digests, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return first[order], np.argsort(order)[kind]
+    _, first_row, kind = np.unique(digests, return_index=True, return_inverse=True)
+    order = np.argsort(first_row)
+    return first_row[order], np.argsort(order)[kind]
 
 
 def share_neighbors(neighbors: np.ndarray, kind: np.ndarray) -> np.ndarray:

@@ -37,8 +37,8 @@ class Walk:
             graph = graph + diags_array(isolated.astype(np.float64))
         weights = graph.data.astype(np.float64)
         rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-        last = graph.indptr[1:] - 1
-        cumulative = _cumulative(weights, rows, last)
+        last_edge = graph.indptr[1:] - 1
+        cumulative = _cumulative(weights, rows, last_edge)
         guide = np.empty(_CELLS * graph.shape[0], graph.indices.dtype)
         for cells in gen_batches(len(guide), 1 << 20):
             lower = np.arange(cells.start, cells.stop) / _CELLS
@@ -81,16 +81,16 @@ class Walk:
         return ends.reshape(starts.shape)
 
 
-def _cumulative(weights: np.ndarray, rows: np.ndarray, last: np.ndarray) -> np.ndarray:
+def _cumulative(weights: np.ndarray, rows: np.ndarray, last_edge: np.ndarray) -> np.ndarray:
     """Each edge's row plus the cumulative probability of the row's edges up to it, float64 (E,)."""
-    first = np.concatenate([[0], last[:-1] + 1])
-    shares = weights / np.maximum.reduceat(weights, first)[rows]
-    shares /= np.add.reduceat(shares, first)[rows]
+    first_edge = np.concatenate([[0], last_edge[:-1] + 1])
+    shares = weights / np.maximum.reduceat(weights, first_edge)[rows]
+    shares /= np.add.reduceat(shares, first_edge)[rows]
     ends = np.cumsum(shares)
-    before = ends[first] - shares[first]
-    ends -= before[rows]
+    of_rows_before = ends[first_edge] - shares[first_edge]
+    ends -= of_rows_before[rows]
     # Rounding must not move a part out of its row's interval, nor leave a gap at its end.
     np.clip(ends, 0.0, 1.0, out=ends)
-    ends[last] = 1.0
+    ends[last_edge] = 1.0
     ends += rows
     return ends

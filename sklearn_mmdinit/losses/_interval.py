@@ -1,10 +1,10 @@
-"""L_uni for two classes, where the simplex is an interval and no pairs need be formed.
+"""L_uni for two classes, where the simplex is an interval: it is computed without pairs.
 
 A prediction is one number p in [0, 1], and distances are sqrt(2) |p - q|. The points are spread on
 a regular grid by sixth-order Lagrange weights. The kernel becomes a circulant product there (two
 FFTs), and the same weights read values and derivatives back. For the smallest of the nine
-bandwidths the relative error is below 1e-6, as small as float32 leaves it in the dense form (of
-derivatives 4e-5 of the largest).
+bandwidths the relative error is below 1e-6, which is that of all pairs in float32. The error of
+derivatives is below 4e-5 of the largest one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FEW_POINTS = 32
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
 _SMALLEST_BANDWIDTH = 0.15
 
-# With at least so many samples, and at most as many predictions, the median exceeds that: in 2,000
-# draws of the worst case the smallest was 0.153 (0.08 with 32 of both, 0.12 with 64).
+# With at least so many samples, and at most as many predictions, the median bandwidth is larger: in
+# 2,000 draws of the worst case the smallest was 0.153 (0.08 with 32 of both, 0.12 with 64).
 _ENOUGH_SAMPLES = 128
 
 # Halvings of the search for the median distance, which find it to 3e-5 of the largest one. Such an
@@ -93,7 +93,7 @@ def _convolve(spectrum: torch.Tensor, measure: torch.Tensor) -> torch.Tensor:
 
 
 def _slopes(field: torch.Tensor, index: torch.Tensor, derivatives: torch.Tensor) -> torch.Tensor:
-    """The derivative (rows, n) of what a grid holds, at the points of a stencil."""
+    """Derivatives (rows, n) of a function on the grid, at the points of a stencil."""
     read = field.gather(1, index.flatten(1)).view_as(derivatives)
     return (read * derivatives).sum(-1)
 
@@ -192,7 +192,7 @@ def grid_is_exact(gamma: torch.Tensor, n_p: int, n_u: int) -> bool:
     """Whether the grid's error is below 1e-6: by bandwidths on a CPU, else by numbers of points."""
     if gamma.device.type == "cpu":
         return float(gamma.min()) >= _SMALLEST_BANDWIDTH
-    # Looking at them would wait for the device.
+    # To look at bandwidths would wait for the device.
     return n_u >= max(n_p, _ENOUGH_SAMPLES)
 
 
@@ -202,7 +202,7 @@ def interval_median(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     In a sorted row the pairs closer than t are counted by one binary search a point; halving
     the bracket of t finds the order statistic, to 3e-5 of the largest distance.
     """
-    # A binary search takes as long as an operation on some numbers.
+    # A binary search takes as long as operations on three numbers.
     n_numbers = 3 * _N_HALVINGS * p.numel()
     return torch.cat(
         run_on_threads(len(p), lambda start, stop: _medians(p[start:stop], u), n_numbers)
@@ -213,7 +213,7 @@ def _medians(p: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     rows = p.shape[0]
     points = torch.cat([p, u.expand(rows, -1)], dim=1).sort(dim=1).values
     n = points.shape[1]
-    # Positions found count each point itself and all before it: n (n + 1) / 2 in all.
+    # Each position counts the point itself and all points before it: n (n + 1) / 2 in all.
     target = (n * (n - 1) // 2 - 1) // 2 + 1 + n * (n + 1) // 2
     step = 0.5 * (points[:, -1:] - points[:, :1])
     low = torch.zeros_like(step)

@@ -19,7 +19,7 @@ BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 # Identical predictions and samples have the median distance 0.
 MIN_BANDWIDTH = 1e-6
 
-# Distances that are computed in one call. Inputs with few points are grouped, because the overhead
+# Distances that are computed in one call. Inputs with few points share a call, because the overhead
 # of calls would dominate.
 PAIRS_AT_ONCE = 1 << 17
 
@@ -47,8 +47,8 @@ def full_precision(loss: Callable[P, torch.Tensor]) -> Callable[P, torch.Tensor]
 def checked_predictions(predictions: torch.Tensor) -> torch.Tensor:
     """Predictions P (K, B, d), in float32 where they are in half precision.
 
-    Raises a ValueError where they have another shape or, on a CPU, are no probabilities: to look at
-    values on a GPU would wait for it.
+    Raises a ValueError if they have another shape or, on a CPU, are not probabilities. On a GPU the
+    values are not looked at, because this would wait for it.
     """
     if predictions.ndim != 3 or not predictions.is_floating_point() or predictions.shape[-1] < 2:
         shape = f"{predictions.dtype} of shape {tuple(predictions.shape)}"
@@ -77,7 +77,7 @@ def with_gradient(
 ) -> torch.Tensor:
     """Values (n,) of n points, whose gradient is computed along with them, on threads.
 
-    So the matrices of all pairs need not be kept. The gradient is that of the sum of all values;
+    Then the matrices of all pairs need not be kept. The gradient is that of the sum of all values;
     single values may be used if each depends on its own point alone. ``pieces_of(points, start,
     stop)`` computes values and gradients of some of the points, and ``definition(points)`` the
     values by plain operations, for second derivatives. `n_numbers` are computed in all; few of them

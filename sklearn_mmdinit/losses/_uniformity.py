@@ -161,7 +161,7 @@ def median_bandwidth(P: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
 def _groups(start: int, stop: int, n_points: int) -> Iterator[slice]:
     """Inputs that are computed together, each with so many points."""
     size = max(PAIRS_AT_ONCE // n_points**2, 1)
-    return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
 def _with_samples(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
@@ -169,11 +169,11 @@ def _with_samples(predictions: torch.Tensor, U: torch.Tensor) -> torch.Tensor:
     return torch.cat([predictions, U.expand(len(predictions), *U.shape)], dim=1)
 
 
-def _squared_distances(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _squared_distances(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """Squared distances (..., n, m) of points (..., n, d) and (..., m, d) of the simplex."""
-    if one.shape[-1] < _MANY_CLASSES:
-        return torch.cdist(one, other, compute_mode=_BY_DIFFERENCES).square()
+    if p.shape[-1] < _MANY_CLASSES:
+        return torch.cdist(p, q, compute_mode=_BY_DIFFERENCES).square()
     # |a|^2 + |b|^2 - 2 ab in float64 loses 1e-16, far less than distances of any bandwidth.
-    a, b = one.double(), other.double()
+    a, b = p.double(), q.double()
     norms = a.norm(dim=-1).square()[..., :, None] + b.norm(dim=-1).square()[..., None, :]
-    return norms.sub_(a @ b.mT, alpha=2.0).clamp_(min=0.0).to(one.dtype)
+    return norms.sub_(a @ b.mT, alpha=2.0).clamp_(min=0.0).to(p.dtype)

@@ -8,6 +8,9 @@ This file says which parameters a perturbation moves and how far. The paper draw
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -15,27 +18,53 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from .._base.random_streams import StepRandom
+
 # The scale and shift of a normalisation are learned but not perturbed.
 NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 # Layers that take whole numbers.
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
-# Numbers of a chunk of networks on a GPU, where fewer and larger operations are faster.
+# Numbers of a chunk of networks on a GPU. It is large, because few large operations are faster.
 NUMBERS_ON_GPU = 1 << 27
-# Numbers whose graph is kept for the backward pass. Further chunks are computed again there.
+# Numbers kept for the backward pass. Chunks beyond these are computed again there.
 NUMBERS_KEPT = 1 << 28
 
 # A number, or a tensor that broadcasts to the parameter.
 Std = float | torch.Tensor
 
 
+def chunks_of_networks(
+    logits: Callable[[int, StepRandom], torch.Tensor],
+    n_copies: int,
+    n_chunks: int,
+    n_numbers: int,
+    random: StepRandom,
+    draws: bool,
+) -> list[Callable[[], torch.Tensor]]:
+    """A function for each chunk of K networks, which returns the chunk's logits.
+
+    ``logits(n, random)`` computes n networks. `n_numbers` are kept for the backward pass of all K.
+    `draws`: whether the module draws random numbers.
+    """
+    n_chunks = max(min(n_chunks, n_copies), 1)
+    n_kept = int(NUMBERS_KEPT * n_chunks / max(n_numbers, 1))
+    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
+    chunks: list[Callable[[], torch.Tensor]] = []
+    for (start, stop), source in zip(pairwise(bounds), random.split(n_chunks), strict=True):
+        chunk = partial(logits, stop - start, source)
+        is_kept = len(chunks) < n_kept
+        chunks.append(chunk if is_kept else partial(source.checkpointed, chunk, draws=draws))
+    return chunks
+
+
 def follows_rows(norm: _BatchNorm) -> bool:
-    """Whether a batch norm takes mean and variance of the mini-batch, and no running ones."""
+    """Whether a batch norm uses the mini-batch's mean and variance, not the running ones."""
     return norm.training or norm.running_mean is None
 
 
 def paper_std(parameter: torch.Tensor, scale: float) -> float:
-    """S / sqrt(n_in) for weights (n_out, n_in, ...), s / sqrt(n_out) for biases (n_out,)."""
+    """The paper's: s / sqrt(n_in) of weights (n_out, n_in, ...), s / sqrt(n_out) of biases."""
     n = max(parameter.numel(), 1)
     if parameter.ndim >= 2:
         n //= max(len(parameter), 1)
@@ -45,8 +74,8 @@ def paper_std(parameter: torch.Tensor, scale: float) -> float:
 def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
     """Standard deviation of the perturbation of each parameter that moves, by its name.
 
-    Parameters that require no gradient stay, and so do scale and shift of normalisations. A
-    parameter that several layers share has the law of the first one.
+    Parameters that require no gradient do not move, nor do scale and shift of normalisations. A
+    parameter that several layers share has the law of the first of these layers.
     """
     laws: dict[int, Std | None] = {}
     for layer in module.modules():
@@ -57,7 +86,7 @@ def parameter_stds(module: nn.Module, scale: float) -> dict[str, Std]:
 
 
 def _law(layer: nn.Module, name: str, parameter: torch.Tensor, scale: float) -> Std | None:
-    """Standard deviation of one parameter; None where it stays."""
+    """Standard deviation of one parameter; None if it does not move."""
     if isinstance(layer, NORMALISATIONS):
         return None
     if name == "weight" and isinstance(layer, EMBEDDINGS):

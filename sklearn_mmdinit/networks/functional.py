@@ -1,27 +1,26 @@
 """The functional sampler: K networks with parameters of their own, for any module.
 
-It is the definition of a perturbed network, and the reference for the gram sampler. All networks
-pass at once by :func:`torch.func.vmap`, or one after the other where a module is beyond vmap.
+It is the definition of a perturbed network, and the reference for the gram sampler.
+:func:`torch.func.vmap` computes all networks at once. If vmap fails for a module, its networks are
+computed one after the other.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
 from .._base.random_streams import StepRandom
-from . import NUMBERS_KEPT, NUMBERS_ON_GPU, parameter_stds
+from . import NUMBERS_ON_GPU, chunks_of_networks, parameter_stds
 from .passes import isolated, plain_attention
 
-# Numbers of a chunk of networks on a CPU. Smaller chunks have too many small operations, larger
-# ones pass through memory for each operation.
+# Numbers of a chunk of networks on a CPU. In smaller chunks the overhead of operations dominates;
+# larger chunks do not stay in the cache between operations.
 _NUMBERS_A_CHUNK = 1 << 24
-_ARRAYS_AN_ACTIVATION = 3  # what autograd keeps around each activation
+_ARRAYS_AN_ACTIVATION = 3  # that autograd keeps
 
 
 def functional_logits(
@@ -37,17 +36,14 @@ def functional_logits(
 ) -> torch.Tensor:
     """Logits (K, B, d) of K networks around a module on X (B, ...), differentiable as its passes.
 
-    `n_activations` are the numbers that a pass computes for one example; memory is planned by it.
-    `draws`: whether the module draws random numbers, as dropout does.
+    `n_activations`: how many numbers a pass computes for one example, which decides the size of a
+    chunk. `draws`: whether the module draws random numbers, as dropout does.
     """
     stds = parameter_stds(module, scale)
     parameters = dict(module.named_parameters())
     n_parameters = sum(parameters[name].numel() for name in stds)
     numbers = n_copies * (n_parameters + _ARRAYS_AN_ACTIVATION * len(X) * n_activations)
     most = _NUMBERS_A_CHUNK if X.device.type == "cpu" else NUMBERS_ON_GPU
-    n_chunks = max(min(math.ceil(numbers / most), n_copies), 1)
-    n_kept = int(NUMBERS_KEPT * n_chunks / max(numbers, 1))
-    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
     places = _places(module)
 
     def network(eps: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -58,7 +54,7 @@ def functional_logits(
         buffers = {name: buffer.clone() for name, buffer in named}
         return functional_call(module, placed | buffers, (X.clone(),), tie_weights=False)
 
-    def chunk(size: int, random: StepRandom) -> torch.Tensor:
+    def logits(size: int, random: StepRandom) -> torch.Tensor:
         eps = {
             name: _as(random.normal(size, *parameters[name].shape).mul_(std), parameters[name])
             for name, std in stds.items()
@@ -69,12 +65,9 @@ def functional_logits(
             each = ({name: noise[k] for name, noise in eps.items()} for k in range(size))
             return torch.stack([network(noises) for noises in each])
 
-    randoms = random.split(n_chunks)
-    chunks = []
-    for i, size in enumerate(stop - start for start, stop in pairwise(bounds)):
-        logits = partial(chunk, size, randoms[i])
-        chunks.append(logits() if i < n_kept else randoms[i].checkpointed(logits, draws=draws))
-    return torch.cat(chunks)
+    n_chunks = math.ceil(numbers / most)
+    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
+    return torch.cat([chunk() for chunk in chunks])
 
 
 def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
@@ -83,13 +76,14 @@ def _as(noise: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _places(module: nn.Module) -> dict[str, str]:
-    """Each place of a parameter in a module, and the parameter's first name.
+    """The first name of each parameter, by every name that it has.
 
-    PyTorch's own tying of weights would leave perturbed parameters in a layer with two names.
+    A layer may have two names. ``functional_call(tie_weights=True)`` would leave the perturbed
+    parameters in it.
     """
-    first = {id(parameter): name for name, parameter in module.named_parameters()}
+    first_name = {id(parameter): name for name, parameter in module.named_parameters()}
     return {
-        f"{layer_name}.{name}".removeprefix("."): first[id(parameter)]
+        f"{layer_name}.{name}".removeprefix("."): first_name[id(parameter)]
         for layer_name, layer in module.named_modules()
         for name, parameter in layer.named_parameters(recurse=False, remove_duplicate=False)
     }

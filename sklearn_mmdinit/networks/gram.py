@@ -30,7 +30,7 @@ from .._base.environment import in_single_precision
 from .._base.mlp import MLP
 from .._base.random_streams import StepRandom
 from .._base.threads import chunked
-from . import NUMBERS_KEPT, NUMBERS_ON_GPU, follows_rows, paper_std
+from . import NUMBERS_ON_GPU, chunks_of_networks, follows_rows, paper_std
 
 # Layers without parameters that compute each number of their input on its own.
 _ELEMENTWISE = (
@@ -46,18 +46,18 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _NUMBERS_IN_CACHE = 275_000
 _ARRAYS_A_LAYER = 3  # normals, outputs and activations
 
-# A pivot below this fraction of its diagonal entry is rounding: the row is a combination of the
-# rows before it. Products of a few hundred float32 terms are good to about 1e-6.
+# A pivot below this fraction of its diagonal entry is only rounding error: its row is a linear
+# combination of the rows before it. Products of a few hundred float32 terms are good to about 1e-6.
 _PIVOT_TOLERANCE = 4e-6
-# A singular C gets this fraction of its diagonal added. Pivots that are only rounding grow with the
-# number of rows, and stay smaller.
+# This fraction of its diagonal is added to a singular C. It is larger than pivots that are only
+# rounding errors; these grow with the number of rows.
 _RIDGE = 1e-5
-# Rows of zeros get this fraction of the largest diagonal entry, and an absolute amount.
+# Added for rows of zeros: a fraction of the largest diagonal entry, and an absolute amount.
 _LEAST = 1e-10, 1e-30
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a user's hooks watch the passes of a module or its gradients."""
+    """Whether a user has added hooks to the passes of a module, or to its gradients."""
     hooked = any(getattr(part, name) for part in module.modules() for name in _HOOKS)
     return hooked or any(parameter._backward_hooks for parameter in module.parameters())
 
@@ -69,20 +69,19 @@ def gram_layers(module: nn.Module) -> list[Any]:
     nn.Flatten before the first nn.Linear, if each layer is there once and the last is nn.Linear.
     """
     layers = list(_flat(module))
-    linears = [layer for layer in layers if type(layer) is nn.Linear]
-    if not linears or layers[-1] is not linears[-1] or has_hooks(module):
+    linears = [i for i, layer in enumerate(layers) if type(layer) is nn.Linear]
+    if not linears or linears[-1] != len(layers) - 1 or has_hooks(module):
         return []
-    first = layers.index(linears[0])
-    before, after = layers[:first], layers[first:]
-    known = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
+    before, after = layers[: linears[0]], layers[linears[0] :]
+    served = all(type(layer) in (*_ELEMENTWISE, nn.Flatten) for layer in before) and all(
         type(layer) in (*_ELEMENTWISE, nn.Linear, nn.BatchNorm1d) for layer in after
     )
     flattens = [layer for layer in before if isinstance(layer, nn.Flatten)]
-    known &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
-    known &= not any("forward" in vars(layer) for layer in (module, *layers))
-    parameters = [id(parameter) for layer in layers for parameter in layer.parameters()]
-    once = len(set(parameters)) == len(parameters)
-    return layers if known and once else []
+    served &= all((layer.start_dim, layer.end_dim) == (1, -1) for layer in flattens)
+    served &= not any("forward" in vars(layer) for layer in (module, *layers))
+    parameters = [id(p) for layer in layers for p in layer._parameters.values() if p is not None]
+    used_once = len(set(parameters)) == len(parameters)
+    return layers if served and used_once else []
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:
@@ -110,10 +109,11 @@ def gram_logits(
     Differentiable once, by the chain's parameters and by X. `draws`: whether layers draw random
     numbers, as dropout does.
     """
-    first = next(i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear))
-    linear: Any = layers[first]
-    H = X.clone() if first else X  # an elementwise layer may work in place
-    for layer in layers[:first]:
+    linears = [i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
+    before, after = layers[: linears[0]], layers[linears[0] :]
+    linear = after[0]
+    H = X.clone() if before else X  # an elementwise layer may work in place
+    for layer in before:
         H = layer(H)
     if H.ndim != 2 or H.shape[1] != linear.in_features:
         shape = f"(n, {linear.in_features})"
@@ -123,42 +123,27 @@ def gram_logits(
         # All networks have these inputs in common, and so the mean and the factor of the noise.
         with torch.no_grad(), torch.autocast(H.device.type, enabled=False):
             L = noise_factor(H[None], *_stds(linear, scale))[0]
-        H, first = linear(H), first + 1
-    n_chunks, n_kept = _plan(layers, len(X), n_copies, X.device)
-    bounds = [n_copies * i // n_chunks for i in range(n_chunks + 1)]
-    randoms = random.split(n_chunks)
-
-    def chunk(i: int) -> torch.Tensor:
-        size = bounds[i + 1] - bounds[i]
-        logits = partial(_logits_of_chunk, layers[first:], H, L, size, scale, randoms[i])
-        return logits() if i < n_kept else randoms[i].checkpointed(logits, draws=draws)
-
-    parameters = [p for layer in layers[first:] for p in layer.parameters()]
-    logits = chunked(chunk, n_chunks, [H, *parameters])
-    return logits.view(n_copies, len(X), -1)
-
-
-def _plan(
-    layers: Sequence[Any], n_rows: int, n_copies: int, device: torch.device
-) -> tuple[int, int]:
-    """Number of chunks, and how many of them keep their graph."""
-    widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
-    numbers = sum(n_rows**2 + _ARRAYS_A_LAYER * n_rows * width for width in widths)
-    if device.type == "cpu":
+        H, after = linear(H), after[1:]
+    n_rows, widths = len(X), [layers[i].out_features for i in linears]
+    numbers = n_copies * sum(n_rows**2 + _ARRAYS_A_LAYER * n_rows * width for width in widths)
+    if X.device.type == "cpu":
         n_chunks = math.ceil(n_copies * n_rows * max(n_rows, *widths) / _NUMBERS_IN_CACHE)
         n_chunks = 4 * math.ceil(n_chunks / 4) if n_chunks > 1 else 1  # for two or four threads
     else:
-        n_chunks = math.ceil(n_copies * numbers / NUMBERS_ON_GPU)
-    n_chunks = min(n_chunks, n_copies)
-    return n_chunks, int(NUMBERS_KEPT * n_chunks / (n_copies * numbers))
+        n_chunks = math.ceil(numbers / NUMBERS_ON_GPU)
+    logits = partial(_logits_of_chunk, after, H, L, scale)
+    chunks = chunks_of_networks(logits, n_copies, n_chunks, numbers, random, draws)
+    parameters = [p for layer in after for p in layer.parameters()]
+    result = chunked(lambda i: chunks[i](), len(chunks), [H, *parameters])
+    return result.view(n_copies, n_rows, -1)
 
 
 def _logits_of_chunk(
     layers: Sequence[nn.Module],
     H: torch.Tensor,
     L: torch.Tensor | None,
-    n_copies: int,
     scale: float,
+    n_copies: int,
     random: StepRandom,
 ) -> torch.Tensor:
     """Logits (K B, d) of some of the networks.
@@ -202,11 +187,11 @@ def semidefinite_cholesky(C: torch.Tensor) -> torch.Tensor:
     C is singular when rows repeat, when a layer is dead on several rows, or when the batch is
     larger than the layer. Where the plain factorisation fails, a fraction of the diagonal is added.
     """
-    if C.device.type != "cpu":  # looking which of them are singular would wait for the device
+    if C.device.type != "cpu":  # to look which are singular would wait for the GPU
         return _regularised_cholesky(C)
     L, info = torch.linalg.cholesky_ex(C)
     floor = C.diagonal(dim1=-2, dim2=-1) * _PIVOT_TOLERANCE
-    # Where the factorisation broke down, L is no factor and its diagonal says nothing.
+    # Where the factorisation failed, L is not a factor, whatever its diagonal.
     regular = (L.diagonal(dim1=-2, dim2=-1).square() > floor).all(dim=1) & (info == 0)
     if not bool(regular.all()):
         L[~regular] = _regularised_cholesky(C[~regular])
@@ -223,7 +208,7 @@ def _regularised_cholesky(C: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_second_derivative() -> None:
-    """Raise in a backward pass that records a graph: epsilon is no function of the parameters."""
+    """Raise an error if a backward pass records a graph: it has no derivative of its own."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "the gram sampler is differentiable once, and this backward pass has "

@@ -1,4 +1,4 @@
-"""What one look at a module shows, and networks that are built from a theta0."""
+"""Inspects a module once, and builds networks from a theta0."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mo
 
 SAMPLERS = ("auto", "gram", "functional")
 
-# Examples of the look, and one fewer for the axis that counts them. Batch normalisation needs two.
+# Examples of an inspection. A second pass has one fewer, which shows the axis that counts them.
+# Batch normalisation needs two.
 _N_EXAMPLES = 4
 
-# Layers whose outputs are in proportion to their weights and biases.
+# Layers whose outputs are proportional to their weights and biases.
 _SCALING = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Extreme enough to show any non-linearity or bound. Powers of two multiply without rounding.
+# Extreme enough to show any non-linearity or bound. Products by powers of two are not rounded.
 _FACTORS = (2.0**12, 2.0**-12)
 
 
@@ -50,16 +51,15 @@ class ModuleInfo:
     n_classes: int  # logits of an example
     sampler: str  # "gram" or "functional"
     why_functional: str = ""  # why gram does not serve
-    by_vmap: bool = True  # and not one network after the other
+    by_vmap: bool = True  # False: one network after the other
     n_activations: int = 0  # numbers that a pass computes for one example
     # The axis that counts examples in the output of each call of a layer of TAPPED, by the number
     # of the call; without the call that gives the logits.
     taps: Mapping[int, int] = field(default_factory=dict)
-    calls: tuple[str, ...] = ()  # names of the layers of these calls
-    last_layer: str = ""  # the linear layer that gives the logits, or is named; "": none
-    # Whether a pass draws random numbers, changes what the module keeps, or runs a user's hooks.
-    draws: bool = False
-    stateful: bool = False
+    calls: tuple[str, ...] = ()  # names of the layers of TAPPED, in the order of all calls
+    last_layer: str = ""  # the linear layer that returns the logits, or hidden_layer; "": none
+    draws: bool = False  # whether a pass draws random numbers
+    stateful: bool = False  # whether a pass changes the module's state, or runs a user's hooks
 
 
 def perturbed_logits(
@@ -70,7 +70,7 @@ def perturbed_logits(
     scale: float,
     random: StepRandom,
 ) -> torch.Tensor:
-    """Logits (K, B, d) of K networks around a module on X (B, ...), by the sampler that serves."""
+    """Logits (K, B, d) of K networks around a module on X (B, ...), by its sampler."""
     if info.sampler == "gram":
         return gram_logits(gram_layers(module), X, n_copies, scale, random, draws=info.draws)
     return functional_logits(
@@ -94,15 +94,15 @@ def inspect_module(
 ) -> ModuleInfo:
     """Run forward passes of a module, in its mode, on some of the examples X (n, ...).
 
-    They leave no trace in the module and in PyTorch's generators. An error says why no sampler can
-    serve.
+    The module and PyTorch's generators are the same afterwards. If no sampler serves the module, an
+    error says why.
     """
     X = X.detach()[torch.arange(_N_EXAMPLES, device=X.device) % len(X)]
     name = type(module).__name__
     if not parameter_stds(module, 1.0):
         raise ValueError(f"the module {name} has no parameters to perturb that require a gradient")
-    look = _look(module, X)
-    calls = look.calls
+    seen = _observe(module, X)
+    calls = seen.calls
     last = _last_call(calls, hidden_layer, module)
     last_layer = hidden_layer or ""
     if hidden_layer is not None:
@@ -112,14 +112,14 @@ def inspect_module(
         is_linear = isinstance(module.get_submodule(calls[last].layer), nn.Linear)
         last_layer = calls[last].layer if is_linear else ""
     info = ModuleInfo(
-        n_classes=look.n_classes,
+        n_classes=seen.n_classes,
         sampler="gram",
-        n_activations=look.n_activations,
+        n_activations=seen.n_activations,
         taps={i: call.axis for i, call in enumerate(calls) if i != last and call.axis >= 0},
         calls=tuple(call.layer for call in calls),
         last_layer=last_layer,
-        draws=look.draws,
-        stateful=look.stateful or has_hooks(module),
+        draws=seen.draws,
+        stateful=seen.stateful or has_hooks(module),
     )
     if sampler != "functional" and gram_layers(module) and X.is_floating_point():
         return info
@@ -130,9 +130,9 @@ def inspect_module(
             "'auto'"
         )
     by_vmap = _passes_by_vmap(module, X)
-    if look.idle:
+    if seen.idle:
         warn_user(
-            f"no forward pass of the module {name} uses its layers {look.idle}: their weights are "
+            f"no forward pass of the module {name} uses its layers {seen.idle}: their weights are "
             "not learned"
         )
     return replace(info, sampler="functional", why_functional=why, by_vmap=by_vmap)
@@ -147,7 +147,7 @@ def _why_not_gram(module: nn.Module) -> str:
     )
 
 
-# The look
+# Inspection
 
 
 @dataclass(frozen=True)
@@ -155,37 +155,37 @@ class _Call:
     """One call of a layer of TAPPED."""
 
     layer: str
-    axis: int  # of its output that counts examples; -1: none does
+    axis: int  # the axis of its output that counts examples; -1: none does
     gives_logits: bool
 
 
 class _Reads(TorchFunctionMode):
-    """Notes whether a pass hands values of tensors to Python, such as for an ``if``."""
+    """Notes whether a pass reads values of tensors into Python, for example for an ``if``."""
 
     _READERS = frozenset(
         getattr(torch.Tensor, name)
         for name in ("__bool__", "__float__", "__index__", "__int__", "item", "tolist")
     )
-    seen = False
+    has_read = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen |= func in self._READERS
+        self.has_read |= func in self._READERS
         return func(*args, **(kwargs or {}))
 
 
-class _Look(NamedTuple):
-    """What one pass has shown."""
+class _Observed(NamedTuple):
+    """What the passes of an inspection have shown."""
 
     calls: list[_Call]
     n_classes: int
     n_activations: int  # numbers that the pass computes for one example
     draws: bool  # whether it draws random numbers
-    stateful: bool  # whether it changes what the module keeps
+    stateful: bool  # whether it changes the module's state
     idle: list[str]  # layers that it does not call, and whose parameters do not act on the logits
 
 
-def _look(module: nn.Module, X: torch.Tensor) -> _Look:
-    """Look at a pass, and at one with a row fewer."""
+def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
+    """Run a pass on X, and one with a row fewer."""
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []
     fewer: list[torch.Size] = []
@@ -204,16 +204,16 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         fewer.append(output.shape)
 
     with isolated_pass(module):
-        kept = _kept_by(module)
-        states = _generator_states()
+        state = _state_hash(module)
+        generators = _generators_hash()
         with hooked(list(names), note), _Reads() as reads, _context_of_pass(module, X):
             logits = module(X.clone())
-        draws = _generator_states() != states
+        draws = _generators_hash() != generators
         check_logits(module, logits, X)
         tapped = [layer for layer in names if isinstance(layer, TAPPED)]
         with torch.no_grad(), hooked(tapped, note_shape):
             module(X[1:].clone())
-        stateful = kept == "unknown" or kept != _kept_by(module)
+        stateful = state == "unknown" or state != _state_hash(module)
     if not logits.requires_grad:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
@@ -223,24 +223,24 @@ def _look(module: nn.Module, X: torch.Tensor) -> _Look:
         for (name, output), less in zip(outputs, fewer, strict=False)
     ]
     # Which layers are called may depend on the rows where the pass looks at values.
-    idle = [] if reads.seen else _idle_layers(module, logits, {names[part] for part in called})
-    return _Look(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
+    idle = [] if reads.has_read else _idle_layers(module, logits, {names[part] for part in called})
+    return _Observed(calls, logits.shape[1], -(-n_numbers // len(X)), draws, stateful, idle)
 
 
 @contextmanager
 def isolated_pass(module: nn.Module) -> Iterator[None]:
-    """A pass to look at: it leaves no trace in the module's buffers and in the generators."""
+    """Restore the module's buffers and all random generators after this block."""
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with kept_generators(gpus), isolated(module):
         state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-        inside = [(part, dict(part._buffers)) for part in module.modules()]
+        buffers_of = [(part, dict(part._buffers)) for part in module.modules()]
         values = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
         try:
             yield
         finally:
             random.setstate(state)
             np.random.set_state(numpy_state)  # noqa: NPY002
-            for part, buffers in inside:
+            for part, buffers in buffers_of:
                 part._buffers.update(buffers)
             for buffer, version, value in values:
                 if buffer._version != version:
@@ -286,7 +286,7 @@ def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> l
     return sorted({name.rpartition(".")[0] for name in idle} - called)
 
 
-def _generator_states() -> str:
+def _generators_hash() -> str:
     """A hash of the states of the global generators of PyTorch, Python and NumPy."""
     states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
@@ -295,16 +295,16 @@ def _generator_states() -> str:
     return str(joblib.hash((arrays, random.getstate(), np.random.get_state())))  # noqa: NPY002
 
 
-def _kept_by(module: nn.Module) -> str:
-    """A hash of what a module keeps beside its parameters; "unknown" where it has none."""
+def _state_hash(module: nn.Module) -> str:
+    """A hash of a module's attributes and versions of its buffers; "unknown" if it has none."""
     common = vars(nn.Module()).keys() | {"forward"}
-    kept = [
+    attributes = [
         {name: value for name, value in vars(part).items() if name not in common}
         for part in module.modules()
     ]
     versions = [(id(buffer), buffer._version) for buffer in module.buffers()]
     try:
-        return str(joblib.hash((kept, versions)))
+        return str(joblib.hash((attributes, versions)))
     except Exception:  # something cannot be pickled
         return "unknown"
 
@@ -324,10 +324,10 @@ def _axis(shape: torch.Size, fewer: torch.Size, n_rows: int) -> int:
 
 
 def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Module) -> int:
-    """Index of the call that gives the logits; else of the last call, of the named layer if any."""
+    """Index of the call that returns the logits; else of the last call, or the named layer's."""
     if hidden_layer is not None:
-        numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
-        if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
+        candidates = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
+        if not candidates or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
             linear = {
                 c.layer for c in calls if isinstance(module.get_submodule(c.layer), nn.Linear)
             }
@@ -336,13 +336,13 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
                 f"{sorted(linear)}, got {hidden_layer!r}"
             )
     else:
-        numbers = [len(calls) - 1]
-    given = [i for i, call in enumerate(calls) if call.gives_logits]
-    return (given or numbers)[-1]
+        candidates = [len(calls) - 1]
+    giving_logits = [i for i, call in enumerate(calls) if call.gives_logits]
+    return (giving_logits or candidates)[-1]
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
-    """Whether vmap can pass networks at once; False: one after the other; or an error."""
+    """Whether vmap can compute networks; an error if they cannot be computed singly either."""
     name, failures = type(module).__name__, []
     for by_vmap in (True, False):
         # torch.utils.checkpoint would compute a layer again in the backward pass, when the
@@ -388,7 +388,7 @@ class NetworkBuilder:
     factory: ModuleFactory
     architecture: Architecture
     info: ModuleInfo
-    takes_integers: bool = False  # whether the module takes whole numbers as such
+    takes_integers: bool = False  # whether the module takes integers as such
 
     @classmethod
     def of(
@@ -398,7 +398,7 @@ class NetworkBuilder:
         sampler: str = "auto",
         hidden_layer: str | None = None,
     ) -> NetworkBuilder:
-        """Look at a fresh module on rows of X (n, ...)."""
+        """Inspect a fresh module on rows of X (n, ...)."""
         module = factory.build().float().cpu()
         description = describe(factory, module, X.shape[1:])
         integers = takes_integers(module)
@@ -423,14 +423,14 @@ class NetworkBuilder:
         return Theta0(self.architecture, arrays_of(self.factory.build()))
 
     def module_at(self, theta0: Theta0) -> nn.Module:
-        """A module of its own at theta0, on the CPU, in the mode that it comes in."""
+        """A new module at theta0, on the CPU, in the mode in which the factory builds it."""
         module = self.factory.build().cpu()
         put_arrays_(module, theta0.arrays)
         return module
 
     def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
         """A module at theta0 in single precision and the mode of pre-training."""
-        module = self.factory.build().float()  # first: half precision would round theta0
+        module = self.factory.build().float()  # before theta0, which half precision would round
         put_arrays_(module, theta0.arrays)
         pretraining_mode_(module)
         return module.to(device)
@@ -470,15 +470,15 @@ class NetworkBuilder:
 
 
 def takes_integers(module: nn.Module) -> bool:
-    """Whether a module takes whole numbers as such, and not as floats."""
+    """Whether a module takes integers as such, and not as floats."""
     return any(isinstance(part, EMBEDDINGS) for part in module.modules())
 
 
 def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     """Rows as a module takes them, a copy on the CPU."""
-    whole = integers and np.asarray(X).dtype.kind in "iu"
+    stay_integers = integers and np.asarray(X).dtype.kind in "iu"
     # A copy: rows may be read-only memory maps.
-    return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
+    return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
 def describe(
@@ -514,23 +514,23 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
     return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")
 
 
-# Layers that hand a scale on
+# Scale chains
 
 
 def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[str, ...]:
-    """Names of the layers, if each hands a scale of its output on to the next; else none.
+    """Names of the layers, if scaling the output of each scales the input of the next; else none.
 
-    Then hidden weights can be multiplied by a gain and the last ones divided by it without a change
-    of the function.
+    Then a gain that multiplies hidden weights and divides the last ones does not change the
+    function.
     """
     names = info.calls
     layers = [module.get_submodule(name) for name in names]
-    known = len(names) >= 2 and names[-1] == info.last_layer and len(set(names)) == len(names)
-    if not known or info.stateful or any(type(layer) not in _SCALING for layer in layers):
+    in_order = len(names) >= 2 and names[-1] == info.last_layer and len(set(names)) == len(names)
+    if not in_order or info.stateful or any(type(layer) not in _SCALING for layer in layers):
         return ()
     parameters = [p for layer in layers for p in layer.parameters(recurse=False)]
-    whole = len(set(map(id, parameters))) == len(parameters) == len(list(module.parameters()))
-    if not whole or not all(p.requires_grad for p in parameters):
+    complete = len(set(map(id, parameters))) == len(parameters) == len(list(module.parameters()))
+    if not complete or not all(p.requires_grad for p in parameters):
         return ()
     with torch.no_grad(), isolated_pass(module), _jittered(module):
         before = module(X.clone())
@@ -546,7 +546,7 @@ def scale_chain(module: nn.Module, info: ModuleInfo, X: torch.Tensor) -> tuple[s
 
 @contextmanager
 def _jittered(module: nn.Module) -> Iterator[None]:
-    """Move learned parameters for a while: a head of zeros, for one, would show little."""
+    """Add noise to learned parameters in this block: a last layer of zeros would show nothing."""
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
     before = [parameter.detach().clone() for parameter in learned]
     generator = torch.Generator().manual_seed(0)
@@ -561,10 +561,9 @@ def _jittered(module: nn.Module) -> Iterator[None]:
 
 
 def _scale_(layers: Sequence[Any], factor: float) -> None:
-    """Scale the first layer's outputs; the last layer takes the factor out again."""
-    first, *_, last = layers
-    first.weight.mul_(factor)
+    """Scale the outputs of all layers but the last, whose weights are divided by the factor."""
+    layers[0].weight.mul_(factor)
     for layer in layers[:-1]:
         if layer.bias is not None:
             layer.bias.mul_(factor)
-    last.weight.div_(factor)
+    layers[-1].weight.div_(factor)

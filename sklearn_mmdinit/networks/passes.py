@@ -20,7 +20,7 @@ from .._base.threads import chunked
 from . import EMBEDDINGS, NORMALISATIONS, follows_rows
 from .gram import factor_and_shift, gram_layers
 
-# Rows of a chunk that one thread passes through a chain: enough for products at full rate.
+# Rows that a thread passes through a chain at a time: enough for products at full rate.
 _ROWS_A_CHUNK = 256
 # The same for Jacobians, where each row passes once for each class.
 ROWS_OF_JACOBIANS = 16
@@ -30,18 +30,17 @@ _TINY = 1e-12
 # Layers whose outputs are pre-activations, in the paper's sense.
 TAPPED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
-
 # Mean and variance of a batch norm's inputs, of each channel.
 Statistics = tuple[torch.Tensor, torch.Tensor]
 
 
-# How a module passes
+# Modes and settings of passes
 
 
 def pretraining_mode_(module: nn.Module) -> None:
     """Dropout off, normalisations by the mini-batch, and no sparse gradients.
 
-    A normalisation in evaluation mode stays so if the module is in training mode: it is frozen.
+    A normalisation in evaluation mode, in a module in training mode, is frozen and stays so.
     """
     dense_gradients_(module)
     norms = [
@@ -63,7 +62,7 @@ def dense_gradients_(module: nn.Module) -> None:
 
 @contextmanager
 def isolated(module: nn.Module) -> Iterator[None]:
-    """Let passes leave no trace in running statistics and in spectral norms."""
+    """Keep running statistics and spectral norms as they are in this block."""
     norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]
     spectral = [part for part in module.modules() if isinstance(part, _SpectralNorm)]
     before = [(norm.track_running_stats, dict(norm._buffers)) for norm in norms]
@@ -71,7 +70,7 @@ def isolated(module: nn.Module) -> Iterator[None]:
     try:
         for norm in norms:
             norm.track_running_stats = False
-            # Instance normalisation updates running statistics whatever the line above says.
+            # Instance normalisation would update running statistics all the same.
             norm._buffers.update(running_mean=None, running_var=None)
         for part in spectral:
             part.eval()
@@ -92,8 +91,8 @@ _n_plain_attention = 0
 def plain_attention() -> Iterator[None]:
     """Let attention use plain operations: fused ones have no second derivative and no vmap.
 
-    PyTorch's settings are for all threads: the first one in sets them, the last one out resets
-    them.
+    PyTorch's settings hold for all threads: the first thread in this block sets them, and the last
+    one that leaves it restores them.
     """
     global _n_plain_attention
     with _attention_lock:
@@ -116,7 +115,7 @@ def plain_attention() -> Iterator[None]:
 def hooked(
     layers: Sequence[nn.Module], hook: Callable[[nn.Module, Any, Any], Any]
 ) -> Iterator[None]:
-    """Let a forward hook watch layers for a while."""
+    """Register a forward hook on layers in this block."""
     with ExitStack() as stack:
         for layer in layers:
             stack.callback(layer.register_forward_hook(hook).remove)
@@ -130,7 +129,7 @@ def batch_norms(module: nn.Module) -> list[_BatchNorm]:
     ]
 
 
-# What passes show
+# Activations, statistics and Jacobians
 
 
 def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> torch.Tensor:
@@ -161,10 +160,10 @@ def hidden_activations(module: nn.Module, X: torch.Tensor, last_layer: str) -> t
 
 
 def _row_chunks(module: nn.Module, X: torch.Tensor, n_rows: int) -> Sequence[torch.Tensor]:
-    """Rows of X for each thread of a team; all rows where they cannot be divided."""
+    """X in chunks of rows for threads; in one chunk if rows cannot be computed apart."""
     # Batch normalisation needs all rows at once, and a GPU has no team.
-    whole = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
-    return X.split(len(X) if whole else n_rows)
+    together = X.device.type != "cpu" or X.requires_grad or bool(batch_norms(module))
+    return X.split(len(X) if together else n_rows)
 
 
 def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
@@ -175,9 +174,9 @@ def _outputs(layers: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
 
 
 def plain_pass(module: nn.Module, X: torch.Tensor) -> dict[nn.Module, list[Statistics]]:
-    """Let running statistics follow X, in one pass; mean and variance of each batch norm's calls.
+    """Update running statistics from X by one pass; mean and variance of each batch norm's calls.
 
-    There is no pass where nothing follows the rows.
+    There is no pass if the module has no such state.
     """
     statistics: dict[nn.Module, list[Statistics]] = {norm: [] for norm in batch_norms(module)}
     has_state = any(
@@ -200,17 +199,16 @@ def jacobian_norms(
 ) -> torch.Tensor:
     """Norms (B, d, L) of the rows of the Jacobians of the logits at theta0.
 
-    With respect to the input and to the output of each layer of ``TAPPED`` before the last one,
-    which is a pre-activation (after a normalisation that follows at once). Batch normalisation uses
-    the mean and variance of X as constants. `taps` has the axis that counts examples for each
-    call of such a layer. One forward pass also updates running statistics from X.
+    The Jacobians are by the input and by each pre-activation: the output of a layer of ``TAPPED``
+    before the last one, or of a normalisation that follows this layer at once. Batch normalisation
+    uses the mean and variance of X as constants. `taps` maps the number of each call of such a
+    layer to the axis of its output that counts examples. Running statistics are updated from X.
     """
-    statistics = plain_pass(module, X)
-    is_chain = bool(gram_layers(module))
-    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if is_chain else [X]
+    statistics, layers = plain_pass(module, X), gram_layers(module)
+    parts = _row_chunks(module, X, ROWS_OF_JACOBIANS) if layers else [X]
 
     def norms(i: int) -> torch.Tensor:
-        return _norms_of_rows(module, parts[i], n_classes, taps, statistics)
+        return _norms_of_rows(module, layers, parts[i], n_classes, taps, statistics)
 
     with plain_attention(), isolated(module):
         if len(parts) > 1:
@@ -225,25 +223,26 @@ def jacobian_norms(
 
 def _norms_of_rows(
     module: nn.Module,
+    layers: Sequence[nn.Module],
     X: torch.Tensor,
     n_classes: int,
     taps: Mapping[int, int],
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> torch.Tensor:
-    """Norms (B, d, L) for some of the rows."""
+    """Norms (B, d, L) for some of the rows; `layers` are the chain that the module is, if any."""
     differentiable = torch.is_grad_enabled()
     with torch.enable_grad():
-        # Each row passes once for each class, so that one backward pass gives all slopes.
+        # Each row passes once for each class: one backward pass then gives all gradients.
         rows = X.repeat(n_classes, *[1] * (X.ndim - 1))
         if rows.is_floating_point() and not rows.requires_grad:
             rows.requires_grad_()
-        logits, tapped = _tapped(module, rows, statistics)
+        logits, tapped = _tapped(module, layers, rows, statistics)
         of_class = torch.eye(n_classes, dtype=logits.dtype, device=logits.device)
         of_class = of_class.repeat_interleave(len(X), dim=0)
         inputs = [(rows, 0)] if rows.requires_grad else []
         for call, axis in taps.items():
-            # A layer that gets some of the rows only, as in a mixture of experts, is skipped: its
-            # output cannot be divided among all rows.
+            # A layer that gets only some of the rows, as in a mixture of experts, is skipped: its
+            # output cannot be assigned to rows.
             if call < len(tapped) and tapped[call].shape[axis] % len(rows) == 0:
                 inputs.append((tapped[call], axis))
         slopes: Sequence[torch.Tensor | None] = []
@@ -275,6 +274,7 @@ def _norms_of_rows(
 
 def _tapped(
     module: nn.Module,
+    layers: Sequence[nn.Module],
     rows: torch.Tensor,
     statistics: Mapping[nn.Module, Sequence[Statistics]],
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -288,7 +288,7 @@ def _tapped(
         if not output.requires_grad:  # the output of frozen layers
             output = output.detach().requires_grad_()
         tapped.append(output)
-        handed_on = output.clone()  # what works in place leaves the tapped tensor as it is
+        handed_on = output.clone()  # so that an operation in place spares the tapped one
         return handed_on
 
     def watch(layer: nn.Module, args: Any, output: Any) -> Any:
@@ -298,18 +298,17 @@ def _tapped(
             channels = (1, -1, *[1] * (args[0].ndim - 2))
             factor, shift = factor_and_shift(layer, *next(remaining[layer]))
             output = args[0] * factor.view(channels) + shift.view(channels)
-        # If the input is the unchanged last output, the normalisation's output replaces it. An
-        # activation in place keeps the tensor, but raises its version.
+        # A normalisation at once after a layer replaces its output. An activation in place between
+        # them keeps the tensor, but raises its version.
         if args[0] is not handed_on or handed_on._version:
             return output
         tapped.pop()
         return tap(output)
 
-    layers = gram_layers(module)
-    if layers:  # hooks would be seen by all threads
+    if layers:  # without hooks, which would see the passes of all threads
         H = rows.clone()
         for layer in layers:
-            # By masked_fill, because a ReLU's second derivative is a whole pass of zeros.
+            # Not by nn.ReLU: autograd computes its second derivative, which is all zeros.
             inputs = H
             H = H.masked_fill(H <= 0, 0.0) if type(layer) is nn.ReLU else layer(H)
             if isinstance(layer, (*TAPPED, *NORMALISATIONS)):

@@ -1,7 +1,6 @@
 """Backends give loky's figures to the last digit, and lose no score where workers die."""
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -160,9 +159,10 @@ def _failing(number):
     raise ZeroDivisionError(f"cell {number}")
 
 
-@contextlib.contextmanager
-def _processes(folder, n_workers):
-    """A scheduler and some workers, each a process of its own."""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A scheduler and two workers, each a process of its own."""
+    folder = tmp_path_factory.mktemp("dask")
     distributed = pytest.importorskip("distributed", reason="needs the extra dask")
     file = folder / "scheduler.json"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -176,7 +176,7 @@ def _processes(folder, n_workers):
     # Without nannies: a worker that is killed stays away.
     processes = [
         start("scheduler", "--host", "127.0.0.1", "--port", "0"),
-        *(start("worker", "--nthreads", "1", "--no-nanny") for _ in range(n_workers)),
+        *(start("worker", "--nthreads", "1", "--no-nanny") for _ in range(2)),
     ]
     try:
         while not file.exists():
@@ -184,19 +184,13 @@ def _processes(folder, n_workers):
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
         with distributed.Client(address, set_as_default=False) as client:
-            client.wait_for_workers(n_workers)
+            client.wait_for_workers(2)
         yield SimpleNamespace(address=address, scheduler=processes[0], workers=processes[1:])
     finally:
         for process in processes:
             process.kill()
             process.wait()
         log.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with _processes(tmp_path_factory.mktemp("dask"), 2) as processes:
-        yield processes
 
 
 def _in_this_process(**settings):
@@ -207,15 +201,15 @@ def _in_this_process(**settings):
     return LocalCluster(1, **own, dashboard_address="127.0.0.1:0", **settings)
 
 
-def _on(cluster):
-    return connected(argparse.Namespace(backend="dask", address=cluster.address, jobs=-1))
+def _on(address):
+    return connected(argparse.Namespace(backend="dask", address=address, jobs=-1))
 
 
 @pytest.mark.long
 def test_what_is_shared_is_sent_to_each_worker_once(cluster, tmp_path):
     parcel = Parcel(tmp_path)
     calls = [((number, 0.02), (parcel,)) for number in range(60)]
-    with _on(cluster) as workers:
+    with _on(cluster.address) as workers:
         taken = dict(workers.results(_where, calls[:3], whole_machine=True))
         # One machine: its first worker makes one call after the other.
         assert len(set(taken.values())) == 1
@@ -224,8 +218,13 @@ def test_what_is_shared_is_sent_to_each_worker_once(cluster, tmp_path):
     assert parcel.arrivals() == dict.fromkeys(taken.values(), 1)
 
 
-def test_an_error_of_a_cell_is_raised_as_it_is(cluster):
-    with _on(cluster) as workers, pytest.raises(ZeroDivisionError, match="cell"):
+def test_an_error_of_a_cell_is_raised_as_it_is():
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    with (
+        _in_this_process(threads_per_worker=1) as cluster,
+        _on(cluster.scheduler_address) as workers,
+        pytest.raises(ZeroDivisionError, match="cell"),
+    ):
         list(workers.results(_failing, [((0,), ())]))
 
 
@@ -247,13 +246,13 @@ def test_a_killed_worker_costs_no_score(cluster, tmp_path, on_loky, after_two_sc
     assert _figures(tmp_path) == on_loky
 
 
+# The last test on these processes, as it ends them.
 def test_a_lost_scheduler_ends_the_command_which_then_goes_on(
-    tmp_path_factory, tmp_path, on_loky, after_two_scores, capsys
+    cluster, tmp_path, on_loky, after_two_scores, capsys
 ):
-    with _processes(tmp_path_factory.mktemp("dask"), 2) as cluster:
-        kept = after_two_scores(cluster.scheduler.kill)
-        backend = ("--backend", "dask", "--address", cluster.address)
-        assert _run(tmp_path, *backend) == 75
+    kept = after_two_scores(cluster.scheduler.kill)
+    backend = ("--backend", "dask", "--address", cluster.address)
+    assert _run(tmp_path, *backend) == 75
     stderr = capsys.readouterr().err
     assert "the dask cluster is lost" in stderr
     assert "the same command goes on from here" in stderr
