@@ -150,6 +150,34 @@ def test_small_products_are_not_worth_a_second_thread():
                 assert len(run_on_threads(5, lambda start, stop: None)) == expected
 
 
+def test_threads_born_beside_fits_begin_with_the_number_of_the_process():
+    inside = threading.Barrier(3)
+
+    def number_in_a_new_thread():
+        with ThreadPoolExecutor(1) as new_thread:
+            return new_thread.submit(torch.get_num_threads).result()
+
+    def fit(may_end):
+        with worthwhile_threads(SMALL):
+            inside.wait(60)
+            may_end.wait(60)
+            within = torch.get_num_threads()
+        return within, torch.get_num_threads()
+
+    with threads(2), ThreadPoolExecutor(2) as pool:
+        events = [threading.Event() for _ in range(2)]
+        fits = [pool.submit(fit, may_end) for may_end in events]
+        inside.wait(60)
+        assert number_in_a_new_thread() == 2
+        for may_end, fitted in zip(events, fits, strict=True):  # the first one in leaves first
+            may_end.set()
+            assert fitted.result() == (1, 2)
+            assert number_in_a_new_thread() == 2
+    with as_a_team_of(3):
+        run_on_threads(3, lambda start, stop: None)
+        assert number_in_a_new_thread() == 3, "only the team's own threads have one each"
+
+
 def test_a_thread_of_the_users_own_is_no_part_of_the_team():
     with as_a_team_of(2), ThreadPoolExecutor(1) as other:
         assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
