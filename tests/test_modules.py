@@ -20,6 +20,7 @@ from nets import Conv, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
     MLP,
     Coherence,
+    MLPClassifier,
     MMDInitializer,
     NetClassifier,
     load_theta0,
@@ -103,6 +104,23 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
 
 
 # Coherence and gain
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
+    X = X.reshape(len(X), -1)
+    init = MMDInitializer((5, 5), activation=activation, n_perturbations=4, max_iter=1).fit(X)
+    clf = MLPClassifier(warm_start_from=init, max_iter=1).fit(X, np.arange(len(X)) % 2)
+    rows = torch.tensor(X[:9]).float()
+    for net in (init.to_module(), init.theta0_.to_module(), clf.module_.eval()):
+        outputs, slopes = {}, {}
+        for layer in (*net.linears, *net.activations):
+            layer.register_forward_hook(lambda layer, args, out: outputs.update({layer: (args, out)}))
+            layer.register_full_backward_hook(lambda layer, _, slope: slopes.update({layer: slope}))
+        net(rows.clone().requires_grad_()).sum().backward()
+        assert len(outputs) == len(slopes) == 5
+        for layer, ((inputs,), out) in outputs.items():
+            torch.testing.assert_close(layer.forward(inputs), out)
 
 
 def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
