@@ -505,10 +505,17 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5.
+        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5. A ValueError
+        is raised for rows whose values are too large for the network.
         """
         check_is_fitted(self, "net_")
-        return self.net_.predict_proba(net.Rows(self._validated(X)))
+        probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))
+        if (wrong := ~np.isfinite(probabilities).all(axis=1)).any():
+            raise ValueError(
+                f"the probabilities of {wrong.sum()} rows of X are not finite, such as row "
+                f"{wrong.argmax()}: values are too large for the network; scale X as in fit"
+            )
+        return probabilities
 
     @property
     def module_(self) -> nn.Module:

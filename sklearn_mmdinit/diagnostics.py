@@ -196,6 +196,10 @@ def dead_neuron_ratio(
     ratios: list[float] = []
 
     def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
+        if not output.isfinite().all():
+            raise ValueError(
+                "activations of X are not finite: give X on the scale that theta0 was learned on"
+            )
         ratios.append(float((~(output > 0).any(dim=0)).double().mean()))
 
     with torch.no_grad(), hooked(units, count):

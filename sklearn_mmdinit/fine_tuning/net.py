@@ -316,6 +316,10 @@ class Net(NeuralNetClassifier):
                 self.notify("on_train_end", X=rows, y=None)
             for epoch in self.history_:
                 epoch["batches"].clear()  # nothing reads them, and they grow with the rows
+            losses = [epoch["valid_loss"] for epoch in self.history_ if "valid_loss" in epoch]
+            if losses and not np.isfinite(losses).any():
+                hint = "scale the validation rows as X, or set validation_split=None"
+                raise ValueError(f"the validation loss of every epoch is {losses[-1]}; {hint}")
             if not learned_is_finite(self.module_):
                 hint = f"lower learning_rate_init={self.lr!r} or standardize X"
                 raise ValueError(f"the weights are no longer finite after training; {hint}")
