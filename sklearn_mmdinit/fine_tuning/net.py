@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -242,7 +243,33 @@ class Net(NeuralNetClassifier):
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
         self.seed = seed
+        # A step and a prediction set the mode of the module, so only one of them goes on at a time.
+        self._in_one_mode = threading.RLock()
         super().__init__(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        del state["_in_one_mode"]  # cannot be pickled
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._in_one_mode = threading.RLock()
+
+    def train_step(self, batch: Any, **fit_params: Any) -> Any:
+        """A step of the optimizer, in training mode."""
+        with self._in_one_mode:
+            return super().train_step(batch, **fit_params)
+
+    def validation_step(self, batch: Any, **fit_params: Any) -> Any:
+        """The loss of a batch, in evaluation mode."""
+        with self._in_one_mode:
+            return super().validation_step(batch, **fit_params)
+
+    def evaluation_step(self, batch: Any, training: bool = False) -> Any:
+        """Logits of a batch, in evaluation mode."""
+        with self._in_one_mode:
+            return super().evaluation_step(batch, training)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks; one that ends training must not look like Ctrl-C."""

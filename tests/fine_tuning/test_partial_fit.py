@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -52,6 +54,26 @@ def test_as_many_calls_as_epochs_equal_fit(params, data):
     assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (3, 2, None)
     assert clf.validation_loss_curve_ is None
     assert_same_arrays(clf.theta0_, fitted.theta0_)
+
+
+def test_predictions_in_another_thread_leave_training_alone(data):
+    X, y = data
+    alone, beside = (small(batch_norm=True, max_iter=1).fit(X, y) for _ in range(2))
+    ended = threading.Event()
+
+    def predict():
+        while not ended.is_set():
+            beside.predict_proba(X[:5])
+
+    with ThreadPoolExecutor(1) as other:
+        predicting = other.submit(predict)
+        for _ in range(20):
+            alone.partial_fit(X, y)
+            beside.partial_fit(X, y)
+        ended.set()
+        predicting.result()
+    assert_same(beside, alone)
+    np.testing.assert_array_equal(beside.predict_proba(X), alone.predict_proba(X))
 
 
 def test_it_goes_on_from_fit(data):
