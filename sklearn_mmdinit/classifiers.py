@@ -462,8 +462,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
 
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
         the present weights and optimizer, with the parameters of the first call. ``max_iter``
-        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly. For
-        callbacks each call is a training of its own. ``class_weight`` may not be "balanced".
+        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly; a schedule of
+        skorch's LRScheduler goes on. For other callbacks each call is a training of its own.
+        ``class_weight`` may not be "balanced".
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import EarlyStopping
+from skorch.callbacks import EarlyStopping, LRScheduler
 from skorch.utils import noop, to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -337,7 +337,8 @@ class Net(NeuralNetClassifier):
                 self.n_multiplications_ = _multiplications(self, rows)
             with worthwhile_threads(self.n_multiplications_):
                 # Not partial_fit, which takes Ctrl-C for a callback that ends training.
-                self.notify("on_train_begin", X=rows, y=None)
+                with self._going_on_with_schedules():
+                    self.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
@@ -367,9 +368,30 @@ class Net(NeuralNetClassifier):
             yield
             self.generator_states_ = [generator.get_state() for generator in generators]
 
+    def _schedules(self) -> list[tuple[LRScheduler, Any]]:
+        """Skorch's callbacks that change the learning rate, and PyTorch's schedules in them."""
+        callbacks = [callback for _, callback in self.callbacks_]
+        return [(c, c.lr_scheduler_) for c in callbacks if isinstance(c, LRScheduler)]
+
+    @contextmanager
+    def _going_on_with_schedules(self) -> Iterator[None]:
+        """Let schedules go on from the last training, although skorch makes new ones."""
+        before = [(callback, schedule) for callback, schedule in self._schedules() if schedule]
+        groups = [
+            copy.deepcopy({name: value for name, value in group.items() if name != "params"})
+            for group in self.optimizer_.param_groups
+        ]
+        yield
+        for callback, schedule in before:
+            callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
+        if before:  # a new schedule sets learning rates
+            for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
+                group.update(values)
+
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
         """Put back what training changes in place, but not what the caller's callbacks keep."""
+        schedules = self._schedules()
         parts = [self.module_, self.criterion_, self.optimizer_]
         parts = [part for part in parts if hasattr(part, "load_state_dict")]
         states = [copy.deepcopy(part.state_dict()) for part in parts]
@@ -382,6 +404,8 @@ class Net(NeuralNetClassifier):
                 part.load_state_dict(state)
             generator.set_state(generator_state)
             del self.history_[n_epochs:]
+            for callback, schedule in schedules:
+                callback.lr_scheduler_ = schedule
             raise
 
 

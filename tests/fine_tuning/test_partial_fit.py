@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, LRScheduler
 from torch import nn
+from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
 from nets import Counting, assert_same_arrays, assert_same_weights, digits, fits
@@ -30,8 +31,24 @@ def assert_same(a, b):
     assert_same_weights(a, b)
 
 
+def in_turn(optimizer, last_epoch):
+    schedules = [lr_scheduler.StepLR(optimizer, 1), lr_scheduler.ExponentialLR(optimizer, 0.5)]
+    return lr_scheduler.SequentialLR(optimizer, schedules, [2], last_epoch=last_epoch)
+
+
+def rates(policy, **params):
+    return {"callbacks": [("rates", LRScheduler(policy, **params))]}
+
+
 KINDS = {
     "plain": {},
+    "steps": rates(lr_scheduler.StepLR, step_size=1),
+    "milestones": rates(lr_scheduler.MultiStepLR, milestones=[1, 2]),
+    "warm-up": rates(lr_scheduler.ConstantLR, total_iters=2),
+    "plateau": rates(lr_scheduler.ReduceLROnPlateau, patience=0, threshold=10.0),
+    "one cycle": rates(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=21, step_every="batch"),
+    "schedules in turn": rates(in_turn),
+    "skorch's own": {"callbacks": [LRScheduler()]},
     "batch norm": {"batch_norm": True},
     "momentum": {"optimizer": "sgd", "optimizer__momentum": 0.9},
     "DataLoader": {"iterator_train": DataLoader},
@@ -113,7 +130,7 @@ def test_an_initializer_learns_from_the_first_rows_alone(data):
     assert fits == [40], "unlabelled ones among them"
 
 
-@pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader"])
+@pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader", "steps"])
 def test_an_epoch_that_fails_leaves_no_trace(kind, data):
     X, y = data
     clf, never = (small(**KINDS[kind]) for _ in range(2))
