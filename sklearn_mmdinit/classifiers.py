@@ -19,7 +19,7 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import as_float32, torch_device
+from ._base.environment import as_float32, own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
@@ -401,6 +401,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -456,6 +457,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self._build_net(start, X, unlabelled, seeds)
         return self._train(rows, self.max_iter)
 
+    @own_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
@@ -503,6 +505,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self._build_net(start, X, (), seeds)
         return self._train(rows, n_epochs=1)
 
+    @own_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
+from ._base.environment import own_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
 from .coherence import coherence_of
@@ -307,6 +308,7 @@ class StackedStartsClassifier(PartlyLabelled):
             ]
         return cloned
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None, classes: Any = None) -> Self:
         """Learn the starts, train the networks and the classifiers, and weight them.
@@ -477,6 +479,7 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
         return np.asarray(np.sum(weighted, axis=0))
 
+    @own_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")

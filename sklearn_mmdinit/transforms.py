@@ -17,6 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
+from ._base.environment import own_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
@@ -141,6 +142,7 @@ class RandomAffine(BaseEstimator):
         self.mirror = mirror
         self.image_shape = image_shape
 
+    @own_settings()
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Change images X (n, n_pixels) or (n, ...) of three axes by draws from `rng`.
 
@@ -338,6 +340,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell is the only one too
         return self
 
+    @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Histograms (n, n_orientations * n_cells) of images shaped as in ``fit``, float32."""
         check_is_fitted(self)

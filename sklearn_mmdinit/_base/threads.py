@@ -48,7 +48,8 @@ def _set_num_threads_here(n: int) -> None:
     """Set the number of PyTorch's threads for the calling thread alone.
 
     PyTorch's own function also sets what threads born later begin with. A new thread shows that
-    number, and puts it back.
+    number, and puts it back. A thread that begins in between is made to wait by
+    :func:`settle_num_threads`.
     """
     if n == torch.get_num_threads():
         return
@@ -58,6 +59,12 @@ def _set_num_threads_here(n: int) -> None:
             torch.set_num_threads(n)
         finally:
             new_thread.submit(torch.set_num_threads, of_new_threads)
+
+
+def settle_num_threads() -> None:
+    """Let the calling thread begin with the process's number of PyTorch's threads, if it is new."""
+    with _setting:
+        torch.get_num_threads()
 
 
 _team = threading.local()
