@@ -1,6 +1,8 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import random
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import joblib
@@ -22,6 +24,7 @@ from sklearn_mmdinit import (
     Coherence,
     MLPClassifier,
     MMDInitializer,
+    MMDObjective,
     NetClassifier,
     load_theta0,
     mmd_init_,
@@ -393,6 +396,46 @@ def test_layers_that_take_no_part_are_told():
     module.other = nn.Linear(5, 5)
     with pytest.warns(UserWarning, match=r"forward pass of the module Scaled uses .*\['other'\]"):
         small(module).fit(rows(16))
+
+
+class Hiding(nn.Module):
+    """Keeps some of its weights where PyTorch does not look, or where it does."""
+
+    def __init__(self, kept_in):
+        super().__init__()
+        layer, scale = nn.Linear(6, 5), torch.ones(5, requires_grad=True)
+        self.head = nn.Linear(5, 2)
+        self.body, self.scale = {
+            "a list": ([layer], 1.0),
+            "a dict": ({0: layer}, 1.0),
+            "a closure": ([lambda x: layer(x)], 1.0),
+            "an argument": ([partial(nn.functional.linear, weight=layer.weight)], 1.0),
+            "a tensor": (nn.ModuleList([layer]), scale),
+            "a list of PyTorch's": (nn.ModuleList([layer]), nn.Parameter(scale.detach())),
+        }[kept_in]
+
+    def forward(self, x):
+        return self.head((self.body[0](x) * self.scale).relu())
+
+
+HIDDEN_IN = ("a list", "a dict", "a closure", "an argument", "a tensor", "a list of PyTorch's")
+
+
+@pytest.mark.parametrize("kept_in", HIDDEN_IN)
+def test_weights_that_a_module_does_not_register_are_told(kept_in):
+    X, y = rows(16), np.arange(16) % 2
+    hidden = r"\(5,\)" if kept_in == "a tensor" else r"\(5, 6\)"
+    message = f"logits of Hiding depend on tensors of .*{hidden}.* neither learned nor part"
+    for look in (
+        lambda net: small(net, max_iter=1).fit(X),
+        lambda net: small(Hiding, module__kept_in=kept_in, max_iter=1).fit(X),
+        lambda net: mmd_init_(net, X, n_perturbations=4, max_iter=1),
+        lambda net: MMDObjective(4)(net, torch.from_numpy(X)),
+        lambda net: NetClassifier(net, max_iter=1).fit(X, y),
+    ):
+        warned = nullcontext() if kept_in == HIDDEN_IN[-1] else pytest.warns(match=message)
+        with warned:
+            look(Hiding(kept_in))
 
 
 class Detached(nn.Module):
