@@ -91,9 +91,9 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         -------
         ndarray
             X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
-            stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0. With
-            ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units); values
-            may differ by 1e-5 of the largest with the composition of X.
+            stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
+            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units);
+            values may differ by 1e-5 of the largest with the composition of X.
         """
         check_is_fitted(self, "theta0_")
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))

@@ -116,13 +116,13 @@ def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
     clf = MLPClassifier(warm_start_from=init, max_iter=1).fit(X, np.arange(len(X)) % 2)
     rows = torch.tensor(X[:9]).float()
     for net in (init.to_module(), init.theta0_.to_module(), clf.module_.eval()):
-        outputs, slopes = {}, {}
+        seen, backward = [], []
         for layer in (*net.linears, *net.activations):
-            layer.register_forward_hook(lambda layer, args, out: outputs.update({layer: (args, out)}))
-            layer.register_full_backward_hook(lambda layer, _, slope: slopes.update({layer: slope}))
+            layer.register_forward_hook(lambda *call, seen=seen: seen.append(call))
+            layer.register_full_backward_hook(lambda *call, to=backward: to.append(call))
         net(rows.clone().requires_grad_()).sum().backward()
-        assert len(outputs) == len(slopes) == 5
-        for layer, ((inputs,), out) in outputs.items():
+        assert len(seen) == len(backward) == 5
+        for layer, (inputs,), out in seen:
             torch.testing.assert_close(layer.forward(inputs), out)
 
 
