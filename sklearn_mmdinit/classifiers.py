@@ -19,7 +19,7 @@ from torch.optim import SGD
 from . import warm_start
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import as_float32, torch_device
+from ._base.environment import as_float32, own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
@@ -467,6 +467,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self.best_validation_loss_ = None if loss is None else float(loss)
         return self
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -524,14 +525,16 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         self._fit_head(start, rows, seeds[0])
         return self._train(rows, self._choices["max_iter"])
 
+    @own_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one more epoch on the given rows, without validation.
 
         The first call starts where ``fit`` does. Later calls, and calls after ``fit``, go on from
         the present weights and optimizer, with the parameters of the first call. ``max_iter``
-        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly. For
-        callbacks each call is a training of its own. ``class_weight`` may not be "balanced".
+        calls with the same rows equal ``fit`` with ``validation_split=None`` exactly; a schedule of
+        skorch's LRScheduler goes on. For other callbacks each call is a training of its own.
+        ``class_weight`` may not be "balanced".
 
         Parameters
         ----------
@@ -572,13 +575,21 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
             self._fit_head(start, rows, seeds[0])
         return self._train(rows, n_epochs=1)
 
+    @own_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in float32, in the order of ``classes_``.
 
-        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5.
+        X is as ``fit`` takes it. The other rows of X may change a probability by 1e-5. A ValueError
+        is raised for rows whose values are too large for the network.
         """
         check_is_fitted(self, "net_")
-        return self.net_.predict_proba(net.Rows(self._validated(X)))
+        probabilities = self.net_.predict_proba(net.Rows(self._validated(X)))
+        if (wrong := ~np.isfinite(probabilities).all(axis=1)).any():
+            raise ValueError(
+                f"the probabilities of {wrong.sum()} rows of X are not finite, such as row "
+                f"{wrong.argmax()}: values are too large for the network; scale X as in fit"
+            )
+        return probabilities
 
     @property
     def module_(self) -> nn.Module:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import joblib
@@ -309,15 +309,24 @@ class Walks:
 
 def _embedded(embedding: Any, X: np.ndarray, name: str) -> np.ndarray:
     """The checked output (n, ...) of a fitted embedding for rows X (n, ...)."""
-    with warnings.catch_warnings():
-        # An embedding that was fitted to a DataFrame warns of an array.
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        output = on_read_only(_name(embedding), embedding.transform, X)
+    output = on_read_only(
+        _name(embedding), lambda rows: embedding.transform(_named(rows, embedding)), X
+    )
     if np.ndim(output) < 2 or np.shape(output)[0] != len(X):
         raise ValueError(f"{name} must be of shape ({len(X)}, ...), got {np.shape(output)}")
     rows = check_array(output, dtype=[np.float64, np.float32], allow_nd=True, input_name=name)
     check_float32(rows, name)
     return np.asarray(rows)
+
+
+def _named(rows: np.ndarray, embedding: Any) -> Any:
+    """Rows with the column names of the DataFrame that an embedding was fitted to, if it was."""
+    names = getattr(embedding, "feature_names_in_", None)
+    if names is None or rows.shape[1:] != (len(names),) or find_spec("pandas") is None:
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=names)
 
 
 def _name(embedding: Any) -> str:

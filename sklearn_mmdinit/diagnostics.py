@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from torch import nn
 
 from . import losses
-from ._base.environment import array_of, check_float32
+from ._base.environment import array_of, check_float32, own_settings
 from ._base.module_factory import ModuleFactory, uncompiled
 from ._base.random_streams import StepRandom
 from ._base.validation import check_argument, check_fits_in_memory, integers, numbers
@@ -96,6 +96,7 @@ class _Probe:
         return logits
 
 
+@own_settings()
 def degenerate_softmax_ratio(
     source: Any,
     X: Any,
@@ -152,6 +153,7 @@ def degenerate_softmax_ratio(
     return np.asarray(ratios)
 
 
+@own_settings()
 def dead_neuron_ratio(
     source: Any,
     X: Any,
@@ -196,6 +198,10 @@ def dead_neuron_ratio(
     ratios: list[float] = []
 
     def count(layer: nn.Module, args: Any, output: torch.Tensor) -> None:
+        if not output.isfinite().all():
+            raise ValueError(
+                "activations of X are not finite: give X on the scale that theta0 was learned on"
+            )
         ratios.append(float((~(output > 0).any(dim=0)).double().mean()))
 
     with torch.no_grad(), hooked(units, count):
@@ -204,6 +210,7 @@ def dead_neuron_ratio(
     return np.asarray(ratios).reshape(n_batches, -1)
 
 
+@own_settings()
 def prediction_samples(
     source: Any,
     X: Any,
@@ -250,6 +257,7 @@ def prediction_samples(
     return probabilities
 
 
+@own_settings()
 def coherence_kernel(source: Any, X: Any) -> np.ndarray:
     r"""Correlation of what perturbations of the last layer add to a logit at two inputs.
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import array_of, check_float32, torch_device
+from ._base.environment import array_of, check_float32, own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.validation import warn_user
@@ -70,6 +70,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """The feature map, whose result scikit-learn puts into the container of set_output."""
 
+    @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
         rows = self._rows(X)
@@ -93,10 +94,10 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Returns
         -------
         ndarray
-            X itself, as an array that carries theta0 to the next step of a pipeline. It stays an
-            array where ``set_output`` asks for a DataFrame, which cannot carry theta0. With
-            ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units); values
-            may differ by 1e-5 of the largest with the composition of X.
+            X itself, as a read-only array that carries theta0 to the next step of a pipeline. It
+            stays an array where ``set_output`` asks for a DataFrame, which cannot carry theta0.
+            With ``output="hidden"``: inputs of the last layer at theta0, (n_samples, n_units);
+            values may differ by 1e-5 of the largest with the composition of X.
         """
         check_is_fitted(self, "theta0_")
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
@@ -447,6 +448,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
                     f"{name}={value!r} describes a perceptron, and module is given; leave it out"
                 )
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn theta0 from unlabelled rows.
@@ -498,6 +500,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             warn_user(f"interrupted: {done}", ConvergenceWarning)
         return self._store(X, config, state)
 
+    @own_settings()
     @checks.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Train for one more epoch.
@@ -534,6 +537,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._train(X, config, state, n_epochs)
         return self._store(X, config, state)
 
+    @own_settings()
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss at theta0, so that higher is better.
 

@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ._base import validation as checks
+from ._base.environment import own_settings
 from ._base.module_factory import OF_A_PERCEPTRON, PREFIX
 from .classifiers import MLPClassifier, NetClassifier, PartlyLabelled
 from .fine_tuning import labels
@@ -347,6 +348,7 @@ class StackedStartsClassifier(PartlyLabelled):
             ]
         return cloned
 
+    @own_settings()
     @checks.all_or_nothing
     def fit(
         self,
@@ -553,6 +555,7 @@ class StackedStartsClassifier(PartlyLabelled):
         ]
         return np.asarray(np.sum(weighted, axis=0))
 
+    @own_settings()
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n_samples, n_classes) in the order of ``classes_``, calibrated."""
         check_is_fitted(self, "weights_")

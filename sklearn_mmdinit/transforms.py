@@ -1,6 +1,6 @@
 """Augmentations of images and tables, and features of images for the search of neighbours.
 
-An image is a flat row, or has the axes channels, height and width.
+Images are flat rows, or have the axes channels, height and width, or height, width and channels.
 """
 
 from __future__ import annotations
@@ -17,29 +17,64 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, pad
 
+from ._base.environment import own_settings
 from ._base.validation import AUTO, check_argument, check_parameters, integers, is_auto, numbers
 
 __all__ = ["OrientedGradients", "RandomAffine", "RandomCorruption"]
 
 _NUMBERS_AT_A_TIME = 6_000_000  # of histograms; 100 MB with what is computed on the way
 _CELLS_A_SIDE = 14
+_MOST_CHANNELS = 4  # of images whose channels are the last axis: red, green, blue and alpha
 
 
 def _image_shape(X: np.ndarray, image_shape: Any) -> tuple[int, int, int]:
-    """Channels, height and width of the rows of X, by the parameter image_shape."""
+    """The three axes of the images in the rows of X, in their order, by the parameter image_shape.
+
+    One of the outer axes counts channels, see `_channels_are_last`.
+    """
     row_shape = X.shape[1:]
     shape = row_shape if image_shape is None else tuple(np.atleast_1d(image_shape).tolist())
     if image_shape is None and len(row_shape) == 1:
-        n_channels = 1 if math.isqrt(row_shape[0]) ** 2 == row_shape[0] else 3
-        side = math.isqrt(row_shape[0] // n_channels)
-        shape = n_channels, side, side
+        _check_has_one_channel(row_shape[0])
+        side = math.isqrt(row_shape[0])
+        shape = 1, side, side
     elif len(shape) == 2:
         shape = 1, *shape
     valid = len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)
     if not (valid and row_shape in (shape, (math.prod(shape),))):
-        hint = "give the (height, width) or (channels, height, width) of an image"
+        hint = (
+            "give (height, width), (channels, height, width), (height, width, channels), or None "
+            "for squares of one channel and three axes"
+        )
         raise ValueError(f"{image_shape=} does not fit rows of shape {row_shape}: {hint}")
     return shape
+
+
+def _check_has_one_channel(n_values: int) -> None:
+    """Raise a ValueError where the values of a flat row may be a square of three channels."""
+    side = math.isqrt(n_values // 3)
+    if n_values == 3 * side**2:
+        raise ValueError(
+            f"image_shape=None does not say where the channels of {n_values} values are: give "
+            f"image_shape=(3, {side}, {side}), or ({side}, {side}, 3) as PIL and imread have them"
+        )
+
+
+def _channels_are_last(shape: Sequence[int]) -> bool:
+    """Whether the last of three axes counts channels: if it is short, and the first one is not."""
+    return shape[2] <= _MOST_CHANNELS < shape[0]
+
+
+def _channels_first(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Channels, height and width of images with such axes."""
+    height, width, channels = shape
+    return (channels, height, width) if _channels_are_last(shape) else shape
+
+
+def _as_tensor(X: np.ndarray, shape: tuple[int, int, int]) -> torch.Tensor:
+    """Images (n, channels, height, width), a view of writeable rows X of images with such axes."""
+    images = torch.from_numpy(X).view(-1, *shape)
+    return images.movedim(-1, 1) if _channels_are_last(shape) else images
 
 
 class RandomAffine(BaseEstimator):
@@ -61,8 +96,10 @@ class RandomAffine(BaseEstimator):
     mirror : bool, default=False
         Whether to exchange left and right of each image with probability 1/2.
     image_shape : tuple of int or None, default=None
-        Height and width, or channels, height and width, of the image in a flat row. None: the
-        image is a square of one channel or three, or rows have shape (channels, height, width).
+        Shape of the image in a flat row: (height, width), (channels, height, width) or (height,
+        width, channels). None: a square of one channel. Rows with three axes need none. Their first
+        axis counts channels; if the last one has at most 4 values and the first one more, the last
+        one does.
 
     See Also
     --------
@@ -105,8 +142,9 @@ class RandomAffine(BaseEstimator):
         self.mirror = mirror
         self.image_shape = image_shape
 
+    @own_settings()
     def __call__(self, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Change images X (n, n_pixels) or (n, channels, height, width) by draws from `rng`.
+        """Change images X (n, n_pixels) or (n, ...) of three axes by draws from `rng`.
 
         X is of float32 or float64, on any scale; the result has its shape and type.
         """
@@ -118,12 +156,14 @@ class RandomAffine(BaseEstimator):
         shape = _image_shape(X, self.image_shape)
         if len(X) == 0:  # grid_sample needs at least one image
             return X.copy()
-        images = torch.from_numpy(np.require(X, requirements=("C", "W"))).view(len(X), *shape)
-        height, width = shape[1:]
+        images = _as_tensor(np.require(X, requirements=("C", "W")), shape)
+        height, width = images.shape[2:]
         maps = torch.from_numpy(self._maps(len(X), height, width, rng)).to(images.dtype)
         grid = affine_grid(maps, list(images.shape), align_corners=False)
         changed = grid_sample(images, grid, padding_mode="border", align_corners=False)
-        return changed.view(X.shape).numpy()
+        if _channels_are_last(shape):
+            changed = changed.movedim(1, -1)
+        return changed.reshape(X.shape).numpy()
 
     def _maps(self, n: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
         """Maps (n, 2, 3) of positions in changed images to those in the given ones, -1 to 1."""
@@ -240,7 +280,7 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     image_shape_ : tuple of int
         Channels, height and width.
     n_features_in_ : int
-        Number of values of a flat row; of images with three axes, the number of channels.
+        Number of values of a flat row; of images with three axes, the length of the first one.
     feature_names_in_ : ndarray of str
         Names of the columns, if ``fit`` got any.
 
@@ -287,31 +327,33 @@ class OrientedGradients(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Parameters
         ----------
-        X : array-like of shape (n, n_pixels) or (n, channels, height, width)
-            Images, on any scale.
+        X : array-like of shape (n, n_pixels) or (n, ...)
+            Images, flat or with three axes, on any scale.
         y : object, default=None
             Ignored, present by convention.
         """
         check_parameters(self)
         X = self._images(X, reset=True)
-        self.image_shape_ = _image_shape(X, self.image_shape)
+        self.image_shape_ = _channels_first(_image_shape(X, self.image_shape))
         sides = self.image_shape_[1:]
         size = round(min(sides) / _CELLS_A_SIDE) if is_auto(self.cell_size) else self.cell_size
         self.cell_size_ = min(max(int(size), 1), max(sides))  # a larger cell changes nothing
         return self
 
+    @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Histograms (n, n_orientations * n_cells) of images shaped as in ``fit``, float32."""
         check_is_fitted(self)
         X = self._images(X, reset=False)
         shape = _image_shape(X, self.image_shape)
-        if shape != self.image_shape_:
+        if _channels_first(shape) != self.image_shape_:
             raise ValueError(f"X holds images of shape {shape}, fit saw {self.image_shape_}")
         features = np.empty((len(X), self._n_features_out), dtype=np.float32)
-        block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * math.prod(shape[1:])), 1)
+        n_pixels = math.prod(self.image_shape_[1:])
+        block = max(_NUMBERS_AT_A_TIME // (self.n_orientations * n_pixels), 1)
         for rows in gen_batches(len(X), block):
             # A copy, because rows may be read-only or have negative strides.
-            images = torch.from_numpy(X[rows].copy()).view(-1, *shape)
+            images = _as_tensor(X[rows].copy(), shape)
             histograms = _histograms(images, self.cell_size_, self.n_orientations, self.floor)
             features[rows] = histograms.flatten(1).numpy()
         return features

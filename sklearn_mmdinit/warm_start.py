@@ -43,7 +43,8 @@ class Theta0Array(np.ndarray):
 
     scikit-learn passes only arrays down a Pipeline, so the array brings theta0 from the
     initializer to the classifier. An array derived from it (a slice, a sum, a copy) has lost
-    theta0 but not its type, so that the classifier can report the loss.
+    theta0 but not its type, so that the classifier can report the loss. It is read-only, because
+    theta0 does not fit other values.
     """
 
     theta0: Theta0 | None
@@ -68,6 +69,7 @@ class Theta0Array(np.ndarray):
         array_state, theta0 = state
         super().__setstate__(array_state)
         self.theta0 = theta0
+        self.flags.writeable = theta0 is None
 
     # ndarray's own versions would drop theta0. Nothing writes to it, so copies share it.
     def __copy__(self) -> Theta0Array:
@@ -78,9 +80,10 @@ class Theta0Array(np.ndarray):
 
 
 def attach_theta0(X: np.ndarray, theta0: Theta0 | None) -> Theta0Array:
-    """A view of X, of the same memory, that carries theta0."""
+    """A read-only view of X, of the same memory, that carries theta0."""
     view = np.asarray(X).view(Theta0Array)
     view.theta0 = theta0
+    view.flags.writeable = False
     return view
 
 
@@ -166,15 +169,29 @@ def find_source(warm_start_from: Any, X: Any) -> Any:
 
 
 def _follows_initializer() -> bool:
-    """Whether a Pipeline is being fitted, and an earlier step of it passes theta0 on."""
+    """Whether Pipelines are being fitted, and an earlier step of one passes theta0 on."""
     # scikit-learn tells a step nothing about the others. Only the calls under way in this
     # process show them.
+    seen: list[Pipeline] = []
     for frame, _ in traceback.walk_stack(None):
         pipeline = frame.f_locals.get("self")
-        if isinstance(pipeline, Pipeline):
-            steps = [step for _, step in pipeline.steps[:-1] if is_initializer(step)]
-            return any(getattr(step, "output", "") == "passthrough" for step in steps)
+        if isinstance(pipeline, Pipeline) and not any(pipeline is other for other in seen):
+            seen.append(pipeline)
+            # scikit-learn's number of the step that is fitted, unless it is the last one.
+            earlier = pipeline.steps[: frame.f_locals.get("step_idx", -1)]
+            if any(_passes_theta0_on(step) for _, step in earlier):
+                return True
     return False
+
+
+def _passes_theta0_on(step: Any) -> bool:
+    """Whether a step is an initializer that passes X on, or has one among its own steps."""
+    step = _unfrozen(step)
+    if is_initializer(step):
+        return getattr(step, "output", "") == "passthrough"
+    # Of a Pipeline, a ColumnTransformer and a FeatureUnion.
+    lists = (getattr(step, name, ()) for name in ("steps", "transformers", "transformer_list"))
+    return any(_passes_theta0_on(part) for parts in lists for _, part, *_ in parts)
 
 
 def factory_of(source: Any, n_features: int, n_classes: int, seed: int) -> ModuleFactory | None:

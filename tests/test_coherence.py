@@ -4,8 +4,10 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -80,6 +82,16 @@ def test_it_is_a_graph_among_what_it_makes_of_the_rows(X):
     assert_same_fit(small(first_round()).fit(X), by_hand)
     assert_same_fit(small(FrozenEstimator(first)).fit(X), by_hand)
     assert by_hand.history_ != small().fit(X).history_
+
+
+def test_a_frozen_embedding_gets_the_column_names_that_it_was_fitted_to(X):
+    names = [f"pixel {i}" for i in range(64)]
+    frame = pd.DataFrame(X, columns=names)
+    columns = ColumnTransformer([("half", PCA(3, random_state=0), names[:32])]).fit(frame)
+    by_name = small(FrozenEstimator(columns)).fit(X)
+    assert_same_fit(by_name, small(FrozenEstimator(columns)).fit(frame))
+    by_hand = neighbor_graph(columns.transform(frame), n_neighbors=5, shared_neighbor_power=2.0)
+    assert_same_fit(by_name, small().set_params(coherence__graph=by_hand).fit(X))
 
 
 def test_a_transformer_as_the_graph_is_given_the_embedding(X):

@@ -146,20 +146,27 @@ def test_mmd_of_many_classes_is_that_of_exact_differences(spread):
     torch.testing.assert_close(values, expected.float(), atol=2e-6, rtol=2e-6)
 
 
-def test_mmd_of_a_point_mass_is_known():
+@pytest.mark.parametrize("exponents", [range(-4, 5), range(-2, 3), range(-1, 3), range(1)])
+def test_mmd_of_a_point_mass_is_known_for_any_number_of_bandwidths(exponents, monkeypatch):
     # All predictions at p = 1/2: E k(p, u) and E k(u, u') are integrals over the interval.
+    factors = tuple(2.0**i for i in exponents)
+    monkeypatch.setattr("sklearn_mmdinit.losses._shared.BANDWIDTH_FACTORS", factors)
     gamma = 0.3
 
     def k(t):
-        return sum(math.exp(-(t**2) / (2.0**i * gamma) ** 2) for i in range(-4, 5))
+        return sum(math.exp(-(t**2) / (factor * gamma) ** 2) for factor in factors)
 
     between = 2 * integrate.quad(k, 0, 0.5)[0]
     within_u = 2 * integrate.quad(lambda t: (1 - t) * k(t), 0, 1, limit=200)[0]
-    expected = 9 - 2 * between + within_u
+    expected = len(factors) - 2 * between + within_u
     p, widths = torch.full((1, 50), 0.5, dtype=torch.float64), torch.tensor([gamma])
     for on_grid in (True, False):
         found = float(closed_form_mmd(p, widths, on_grid=on_grid))
         assert found == pytest.approx(expected, abs=1e-6)
+    P, U = uniform_simplex(1, 50, 2), uniform_simplex(60, 2, seed=1)
+    by_definition = mmd_by_definition(P, U, widths.double())
+    for found in (mmd(P, U, widths.double()), interval_mmd(P[..., 0], U[:, 0], widths.double())):
+        torch.testing.assert_close(found, by_definition, atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("law", ["uniform", "middle", "corner", "sharp", "edges"])
@@ -193,6 +200,9 @@ FORMS = {
     "closed form": (lambda P: closed_form_mmd(P[..., 0], GAMMA, on_grid=False), (2, 5, 2)),
     "closed form on the grid": (lambda P: closed_form_mmd(P[..., 0], GAMMA[:1]), (1, 33, 2)),
     "degeneracy": (lambda P: degeneracy(P), (4, 3, 3)),
+    "detachment": (detachment, (4, 3, 3)),
+    "coherence": (lambda H: coherence(H, 3), (8, 5)),
+    "coherence of few inputs": (lambda H: coherence(H, None), (4, 7)),
 }
 
 

@@ -1,6 +1,8 @@
 """Any module through MMDInitializer and mmd_init_: what is learned, kept, copied and refused."""
 
 import random
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import joblib
@@ -20,7 +22,9 @@ from nets import Conv, assert_same_fit, digit_images, digits
 from sklearn_mmdinit import (
     MLP,
     Coherence,
+    MLPClassifier,
     MMDInitializer,
+    MMDObjective,
     NetClassifier,
     load_theta0,
     mmd_init_,
@@ -103,6 +107,23 @@ def test_what_works_in_place_on_its_input_learns_what_others_do():
 
 
 # Coherence and gain
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_hooks_see_what_each_layer_of_a_perceptron_returns(activation, X):
+    X = X.reshape(len(X), -1)
+    init = MMDInitializer((5, 5), activation=activation, n_perturbations=4, max_iter=1).fit(X)
+    clf = MLPClassifier(warm_start_from=init, max_iter=1).fit(X, np.arange(len(X)) % 2)
+    rows = torch.tensor(X[:9]).float()
+    for net in (init.to_module(), init.theta0_.to_module(), clf.module_.eval()):
+        seen, backward = [], []
+        for layer in (*net.linears, *net.activations):
+            layer.register_forward_hook(lambda *call, seen=seen: seen.append(call))
+            layer.register_full_backward_hook(lambda *call, to=backward: to.append(call))
+        net(rows.clone().requires_grad_()).sum().backward()
+        assert len(seen) == len(backward) == 5
+        for layer, (inputs,), out in seen:
+            torch.testing.assert_close(layer.forward(inputs), out)
 
 
 def test_a_sequence_that_hands_on_a_scale_has_a_gain(X):
@@ -375,6 +396,46 @@ def test_layers_that_take_no_part_are_told():
     module.other = nn.Linear(5, 5)
     with pytest.warns(UserWarning, match=r"forward pass of the module Scaled uses .*\['other'\]"):
         small(module).fit(rows(16))
+
+
+class Hiding(nn.Module):
+    """Keeps some of its weights where PyTorch does not look, or where it does."""
+
+    def __init__(self, kept_in):
+        super().__init__()
+        layer, scale = nn.Linear(6, 5), torch.ones(5, requires_grad=True)
+        self.head = nn.Linear(5, 2)
+        self.body, self.scale = {
+            "a list": ([layer], 1.0),
+            "a dict": ({0: layer}, 1.0),
+            "a closure": ([lambda x: layer(x)], 1.0),
+            "an argument": ([partial(nn.functional.linear, weight=layer.weight)], 1.0),
+            "a tensor": (nn.ModuleList([layer]), scale),
+            "a list of PyTorch's": (nn.ModuleList([layer]), nn.Parameter(scale.detach())),
+        }[kept_in]
+
+    def forward(self, x):
+        return self.head((self.body[0](x) * self.scale).relu())
+
+
+HIDDEN_IN = ("a list", "a dict", "a closure", "an argument", "a tensor", "a list of PyTorch's")
+
+
+@pytest.mark.parametrize("kept_in", HIDDEN_IN)
+def test_weights_that_a_module_does_not_register_are_told(kept_in):
+    X, y = rows(16), np.arange(16) % 2
+    hidden = r"\(5,\)" if kept_in == "a tensor" else r"\(5, 6\)"
+    message = f"logits of Hiding depend on tensors of .*{hidden}.* neither learned nor part"
+    for look in (
+        lambda net: small(net, max_iter=1).fit(X),
+        lambda net: small(Hiding, module__kept_in=kept_in, max_iter=1).fit(X),
+        lambda net: mmd_init_(net, X, n_perturbations=4, max_iter=1),
+        lambda net: MMDObjective(4)(net, torch.from_numpy(X)),
+        lambda net: NetClassifier(net, max_iter=1).fit(X, y),
+    ):
+        warned = nullcontext() if kept_in == HIDDEN_IN[-1] else pytest.warns(match=message)
+        with warned:
+            look(Hiding(kept_in))
 
 
 class Detached(nn.Module):

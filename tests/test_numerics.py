@@ -9,11 +9,20 @@ import scipy.sparse as sp
 import torch
 from scipy import stats
 
-from helpers import CPU, LARGE, SMALL, as_a_team_of, normal, threads
-from sklearn_mmdinit import MLPClassifier, MMDInitializer
+from helpers import CPU, LARGE, SMALL, as_a_team_of, mlp, normal, threads
+from sklearn_mmdinit import (
+    Coherence,
+    MLPClassifier,
+    MMDInitializer,
+    OrientedGradients,
+    RandomAffine,
+    StackedStartsClassifier,
+    mmd_init_,
+)
 from sklearn_mmdinit._base.environment import as_float32, check_float32, in_portions
 from sklearn_mmdinit._base.random_streams import StepRandom
 from sklearn_mmdinit._base.threads import chunked, run_on_threads, team, worthwhile_threads
+from sklearn_mmdinit.diagnostics import coherence_kernel, dead_neuron_ratio, prediction_samples
 
 # Draws of pre-training are functions of seed and step
 
@@ -150,9 +159,82 @@ def test_small_products_are_not_worth_a_second_thread():
                 assert len(run_on_threads(5, lambda start, stop: None)) == expected
 
 
+def test_threads_born_beside_fits_begin_with_the_number_of_the_process():
+    inside = threading.Barrier(3)
+
+    def number_in_a_new_thread():
+        with ThreadPoolExecutor(1) as new_thread:
+            return new_thread.submit(torch.get_num_threads).result()
+
+    def fit(may_end):
+        with worthwhile_threads(SMALL):
+            inside.wait(60)
+            may_end.wait(60)
+            within = torch.get_num_threads()
+        return within, torch.get_num_threads()
+
+    with threads(2), ThreadPoolExecutor(2) as pool:
+        events = [threading.Event() for _ in range(2)]
+        fits = [pool.submit(fit, may_end) for may_end in events]
+        inside.wait(60)
+        assert number_in_a_new_thread() == 2
+        for may_end, fitted in zip(events, fits, strict=True):  # the first one in leaves first
+            may_end.set()
+            assert fitted.result() == (1, 2)
+            assert number_in_a_new_thread() == 2
+    with as_a_team_of(3):
+        run_on_threads(3, lambda start, stop: None)
+        assert number_in_a_new_thread() == 3, "only the team's own threads have one each"
+
+
 def test_a_thread_of_the_users_own_is_no_part_of_the_team():
     with as_a_team_of(2), ThreadPoolExecutor(1) as other:
         assert other.submit(lambda: len(run_on_threads(2, lambda a, b: None))).result() == 1
+
+
+# The caller's autocast
+
+AT_EDGES = Coherence(embedding=OrientedGradients(), augmentation=RandomAffine(), n_neighbors=3)
+
+
+def initializer(**params):
+    return MMDInitializer((8,), n_perturbations=8, max_iter=1, random_state=0, **params)
+
+
+def classifier(**params):
+    return MLPClassifier((8,), max_iter=1, random_state=0, **params)
+
+
+def stacked():
+    alone = {"starts": [None], "classifiers": [], "cv": 2, "random_state": 0}
+    return StackedStartsClassifier(classifier(), **alone)
+
+
+UNDER_AUTOCAST = {
+    "fit": lambda X, y: initializer().fit(X).coefs_[0],
+    "partial_fit": lambda X, y: initializer(batch_norm=True).partial_fit(X).coefs_[0],
+    "coherence": lambda X, y: initializer(coherence=AT_EDGES).fit(X).coefs_[0],
+    "score": lambda X, y: initializer().fit(X).score(X),
+    "transform": lambda X, y: initializer(output="hidden").fit_transform(X),
+    "mmd_init_": lambda X, y: mmd_init_(mlp(64, 8, 2), X, random_state=0)[0]["loss"],
+    "classifier": lambda X, y: classifier().fit(X, y).predict_proba(X),
+    "one epoch": lambda X, y: classifier().partial_fit(X, y, [0, 1]).coefs_[0],
+    "stacking": lambda X, y: stacked().fit(X, y).predict_proba(X),
+    "samples": lambda X, y: prediction_samples(initializer().fit(X), X, random_state=0),
+    "ratio": lambda X, y: dead_neuron_ratio(initializer().fit(X), X, random_state=0),
+    "kernel": lambda X, y: coherence_kernel(initializer().fit(X), X),
+}
+
+
+@pytest.mark.parametrize("call", UNDER_AUTOCAST.values(), ids=UNDER_AUTOCAST)
+def test_estimators_compute_in_single_precision_under_autocast(call):
+    X = normal(60, 64).float().numpy()
+    y = (X[:, 0] > 0).astype(int)
+    expected = call(X, y)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call(X, y)
+        assert torch.is_autocast_enabled("cpu"), "the caller's setting stays"
+    np.testing.assert_array_equal(found, expected)
 
 
 # A tensor in chunks is the tensor of the whole, gradients too

@@ -179,21 +179,41 @@ def test_they_are_counted_as_the_definition_says(shape, params):
         np.testing.assert_allclose(counted, expected, atol=2e-6)
 
 
+def changed_by(change, X, **params):
+    if change is OrientedGradients:
+        return change(**params).fit_transform(X)
+    return affine(degrees=20.0, **params)(X)
+
+
 @pytest.mark.parametrize("change", [OrientedGradients, RandomAffine])
 def test_flat_rows_hold_the_image_that_is_said(change):
     def made(X, **params):
-        changed = change(**params)
-        rows = changed.fit_transform(X) if change is OrientedGradients else affine(**params)(X)
-        return rows.reshape(len(X), -1)
+        return changed_by(change, X, **params).reshape(len(X), -1)
 
     X = images(5, 3, 4, 6)
     flat = made(X.reshape(5, -1), image_shape=(3, 4, 6))
     np.testing.assert_array_equal(flat, made(X))
     one = made(X[:, 0].reshape(5, -1), image_shape=[4, 6])
     np.testing.assert_array_equal(one, made(X[:, :1]))
-    for n_channels in (1, 3):  # squares need no shape
-        X = images(5, n_channels, 6, 6)
-        np.testing.assert_array_equal(made(X.reshape(5, -1)), made(X))
+    X = images(5, 1, 6, 6)  # squares need no shape
+    np.testing.assert_array_equal(made(X.reshape(5, -1)), made(X))
+    with pytest.raises(ValueError, match=r"\(3, 6, 6\), or \(6, 6, 3\) as PIL"):
+        made(images(5, 3 * 6 * 6))
+
+
+@pytest.mark.parametrize("n_channels", [1, 3, 4])
+@pytest.mark.parametrize("change", [OrientedGradients, RandomAffine])
+def test_channels_may_be_the_last_axis(change, n_channels):
+    X = images(5, n_channels, 9, 7)
+    last = np.ascontiguousarray(np.moveaxis(X, 1, -1))
+    expected, found = changed_by(change, X), changed_by(change, last)
+    flat = changed_by(change, last.reshape(5, -1), image_shape=(9, 7, n_channels))
+    np.testing.assert_array_equal(flat.reshape(found.shape), found)
+    if change is OrientedGradients:
+        assert change().fit(last).image_shape_ == (n_channels, 9, 7)
+    else:
+        found = np.moveaxis(found, -1, 1)
+    np.testing.assert_allclose(found, expected, atol=1e-12 if change is RandomAffine else 1e-6)
 
 
 def test_every_image_is_seen_alone_whatever_the_type_of_its_numbers():

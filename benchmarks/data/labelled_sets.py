@@ -350,9 +350,8 @@ def preprocessing(table: Table) -> Any:
             as_float32,
         )
     if table.kind == "photographs":
-        features = (
-            _components_of(extractor) for extractor in (PatchFeatures(), OrientedGradients(4))
-        )
+        gradients = OrientedGradients(4, image_shape=(3, 32, 32))
+        features = (_components_of(extractor) for extractor in (PatchFeatures(), gradients))
         return make_pipeline(make_union(*features), as_float32)
     numbers = make_pipeline(
         SimpleImputer(strategy="median"),

@@ -8,12 +8,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
+
+from .threads import settle_num_threads
 
 with warnings.catch_warnings():
     # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
@@ -21,6 +23,7 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 _ROWS_AT_A_TIME = 1024
+_WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
 _BAR_DELAY = 3.0  # seconds; what ends earlier needs no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
@@ -110,6 +113,20 @@ def seeded_generators(seed: int, gpus: Sequence[int] = ()) -> Iterator[None]:
         torch.default_generator.manual_seed(seed)
         for index in gpus:
             torch.cuda.default_generators[index].manual_seed(seed)
+        yield
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Compute in this block without the caller's autocast, whose half precision is too coarse.
+
+    Another thread's number of PyTorch's threads is kept out as well.
+    """
+    settle_num_threads()
+    with ExitStack() as stack:
+        for kind in _WITH_AUTOCAST:
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
 

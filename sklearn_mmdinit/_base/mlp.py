@@ -12,9 +12,9 @@ from torch import nn
 
 from .validation import check_argument, check_fits_in_memory, check_widths, integers, one_of
 
-# "relu" works in place, because its gradient follows from its output.
+# None works in place: hooks, and what explains predictions by them, need the outputs of layers.
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": partial(nn.ReLU, inplace=True),
+    "relu": nn.ReLU,
     "tanh": nn.Tanh,
     "gelu": nn.GELU,
 }

@@ -34,11 +34,37 @@ def worthwhile_threads(n_multiplications: float) -> AbstractContextManager[None]
 @contextmanager
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    _set_num_threads_here(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_num_threads_here(before)
+
+
+_setting = threading.Lock()
+
+
+def _set_num_threads_here(n: int) -> None:
+    """Set the number of PyTorch's threads for the calling thread alone.
+
+    PyTorch's own function also sets what threads born later begin with. A new thread shows that
+    number, and puts it back. A thread that begins in between is made to wait by
+    :func:`settle_num_threads`.
+    """
+    if n == torch.get_num_threads():
+        return
+    with _setting, ThreadPoolExecutor(1) as new_thread:
+        of_new_threads = new_thread.submit(torch.get_num_threads).result()
+        try:
+            torch.set_num_threads(n)
+        finally:
+            new_thread.submit(torch.set_num_threads, of_new_threads)
+
+
+def settle_num_threads() -> None:
+    """Let the calling thread begin with the process's number of PyTorch's threads, if it is new."""
+    with _setting:
+        torch.get_num_threads()
 
 
 _team = threading.local()
@@ -92,18 +118,23 @@ def run_on_threads(
 
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    # The initializer limits the pool's threads; the caller's number of threads does not change.
     return ThreadPoolExecutor(
         n_threads,
         thread_name_prefix="sklearn_mmdinit",
-        initializer=torch.set_num_threads,
+        initializer=_set_num_threads_here,
         initargs=(1,),
     )
 
 
+def _forget_threads() -> None:
+    """Drop the pool and the lock in a forked process, which has no thread that uses them."""
+    global _setting
+    _pool.cache_clear()
+    _setting = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):  # Windows does not fork
-    # A forked process has the pool but not its threads.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def chunked(

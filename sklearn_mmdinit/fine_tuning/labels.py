@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
@@ -263,9 +262,18 @@ def stratified_folds(y: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.nd
     (single,), (repeated,) = np.nonzero(counts[y] < 2), np.nonzero(counts[y] >= 2)
     if np.count_nonzero(counts >= 2) < 2:
         return []
-    splitter = StratifiedKFold(min(n_folds, counts.max()), shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        # Classes with fewer rows than folds are fine: their rows go to different folds.
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        folds = [*splitter.split(repeated, y[repeated])]
-    return [(np.concatenate([single, repeated[train]]), repeated[test]) for train, test in folds]
+    # StratifiedKFold would draw the same folds, but warns of classes with fewer rows than folds.
+    # Their rows go to different folds, and filters of warnings are not safe among threads.
+    n_folds, rng = min(n_folds, counts.max()), np.random.RandomState(seed)
+    classes, first = np.unique(y[repeated], return_index=True)
+    held_out_in, start = np.empty(len(repeated), dtype=int), 0
+    for label in classes[np.argsort(first)]:
+        rows = np.flatnonzero(y[repeated] == label)
+        # Classes take turns where the one before has stopped, so that folds have equal sizes.
+        folds = np.sort((start + np.arange(len(rows))) % n_folds)
+        rng.shuffle(folds)
+        held_out_in[rows], start = folds, start + len(rows)
+    return [
+        (np.concatenate([single, repeated[held_out_in != fold]]), repeated[held_out_in == fold])
+        for fold in range(n_folds)
+    ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import EarlyStopping
+from skorch.callbacks import EarlyStopping, LRScheduler
 from skorch.utils import noop, to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -242,7 +243,33 @@ class Net(NeuralNetClassifier):
 
     def __init__(self, *args: Any, seed: int | None = None, **kwargs: Any) -> None:
         self.seed = seed
+        # A step and a prediction set the mode of the module, so only one of them goes on at a time.
+        self._in_one_mode = threading.RLock()
         super().__init__(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        del state["_in_one_mode"]  # cannot be pickled
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._in_one_mode = threading.RLock()
+
+    def train_step(self, batch: Any, **fit_params: Any) -> Any:
+        """A step of the optimizer, in training mode."""
+        with self._in_one_mode:
+            return super().train_step(batch, **fit_params)
+
+    def validation_step(self, batch: Any, **fit_params: Any) -> Any:
+        """The loss of a batch, in evaluation mode."""
+        with self._in_one_mode:
+            return super().validation_step(batch, **fit_params)
+
+    def evaluation_step(self, batch: Any, training: bool = False) -> Any:
+        """Logits of a batch, in evaluation mode."""
+        with self._in_one_mode:
+            return super().evaluation_step(batch, training)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks; one that ends training must not look like Ctrl-C."""
@@ -310,12 +337,17 @@ class Net(NeuralNetClassifier):
                 self.n_multiplications_ = _multiplications(self, rows)
             with worthwhile_threads(self.n_multiplications_):
                 # Not partial_fit, which takes Ctrl-C for a callback that ends training.
-                self.notify("on_train_begin", X=rows, y=None)
+                with self._going_on_with_schedules():
+                    self.notify("on_train_begin", X=rows, y=None)
                 with suppress(_Stop):
                     self.fit_loop(rows, None)
                 self.notify("on_train_end", X=rows, y=None)
             for epoch in self.history_:
                 epoch["batches"].clear()  # nothing reads them, and they grow with the rows
+            losses = [epoch["valid_loss"] for epoch in self.history_ if "valid_loss" in epoch]
+            if losses and not np.isfinite(losses).any():
+                hint = "scale the validation rows as X, or set validation_split=None"
+                raise ValueError(f"the validation loss of every epoch is {losses[-1]}; {hint}")
             if not learned_is_finite(self.module_):
                 hint = f"lower learning_rate_init={self.lr!r} or standardize X"
                 raise ValueError(f"the weights are no longer finite after training; {hint}")
@@ -336,9 +368,30 @@ class Net(NeuralNetClassifier):
             yield
             self.generator_states_ = [generator.get_state() for generator in generators]
 
+    def _schedules(self) -> list[tuple[LRScheduler, Any]]:
+        """Skorch's callbacks that change the learning rate, and PyTorch's schedules in them."""
+        callbacks = [callback for _, callback in self.callbacks_]
+        return [(c, c.lr_scheduler_) for c in callbacks if isinstance(c, LRScheduler)]
+
+    @contextmanager
+    def _going_on_with_schedules(self) -> Iterator[None]:
+        """Let schedules go on from the last training, although skorch makes new ones."""
+        before = [(callback, schedule) for callback, schedule in self._schedules() if schedule]
+        groups = [
+            copy.deepcopy({name: value for name, value in group.items() if name != "params"})
+            for group in self.optimizer_.param_groups
+        ]
+        yield
+        for callback, schedule in before:
+            callback.lr_scheduler_.load_state_dict(copy.deepcopy(schedule.state_dict()))
+        if before:  # a new schedule sets learning rates
+            for group, values in zip(self.optimizer_.param_groups, groups, strict=True):
+                group.update(values)
+
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
         """Put back what training changes in place, but not what the caller's callbacks keep."""
+        schedules = self._schedules()
         parts = [self.module_, self.criterion_, self.optimizer_]
         parts = [part for part in parts if hasattr(part, "load_state_dict")]
         states = [copy.deepcopy(part.state_dict()) for part in parts]
@@ -351,6 +404,8 @@ class Net(NeuralNetClassifier):
                 part.load_state_dict(state)
             generator.set_state(generator_state)
             del self.history_[n_epochs:]
+            for callback, schedule in schedules:
+                callback.lr_scheduler_ = schedule
             raise
 
 

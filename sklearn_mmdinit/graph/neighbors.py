@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -91,13 +90,11 @@ def exact(
 
 def approximate(points: np.ndarray, n_neighbors: int) -> np.ndarray:
     """Neighbours (n, n_neighbors) among points (n, c), by pynndescent."""
-    # numba warns about what it compiles, pynndescent about rows for which it finds too few.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pynndescent import NNDescent
+    # It may warn of rows for which it finds too few. They are searched exactly below.
+    from pynndescent import NNDescent
 
-        n_asked = min(n_neighbors + 1 + _SPARE, len(points))
-        nearest, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
+    n_asked = min(n_neighbors + 1 + _SPARE, len(points))
+    nearest, _ = NNDescent(points, n_neighbors=n_asked, random_state=_SEED).neighbor_graph
     neighbors = _without_self(nearest, np.arange(len(points)), n_neighbors)
     incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
     if incomplete.size:

@@ -23,6 +23,7 @@ from ._shared import (
     combine_means,
     kernel,
     kernel_and_slope,
+    kernel_to_uniform,
     with_gradient,
 )
 
@@ -35,7 +36,7 @@ _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 _FEW_POINTS = 32
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
-_SMALLEST_BANDWIDTH = 0.15
+_SMALLEST_BANDWIDTH = 0.009375 / BANDWIDTH_FACTORS[0]
 
 # With at least so many samples, and at most as many predictions, the median bandwidth is larger: in
 # 2,000 draws of the worst case the smallest was 0.153 (0.08 with 32 of both, 0.12 with 64).
@@ -127,23 +128,6 @@ def _mean_within(p: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     return kernel(squared, gamma[:, None, None]).mean((1, 2))
 
 
-def _uniform_field(
-    gamma: torch.Tensor, p: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    r"""Closed forms of E_u k(p, u) at points p (rows, n), of its derivative, and of E k(u, u').
-
-    With :math:`c = \gamma / \sqrt 2`, :math:`E_u k = c \sqrt{\pi / 2} [erf((1 - p) / c \sqrt 2)
-    + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
-    """
-    root = math.sqrt(math.pi)
-    width = torch.stack([gamma * factor for factor in BANDWIDTH_FACTORS])  # c sqrt(2)
-    mean = root * width * (1 / width).erf() + width.square() * torch.expm1(-1 / width.square())
-    below, above = p / width[..., None], (1 - p) / width[..., None]
-    field = 0.5 * root * width[..., None] * (above.erf() + below.erf())
-    slope = torch.exp(-below.square()) - torch.exp(-above.square())
-    return field.sum(0), slope.sum(0), mean.sum(0)
-
-
 def _within_on_grid(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
     """The kernel's mean (B,) over pairs of p (B, K), and K / 2 times its derivative by p."""
     index, weights, derivatives = _stencil(p)
@@ -176,13 +160,13 @@ def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = Tru
 
     def piece(points: torch.Tensor, widths: torch.Tensor) -> Piece:
         within_p, slope_p = within(points, widths)
-        field, slope_u, within_u = _uniform_field(widths, points)
+        field, slope_u, within_u = kernel_to_uniform(widths, points)
         values = combine_means(within_p, field.mean(1), within_u, n_p, None)
         slopes = (n_p / (n_p - 1) * slope_p - slope_u) * (2.0 / n_p)
         return values.to(p.dtype), slopes.to(p.dtype)
 
     def definition(p: torch.Tensor) -> torch.Tensor:
-        field, _, within_u = _uniform_field(gamma, p)
+        field, _, within_u = kernel_to_uniform(gamma, p)
         return combine_means(_mean_within(p, gamma), field.mean(1), within_u, n_p, None)
 
     return with_gradient(p, pieces_of, definition, len(p) * (_N_NODES if on_grid else n_p**2))

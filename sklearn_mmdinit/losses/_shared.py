@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import chain
@@ -12,8 +13,8 @@ import torch
 from .._base.environment import in_single_precision
 from .._base.threads import run_on_threads
 
-# The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4.
-# Each is twice the one before, which `kernel_and_slope` uses.
+# The bandwidths are these factors times the median distance, the paper's 2^i for i = -4..4. Any
+# number of them will do, if each is twice the one before.
 BANDWIDTH_FACTORS = tuple(2.0**i for i in range(-4, 5))
 
 # Identical predictions and samples have the median distance 0.
@@ -113,10 +114,18 @@ class _WithGradient(torch.autograd.Function):
         return gradient, None, None, None
 
 
+# The kernel stands in three functions, which have to change together. Tests compare them.
+
+
 def kernel(squared: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     """The paper's kernel, a sum of nine Gaussians of the squared distances."""
-    gaussians = [torch.exp(-0.5 * squared / (f * gamma).square()) for f in BANDWIDTH_FACTORS]
+    gaussians = [torch.exp(-0.5 * squared / width.square()) for width in bandwidths(gamma)]
     return torch.stack(gaussians).sum(0)
+
+
+def bandwidths(gamma: torch.Tensor) -> list[torch.Tensor]:
+    """Widths of the kernel's Gaussians, from the narrowest on, for a median distance."""
+    return [factor * gamma for factor in BANDWIDTH_FACTORS]
 
 
 def kernel_and_slope(
@@ -124,20 +133,38 @@ def kernel_and_slope(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The kernel and its derivative by the squared distance, fast and without a gradient.
 
-    Three exponentials, with their 4th and 16th powers, give all nine Gaussians. In float32 one
-    exponential alone would be wrong by 7e-3, three are by 5e-6.
+    An exponential, with its 4th and 16th power, gives three Gaussians, and three exponentials all
+    nine. In float32 one exponential alone would be wrong by 7e-3, three are by 5e-6.
     """
     shape = torch.broadcast_shapes(squared.shape, gamma.shape)
     total, slope = squared.new_zeros(shape), squared.new_zeros(shape)
-    for widest in BANDWIDTH_FACTORS[2::3]:
-        rate = -0.5 / (gamma * widest).square()
+    widths = bandwidths(gamma)
+    for widest in range((len(widths) - 1) % 3, len(widths), 3):
+        rate = -0.5 / widths[widest].square()
         gaussian = torch.exp(squared * rate)
-        for halvings in range(3):
+        for halvings in range(min(3, widest + 1)):
             if halvings:
                 gaussian = gaussian.square().square_()
             total += gaussian
             slope += gaussian * (rate * 4.0**halvings)
     return total, slope
+
+
+def kernel_to_uniform(
+    gamma: torch.Tensor, p: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    r"""Closed forms for two classes: E_u k(p, u) at points p (rows, n), its slope, and E k(u, u').
+
+    With :math:`c = \gamma / \sqrt 2`, :math:`E_u k = c \sqrt{\pi / 2} [erf((1 - p) / c \sqrt 2)
+    + erf(p / c \sqrt 2)]`; its mean over p follows by integrating erf.
+    """
+    root = math.sqrt(math.pi)
+    width = torch.stack(bandwidths(gamma))  # c sqrt(2)
+    mean = root * width * (1 / width).erf() + width.square() * torch.expm1(-1 / width.square())
+    below, above = p / width[..., None], (1 - p) / width[..., None]
+    field = 0.5 * root * width[..., None] * (above.erf() + below.erf())
+    slope = torch.exp(-below.square()) - torch.exp(-above.square())
+    return field.sum(0), slope.sum(0), mean.sum(0)
 
 
 def combine_means(
@@ -150,5 +177,5 @@ def combine_means(
 
 
 def _without_itself(mean: torch.Tensor, n: int) -> torch.Tensor:
-    """A mean over all n^2 pairs without the n pairs of a point with itself, where k is 9."""
+    """A mean over all n^2 pairs without the n pairs of a point with itself, where k is largest."""
     return (n * mean - len(BANDWIDTH_FACTORS)) / (n - 1)

@@ -155,13 +155,17 @@ def _logits_of_chunk(
     else:
         with torch.autocast(H.device.type, enabled=False):
             H = _Shared.apply(H, L, random.normal(n_copies, *H.shape))
+    is_new = L is not None  # a linear layer's output, which a ReLU may change in place
     for layer in layers:
         if isinstance(layer, nn.Linear):
             H = _perturbed(layer, H.unflatten(0, (n_copies, -1)), scale, random)
         elif isinstance(layer, nn.BatchNorm1d) and follows_rows(layer):
             H = _normalised(layer, H, n_copies)
+        elif type(layer) is nn.ReLU and is_new:
+            H = H.relu_()
         else:
             H = layer(H)
+        is_new = isinstance(layer, nn.Linear)
     return H
 
 

@@ -218,6 +218,7 @@ def _observe(module: nn.Module, X: torch.Tensor) -> _Observed:
         raise ValueError(
             f"the logits of {type(module).__name__} depend on no parameter that requires a gradient"
         )
+    _warn_if_hidden(module, logits)
     calls = [
         _Call(name, _axis(output.shape, less, len(X)), _is_same(output, logits))
         for (name, output), less in zip(outputs, fewer, strict=False)
@@ -276,6 +277,28 @@ def _warn_if_probabilities(name: str, logits: torch.Tensor) -> None:
     # Logits that are the same for all rows may be any numbers, such as 0 and 1.
     if sums_to_1 and bool((logits >= 0).all() and (logits != logits[:1]).any()):
         warn_user(f"the module {name} returns probabilities; remove its softmax to return logits")
+
+
+def _warn_if_hidden(module: nn.Module, logits: torch.Tensor) -> None:
+    """Warn where logits depend on tensors that require a gradient and are not in the module."""
+    registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    hidden, nodes, seen = [], [logits.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [before for before, _ in node.next_functions]
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in registered:
+            hidden.append(tuple(leaf.shape))
+    if hidden:
+        warn_user(
+            f"the logits of {type(module).__name__} depend on tensors of shapes {sorted(hidden)} "
+            "that the module does not register: they are neither learned nor part of theta0; keep "
+            "layers in an nn.ModuleList or nn.ModuleDict, and tensors in an nn.Parameter or "
+            "nn.ParameterList"
+        )
 
 
 def _idle_layers(module: nn.Module, logits: torch.Tensor, called: set[str]) -> list[str]:
@@ -506,9 +529,10 @@ def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarra
         outputs.append((names[layer], output))
 
     watched = hooked([layer for layer in names if isinstance(layer, nn.Linear)], note)
-    with torch.no_grad(), isolated_pass(module), _context_of_pass(module, examples), watched:
+    with with_gradients(), isolated_pass(module), _context_of_pass(module, examples), watched:
         logits = module(examples)
     check_logits(module, logits, examples)
+    _warn_if_hidden(module, logits)
     last = [name for name, output in outputs if output.ndim == 2 and _is_same(output, logits)]
     described, n_classes = describe(factory, module, X.shape[1:]), logits.shape[1]
     return replace(described, n_classes=n_classes, last_layer=last[-1] if last else "")

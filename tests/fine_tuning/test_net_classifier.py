@@ -13,6 +13,7 @@ from helpers import seeded, threads
 from module_zoo import Words, tokens
 from nets import Conv, Pooled, assert_same_weights, digit_images, digits
 from sklearn_mmdinit import MMDInitializer, NetClassifier
+from sklearn_mmdinit.diagnostics import dead_neuron_ratio
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,25 @@ def test_examples_of_another_shape_are_refused_until_fit(data, flat):
     assert (clf.input_shape_, clf.n_features_in_) == ((1, 16, 16), 256)
     with pytest.raises(RuntimeError, match=r"\[4, 64\]"):
         small().fit(*flat)
+
+
+NORMALISED = nn.Sequential(nn.Linear(64, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def test_rows_that_overflow_in_the_network_are_refused(flat):
+    X, y = flat[0].astype(np.float32), flat[1]
+    clf = NetClassifier(NORMALISED, max_iter=1, random_state=0).fit(X, y)
+    far = X.copy()
+    far[3:5] *= np.float32(1e25)
+    for call in (clf.predict_proba, clf.predict, lambda rows: clf.score(rows, y)):
+        with pytest.raises(ValueError, match="of 2 rows of X are not finite, such as row 3"):
+            call(far)
+    with pytest.raises(ValueError, match="not finite"):
+        dead_neuron_ratio(clf, far, batch_size=len(far), n_batches=1)
+    before = clf.predict_proba(X)
+    with pytest.raises(ValueError, match="validation loss of every epoch is nan"):
+        clf.set_params(validation_split=(far, y)).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
 
 
 # bad modules and parameters

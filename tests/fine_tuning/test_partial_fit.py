@@ -2,11 +2,14 @@
 
 import math
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, LRScheduler
 from torch import nn
+from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
 from nets import Counting, assert_same_arrays, assert_same_weights, digits, fits
@@ -28,8 +31,24 @@ def assert_same(a, b):
     assert_same_weights(a, b)
 
 
+def in_turn(optimizer, last_epoch):
+    schedules = [lr_scheduler.StepLR(optimizer, 1), lr_scheduler.ExponentialLR(optimizer, 0.5)]
+    return lr_scheduler.SequentialLR(optimizer, schedules, [2], last_epoch=last_epoch)
+
+
+def rates(policy, **params):
+    return {"callbacks": [("rates", LRScheduler(policy, **params))]}
+
+
 KINDS = {
     "plain": {},
+    "steps": rates(lr_scheduler.StepLR, step_size=1),
+    "milestones": rates(lr_scheduler.MultiStepLR, milestones=[1, 2]),
+    "warm-up": rates(lr_scheduler.ConstantLR, total_iters=2),
+    "plateau": rates(lr_scheduler.ReduceLROnPlateau, patience=0, threshold=10.0),
+    "one cycle": rates(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=21, step_every="batch"),
+    "schedules in turn": rates(in_turn),
+    "skorch's own": {"callbacks": [LRScheduler()]},
     "batch norm": {"batch_norm": True},
     "momentum": {"optimizer": "sgd", "optimizer__momentum": 0.9},
     "DataLoader": {"iterator_train": DataLoader},
@@ -52,6 +71,26 @@ def test_as_many_calls_as_epochs_equal_fit(params, data):
     assert (clf.n_iter_, clf.best_epoch_, clf.best_validation_loss_) == (3, 2, None)
     assert clf.validation_loss_curve_ is None
     assert_same_arrays(clf.theta0_, fitted.theta0_)
+
+
+def test_predictions_in_another_thread_leave_training_alone(data):
+    X, y = data
+    alone, beside = (small(batch_norm=True, max_iter=1).fit(X, y) for _ in range(2))
+    ended = threading.Event()
+
+    def predict():
+        while not ended.is_set():
+            beside.predict_proba(X[:5])
+
+    with ThreadPoolExecutor(1) as other:
+        predicting = other.submit(predict)
+        for _ in range(20):
+            alone.partial_fit(X, y)
+            beside.partial_fit(X, y)
+        ended.set()
+        predicting.result()
+    assert_same(beside, alone)
+    np.testing.assert_array_equal(beside.predict_proba(X), alone.predict_proba(X))
 
 
 def test_it_goes_on_from_fit(data):
@@ -91,7 +130,7 @@ def test_an_initializer_learns_from_the_first_rows_alone(data):
     assert fits == [40], "unlabelled ones among them"
 
 
-@pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader"])
+@pytest.mark.parametrize("kind", ["batch norm", "momentum", "DataLoader", "steps"])
 def test_an_epoch_that_fails_leaves_no_trace(kind, data):
     X, y = data
     clf, never = (small(**KINDS[kind]) for _ in range(2))

@@ -3,15 +3,20 @@
 Of perceptrons with a stand-in that counts its fits, of modules with the MMDInitializer itself.
 """
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -229,6 +234,49 @@ def test_a_theta0_lost_on_the_way_is_an_error(start, data, fitted):
     X = fitted.transform(data[0])[::2]
     with pytest.raises(ValueError, match="Any step between the initializer and the classifier"):
         MLPClassifier(warm_start_from=start).fit(X, data[1][::2])
+
+
+def frames(*steps):
+    return ColumnTransformer([(str(i), step, [0, 1, 2, 3]) for i, step in enumerate(steps)])
+
+
+INIT = MMDInitializer((4,), n_classes=3, max_iter=0, n_perturbations=2)
+CLASSIFIER = MLPClassifier(max_iter=0)
+LOSING = {
+    "columns between": (INIT, frames("passthrough"), CLASSIFIER),
+    "among columns": (frames(INIT), CLASSIFIER),
+    "among columns, among steps": (make_pipeline(frames("drop", INIT)), CLASSIFIER),
+    "in a union": (make_union(INIT), CLASSIFIER),
+    "among earlier steps": (make_pipeline(INIT, StandardScaler()), CLASSIFIER),
+    "frozen": (FrozenEstimator(clone(INIT).fit(np.eye(4))), StandardScaler(), CLASSIFIER),
+    "outside": (INIT, make_pipeline(StandardScaler(), CLASSIFIER)),
+}
+
+
+@pytest.mark.parametrize("steps", LOSING.values(), ids=LOSING)
+def test_a_theta0_lost_anywhere_in_pipelines_is_an_error(steps, data):
+    pipeline = clone(make_pipeline(*steps)).set_output(transform="pandas")
+    with pytest.raises(ValueError, match="carries no theta0"):
+        pipeline.fit(*data)
+
+
+def test_an_initializer_in_a_later_step_is_nothing_to_lose(data):
+    def weights(clf):
+        return np.abs(clf.coefs_[0]).sum(axis=1)
+
+    selected = SelectFromModel(CLASSIFIER, importance_getter=weights)
+    pipeline = make_pipeline(selected, INIT, CLASSIFIER).fit(*data)
+    assert_same_arrays(pipeline[-1].theta0_, pipeline[1].theta0_)
+
+
+@pytest.mark.parametrize("change", [lambda X: X.__imul__(3.0), lambda X: np.asarray(X).fill(3.0)])
+def test_no_step_changes_the_rows_of_theta0_in_place(change, data):
+    rows = clone(INIT).fit_transform(data[0])
+    for X in (rows, copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))):
+        with pytest.raises(ValueError, match="read-only"):
+            change(X)
+    pipeline = make_pipeline(INIT, FunctionTransformer(), CLASSIFIER).fit(*data)
+    assert_same_arrays(pipeline[-1].theta0_, pipeline[0].theta0_)
 
 
 # what does not fit
