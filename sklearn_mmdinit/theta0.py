@@ -7,10 +7,13 @@ reach worker processes as memory maps.
 from __future__ import annotations
 
 import ast
+import glob
 import hashlib
 import json
 import math
 import os
+import platform
+import stat
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -39,8 +43,8 @@ _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
 
 # What damaged JSON, and a damaged literal in it, may raise.
-_PARSE_ERRORS = (
-    ValueError, TypeError, KeyError, AttributeError, SyntaxError, RecursionError, MemoryError
+PARSE_ERRORS = (
+    ValueError, TypeError, LookupError, AttributeError, SyntaxError, RecursionError, MemoryError
 )  # fmt: skip
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
@@ -161,7 +165,7 @@ class Architecture:
             read = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
             if read.is_perceptron and read.digest != cls.of_perceptron(**read.keywords).digest:
                 raise ValueError(f"arrays of digest {read.digest} do not fit {read.keywords}")
-        except _PARSE_ERRORS as error:
+        except PARSE_ERRORS as error:
             raise ValueError(f"not the description of a module: {text!r} ({error})") from error
         return read
 
@@ -358,21 +362,46 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     module.load_state_dict(new, strict=False)
 
 
-def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
+def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
     """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
+    target = Path(os.path.realpath(path))  # where path is a link, its file is replaced
     # Not tempfile, whose files only their owner can read, also once they are renamed.
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    partial = target.with_name(f"{_begin_of_part(target)}{os.getpid()}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
+            if target.exists():
+                _keep_mode(target, partial)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     except OSError as error:
-        raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
+        raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _begin_of_part(target: Path) -> str:
+    """How the name of a file begins that a process of this machine is writing; its id follows."""
+    return f".{target.name}.{platform.node()}."
+
+
+def _keep_mode(before: Path, after: Path) -> None:
+    """Give a file the permissions of another one; some file systems cannot, and need not."""
+    mode = stat.S_IMODE(before.stat().st_mode)
+    if mode != stat.S_IMODE(after.stat().st_mode):
+        after.chmod(mode)
+
+
+def remove_parts_of_killed(path: Path) -> None:
+    """Delete what writes of a file have left whose process, on this machine, has ended."""
+    target = Path(os.path.realpath(path))
+    begin = _begin_of_part(target)
+    for part in target.parent.glob(f"{glob.escape(begin)}*.part"):
+        pid = part.name.removeprefix(begin).partition(".")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            part.unlink(missing_ok=True)
 
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -497,7 +526,7 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except _PARSE_ERRORS as error:
+    except PARSE_ERRORS as error:
         reason = f"{str(path)!r} is damaged or no file of theta0"
         raise ValueError(f"{reason}: write it anew with save_theta0 ({error})") from error
     if module is not None:

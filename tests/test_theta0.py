@@ -167,6 +167,18 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
         assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_replaced_file_keeps_its_permissions_and_the_link_to_it(mode, theta0, path, tmp_path):
+    path.write_bytes(b"")
+    path.chmod(mode)
+    (link := tmp_path / "link.safetensors").symlink_to(path)
+    save_theta0(link, theta0)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == mode
+    assert_same_file(load_theta0(path), theta0)
+
+
 def test_what_cannot_be_written_or_read_is_named(theta0, tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         load_theta0(tmp_path / "none.safetensors")

@@ -93,6 +93,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def shortened(text: str, most: int = 300) -> str:
+    """A text for a message, its end left out where it is long."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
 def check_fits_in_memory(n_numbers: float, what: str) -> None:
     """Raise a ValueError if the machine cannot hold so many float32 numbers."""
     need, here = 4 * n_numbers / 2**30, psutil.virtual_memory().total / 2**30
