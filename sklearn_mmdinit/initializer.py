@@ -468,7 +468,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If X or a parameter is not valid, if the loss is not finite in the first window, or if
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
-            If the checkpoint cannot be written, at the start or during training.
+            If the checkpoint cannot be written, at the start or during training; at the end, or
+            after an interrupt, a warning says so.
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
@@ -479,7 +480,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         try:
             self._train(X, config, state, config.max_iter, checkpointer)
         except KeyboardInterrupt:
-            checkpointer.write()
+            checkpointer.write_at_end()
             last = checkpointer.last
             if checks.is_inside_another() or last is None or last.step == 0:
                 raise
@@ -620,9 +621,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
         """What keeps the training, in the file of `checkpoint` where there is one."""
         if self.checkpoint is None:
-            return Checkpointer(None, {}, config.max_iter)
+            return Checkpointer(None, {}, config.max_iter, config.term_names)
         settings = self._settings(X, config, fresh)
-        return Checkpointer(Path(self.checkpoint), settings, config.max_iter)
+        path = Path(self.checkpoint)
+        return Checkpointer(path, settings, config.max_iter, config.term_names)
 
     def _train(
         self,
@@ -680,8 +682,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
         """All that decides a training, in words: a checkpoint belongs to one training."""
+        # The same rows have the same hash in any layout; in C order, of this machine, no copy is made.
+        rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
         return {
-            "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
+            "X": f"{rows.shape} {rows.dtype} {joblib.hash(rows, coerce_mmap=True)}",
             "seed of random_state": str(fresh.seed),
             "architecture": fresh.current.architecture.to_json(),
             "initial weights": joblib.hash(dict(fresh.current.arrays)),
