@@ -15,12 +15,12 @@ import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import array_of, check_float32, torch_device
+from ._base.environment import check_float32, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.validation import warn_user
@@ -582,7 +582,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
-            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+            return np.asarray(checks.rows_checked(self, X, reset=reset, **options)[0])
         shape = None if reset else self._builder.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
+from torch.utils.data import DataLoader, Dataset
 
 with warnings.catch_warnings():
     # tqdm warns in a notebook without ipywidgets, and shows the bar as text there.
@@ -58,6 +59,12 @@ def torch_device(device: Any) -> torch.device:
 
 def array_of(X: Any) -> Any:
     """A tensor as an array, bfloat16 as float32, since NumPy has none; anything else unchanged."""
+    if isinstance(X, Dataset | DataLoader | Iterator):
+        raise TypeError(
+            f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; mmd_init_ "
+            "reads a Dataset or DataLoader, and torch.stack([x for x, *_ in dataset]) makes a "
+            "tensor of one"
+        )
     if not isinstance(X, torch.Tensor):
         return X
     if X.is_meta or X.layout != torch.strided:
