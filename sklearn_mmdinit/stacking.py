@@ -345,7 +345,7 @@ class StackedStartsClassifier(PartlyLabelled):
         unlabelled = np.concatenate([X[~labelled], *more_rows])
         drawn = np.random.default_rng(rows_seed).permutation(len(unlabelled))[:_MAX_UNLABELLED]
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self._others(X, unlabelled, seed)
+        classifiers, student = self._others(X, y, unlabelled, seed)
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
@@ -377,7 +377,9 @@ class StackedStartsClassifier(PartlyLabelled):
             self._fit_student(student, X, y, unlabelled)
         return self
 
-    def _others(self, X: np.ndarray, unlabelled: np.ndarray, seed: int) -> tuple[list[Any], Any]:
+    def _others(
+        self, X: np.ndarray, y: np.ndarray, unlabelled: np.ndarray, seed: int
+    ) -> tuple[list[Any], Any]:
         """The classifiers beside the networks, and the student or None, with seeds."""
         classifiers, student, is_table = self.classifiers, self.student, X.ndim == 2
         if checks.is_auto(classifiers):
@@ -387,9 +389,16 @@ class StackedStartsClassifier(PartlyLabelled):
         with checks.add_error_context("classifiers or student"):
             classifiers = [seeded(classifier, seed) for classifier in classifiers]
             student = None if student is None else seeded(student, seed)
-        scores = checks.has_methods("predict_proba"), checks.has_methods("decision_function")
+        scores = "predict_proba", "decision_function"
         for classifier in classifiers:
-            checks.check_argument("classifiers", classifier, *scores)
+            scoring = classifier
+            if any(hasattr(type(classifier), name) for name in scores) and not any(
+                hasattr(classifier, name) for name in scores
+            ):
+                # Parts that fit makes may bring them: the final estimator of a StackingClassifier.
+                with checks.add_error_context("classifiers"):
+                    scoring = clone(classifier).fit(X, y)
+            checks.check_argument("classifiers", scoring, *map(checks.has_methods, scores))
             pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
             if pairs and not hasattr(classifier, "predict_proba"):
                 raise ValueError(
