@@ -133,8 +133,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         if self.output == "hidden":
             check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
-            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
-            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
+            last = self.to_module().get_submodule(self.theta0_.architecture.last_layer)
+            return np.asarray([f"{prefix}{i}" for i in range(last.in_features)], dtype=object)
         return super().get_feature_names_out(input_features)
 
 
@@ -682,7 +682,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
         """All that decides a training, in words: a checkpoint belongs to one training."""
-        # The same rows have the same hash in any layout; in C order, of this machine, no copy is made.
+        # The same rows have the same hash in any layout. Rows in C order are not copied.
         rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
         return {
             "X": f"{rows.shape} {rows.dtype} {joblib.hash(rows, coerce_mmap=True)}",

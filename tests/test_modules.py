@@ -357,6 +357,31 @@ class Scaled(nn.Module):
         return 2.0 * self.head(self.body(x).relu())
 
 
+@pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_a_parametrized_head_is_a_linear_layer(norm):
+    X, y = rows(40), np.arange(40) % 2
+    parametrized = getattr(nn.utils.parametrizations, norm)
+
+    def module(n_classes):
+        return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), parametrized(nn.Linear(5, n_classes)))
+
+    init = small(module(3), output="hidden", coherence="auto").fit(X)
+    assert init.transform(X).shape == (40, 5) == (40, len(init.get_feature_names_out()))
+    with pytest.warns(UserWarning, match="a fresh last layer, '2'"):
+        clf = NetClassifier(module(2), warm_start_from=init, max_iter=0).fit(X, y)
+    np.testing.assert_array_equal(clf.theta0_.arrays["0.weight"], init.theta0_.arrays["0.weight"])
+
+
+@pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
+@pytest.mark.parametrize("hidden_layer", [None, "", "head"])
+def test_a_module_without_hidden_activations_has_one_message(hidden_layer, params):
+    flat, conv = nn.Unflatten(1, (1, 6, 1)), nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 3, 1))
+    pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    for module, words in ((nn.Linear(6, 3), "is a single linear"), (pooled, "calls no nn.Linear")):
+        with pytest.raises(ValueError, match=rf"{words}.* no hidden activations"):
+            small(module, hidden_layer=hidden_layer, **params).fit(rows(40))
+
+
 @pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
 def test_the_last_layer_is_told_by_name_where_it_cannot_be_found(params):
     X = rows(40)

@@ -246,7 +246,7 @@ def rows_checked(
 
 
 def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
-    """Objects or texts (n, n_features, ...) in float64; a ValueError names one that is no number."""
+    """Objects or texts (n, n_features, ...) in float64; an error names one that is no number."""
     if X.dtype.kind not in "mM":
         with suppress(TypeError, ValueError, OverflowError):
             numbers = X.astype(np.float64)

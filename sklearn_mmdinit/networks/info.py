@@ -327,18 +327,30 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
     """Index of the call that gives the logits; else of the last call, of the named layer if any."""
     if hidden_layer is not None:
         numbers = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
-        if not numbers or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
-            linear = {
-                c.layer for c in calls if isinstance(module.get_submodule(c.layer), nn.Linear)
-            }
+        linear = _linear_layers(module, [call.layer for call in calls])
+        if hidden_layer not in linear:
             raise ValueError(
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
-                f"{sorted(linear)}, got {hidden_layer!r}"
+                f"{linear}, got {hidden_layer!r}"
             )
     else:
         numbers = [len(calls) - 1]
     given = [i for i, call in enumerate(calls) if call.gives_logits]
     return (given or numbers)[-1]
+
+
+def _linear_layers(module: nn.Module, calls: Sequence[str]) -> list[str]:
+    """Names of linear layers among the calls; a ValueError where none has hidden activations."""
+    linear = sorted({name for name in calls if isinstance(module.get_submodule(name), nn.Linear)})
+    if linear in ([], [""]):
+        what = "is a single linear layer" if linear else "calls no nn.Linear"
+        raise ValueError(
+            f"the module {qualified_name(module)} {what}, so that it has no hidden activations, "
+            "which are the inputs of the last linear layer: end it in a hidden layer and nn.Linear "
+            "(after nn.Flatten, not in a convolution), or leave out hidden_layer, coherence and "
+            "output='hidden'"
+        )
+    return linear
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
@@ -461,8 +473,7 @@ class NetworkBuilder:
         """Name of the linear layer that gives the logits; a ValueError where none does."""
         if self.info.last_layer:
             return self.info.last_layer
-        module = self.factory.build()
-        linear = [n for n, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+        linear = _linear_layers(self.factory.build(), self.info.calls)
         raise ValueError(
             f"no linear layer of {self.architecture.module} returns the logits as they are; remove "
             f"a softmax at the end, or name the last linear layer in hidden_layer, one of {linear}"
