@@ -357,6 +357,7 @@ class Scaled(nn.Module):
         return 2.0 * self.head(self.body(x).relu())
 
 
+@pytest.mark.filterwarnings("ignore:(networks around|There is a performance drop)")
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_a_parametrized_head_is_a_linear_layer(norm):
     X, y = rows(40), np.arange(40) % 2
