@@ -79,7 +79,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         The network, which returns logits (n, n_classes). An instance is copied and never
         changes; its weights are the fresh ones. A class is called with the ``module__<name>``
         parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
-        given. None: the module of the initializer in `warm_start_from`.
+        given; so with ``n_features=``, the numbers of an example, if it has no default of that.
+        None: the module of the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
@@ -335,7 +336,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         keywords, n_classes = factories.keywords_of(vars(self)), len(self.classes_)
         factories.check_source(self.module, keywords)
         if self.module is not None:
-            keywords = factories.with_n_classes(self.module, keywords, n_classes)
+            sizes = self.n_features_in_, n_classes
+            keywords = factories.with_sizes(self.module, keywords, *sizes)
             return factories.ModuleFactory(self.module, keywords, seed)
         factory = warm_start.factory_of(source, self.n_features_in_, n_classes, seed)
         if factory is None:

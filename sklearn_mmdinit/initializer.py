@@ -27,6 +27,7 @@ from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
 from .networks.info import SAMPLERS, NetworkBuilder
+from .networks.passes import explained_single_row
 from .theta0 import Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
@@ -171,10 +172,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with ``module__<name>``
-        parameters, and with `n_classes` if it takes it. X may have any shape that the network
-        takes. Parameters that require no gradient stay as they are. A normalisation in evaluation
-        mode stays too, if the module itself is in training mode. Parameters that describe a
-        perceptron must keep their defaults.
+        parameters, with `n_classes` if it takes it, and with ``n_features``, the numbers of an
+        example, if it has no default of it. X may have any shape that the network takes.
+        Parameters that require no gradient stay as they are. A normalisation in evaluation mode
+        stays too, if the module itself is in training mode. Parameters that describe a perceptron
+        must keep their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -639,7 +641,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         # A checkpoint may hold all epochs. max_iter=0 still builds the graph, whose errors count.
         if n_left or not config.max_iter:
             batches, device = self._batches(X, config, state.seed), torch_device(self.device)
-            train(self._builder, batches, config, state, n_left, device, self.verbose, checkpointer)
+            with explained_single_row():
+                train(
+                    self._builder,
+                    batches,
+                    config,
+                    state,
+                    n_left,
+                    device,
+                    self.verbose,
+                    checkpointer,
+                )
 
     def _config(self, n_rows: int) -> Config:
         coherence = coherence_of(self.coherence)

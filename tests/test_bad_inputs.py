@@ -343,6 +343,8 @@ for call in (of_module, net):
         module=Pooled,
     )
 table(net, ("module", (nn.Identity(),), ValueError, "Identity"))
+normed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+table(of_module, ("batch_size", (1,), ValueError, "single row: .*batch_size", {"module": normed}))
 # As many logits as no linear layer returns: memory is that of the third term.
 soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
 table(

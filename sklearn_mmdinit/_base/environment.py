@@ -98,7 +98,8 @@ def as_float32(X: Any) -> Any:
 
 def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
     """``function(X)`` for rows X (n >= 1, ...), computed by blocks of rows to bound its memory."""
-    blocks = gen_batches(len(X), _ROWS_AT_A_TIME)
+    # At least two rows: a batch norm without running statistics cannot pass one.
+    blocks = gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2)
     with torch.no_grad():
         return np.concatenate([function(X[rows]).cpu().numpy() for rows in blocks])
 

@@ -30,7 +30,14 @@ from ..theta0 import (
 from . import EMBEDDINGS, paper_std, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
-from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mode_
+from .passes import (
+    TAPPED,
+    explained_single_row,
+    hidden_activations,
+    hooked,
+    isolated,
+    pretraining_mode_,
+)
 
 SAMPLERS = ("auto", "gram", "functional")
 
@@ -250,9 +257,8 @@ def isolated_pass(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _context_of_pass(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
     shape, name = tuple(X.shape[1:]), qualified_name(module)
-    with add_error_context(
-        f"the module {name} was given examples of shape {shape} and type {X.dtype}"
-    ):
+    context = f"the module {name} was given examples of shape {shape} and type {X.dtype}"
+    with add_error_context(context), explained_single_row():
         yield
 
 
@@ -458,10 +464,13 @@ class NetworkBuilder:
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer at theta0."""
         network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
-        H = in_portions(
-            lambda rows: hidden_activations(network, self.as_examples(rows).to(device), last_layer),
-            X,
-        )
+        with explained_single_row():
+            H = in_portions(
+                lambda rows: hidden_activations(
+                    network, self.as_examples(rows).to(device), last_layer
+                ),
+                X,
+            )
         if not np.isfinite(H).all():
             raise ValueError(
                 "hidden activations of X are not finite: its values are too large; scale X as "
