@@ -23,7 +23,7 @@ from ._base.environment import as_float32, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
-from .networks.info import describe_with_logits, takes_integers
+from .networks.info import describe_with_logits, takes_integers, with_casts
 from .theta0 import Architecture, Theta0, arrays_of, start_
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -38,8 +38,13 @@ def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Ar
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
         # Known without a forward pass, which would not be safe among threads.
         return Architecture.of_perceptron(**keywords)
+    return describe_with_logits(factory, module, _few_dense(X))
+
+
+def _few_dense(X: Any) -> np.ndarray:
+    """The first rows of X, dense."""
     rows = X[:_N_DESCRIBED]
-    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
+    return rows.toarray() if issparse(rows) else rows
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
@@ -80,7 +85,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         changes; its weights are the fresh ones. A class is called with the ``module__<name>``
         parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
         given; so with ``n_features=``, the numbers of an example, if it has no default of that.
-        None: the module of the initializer in `warm_start_from`.
+        It is trained in single precision, unless it casts in its ``forward``. None: the module of
+        the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
@@ -351,7 +357,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Where training starts, checked before an initializer learns; X as given and validated."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, seed)
-        module = factory.build()
+        factory = with_casts(factory, _few_dense(X))
+        module = factory.build_to_train()
         arrays = arrays_of(module)
         architecture, n_classes = _describe(factory, module, X), len(self.classes_)
         if (n_logits := architecture.n_classes) != n_classes:

@@ -173,7 +173,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with ``module__<name>``
         parameters, with `n_classes` if it takes it, and with ``n_features``, the numbers of an
-        example, if it has no default of it. X may have any shape that the network takes.
+        example, if it has no default of it. X may have any shape that the network takes. A network
+        is in single precision, unless it casts in its ``forward``.
         Parameters that require no gradient stay as they are. A normalisation in evaluation mode
         stays too, if the module itself is in training mode. Parameters that describe a perceptron
         must keep their defaults.

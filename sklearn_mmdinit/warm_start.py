@@ -228,8 +228,8 @@ class Start:
 
 
 def module_at(factory: ModuleFactory, theta0: Theta0) -> nn.Module:
-    """A module of the factory in single precision, at theta0."""
-    module = factory.build().float()
+    """A module of the factory at theta0, to be trained."""
+    module = factory.build_to_train()
     start_(module, theta0)
     return module
 

@@ -501,6 +501,36 @@ def test_what_is_not_learned_is_as_before(X):
     assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= changed
 
 
+class Casts(nn.Module):
+    """Casts between layers of types of their own."""
+
+    def __init__(self, first, last):
+        super().__init__()
+        self.types = first, last
+        self.body, self.head = nn.Linear(6, 5).to(first), nn.Linear(5, 3).to(last)
+
+    def forward(self, x):
+        first, last = self.types
+        return self.head(self.body(x.to(first)).relu().to(last))
+
+
+@pytest.mark.parametrize("first", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("last", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_module_that_casts_keeps_its_types(first, last):
+    X, y = rows(40), np.arange(40) % 3
+    module, types = Casts(first, last), 2 * [first] + 2 * [last]
+    init = small(module, coherence=WALKS, output="hidden").fit(X)
+    assert init.transform(X).dtype == np.float32
+    parts = small(module).partial_fit(X).partial_fit(X)
+    for name, array in small(module).fit(X).theta0_.arrays.items():
+        np.testing.assert_allclose(parts.theta0_.arrays[name], array, atol=1e-6)
+    clf = NetClassifier(warm_start_from=init, max_iter=1, random_state=0).fit(X, y)
+    assert clf.predict_proba(X).dtype == np.float32
+    mmd_init_(module, X, **SMALL)
+    for trained in (init.to_module(), clf.module_, module):
+        assert [p.dtype for p in trained.parameters()] == types
+
+
 def test_what_is_not_learned_is_not_rounded():
     # In double precision, with numbers that float32 has not.
     module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()

@@ -101,7 +101,7 @@ def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -
     # At least two rows: a batch norm without running statistics cannot pass one.
     blocks = gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2)
     with torch.no_grad():
-        return np.concatenate([function(X[rows]).cpu().numpy() for rows in blocks])
+        return np.concatenate([array_of(function(X[rows])) for rows in blocks])
 
 
 @contextmanager

@@ -73,6 +73,8 @@ class ModuleFactory:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    # Whether the module casts in its forward, so that its own dtypes have to stay.
+    casts: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", uncompiled(self.module))
@@ -103,6 +105,11 @@ class ModuleFactory:
                 raise ValueError(f"{label} is on the meta device, without numbers; use to_empty()")
         built.zero_grad()
         return built
+
+    def build_to_train(self) -> nn.Module:
+        """A new module in single precision, or in its own dtypes if it casts."""
+        module = self.build()
+        return module if self.casts else module.float()
 
 
 def _copied(value: T, module: Any) -> T:

@@ -389,7 +389,7 @@ def build_net(
         "verbose": 0,
         "criterion": nn.CrossEntropyLoss,
         # For any criterion, because modules return logits.
-        "predict_nonlinearity": partial(torch.softmax, dim=-1),
+        "predict_nonlinearity": partial(torch.softmax, dim=-1, dtype=torch.float32),
         "iterator_train": RowLoader,
         "iterator_train__shuffle": True,
         "iterator_valid": RowLoader,

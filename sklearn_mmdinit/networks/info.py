@@ -417,11 +417,13 @@ class NetworkBuilder:
         hidden_layer: str | None = None,
     ) -> NetworkBuilder:
         """Look at a fresh module on rows of X (n, ...)."""
-        module = factory.build().float().cpu()
+        rows = X[np.arange(_N_EXAMPLES) % len(X)]
+        factory = with_casts(factory, rows)
+        module = factory.build_to_train().cpu()
         description = describe(factory, module, X.shape[1:])
         integers = takes_integers(module)
         pretraining_mode_(module)
-        examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
+        examples = as_examples(rows, integers)
         info = inspect_module(module, examples, sampler, hidden_layer)
         if info.draws:
             raise ValueError(
@@ -447,8 +449,8 @@ class NetworkBuilder:
         return module
 
     def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
-        """A module at theta0 in single precision and the mode of pre-training."""
-        module = self.factory.build().float()  # first: half precision would round theta0
+        """A module at theta0 in the precision and the mode of pre-training."""
+        module = self.factory.build_to_train()  # first: half precision would round theta0
         put_arrays_(module, theta0.arrays)
         pretraining_mode_(module)
         return module.to(device)
@@ -476,7 +478,7 @@ class NetworkBuilder:
                 "hidden activations of X are not finite: its values are too large; scale X as "
                 "in fit"
             )
-        return H
+        return H.astype(np.float32, copy=False)
 
     def known_last_layer(self) -> str:
         """Name of the linear layer that gives the logits; a ValueError where none does."""
@@ -501,6 +503,29 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if whole else np.float32))
 
 
+def with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
+    """The factory, with `casts` if its module passes rows X (n, ...) in its own dtypes alone."""
+
+    def passes(module: nn.Module) -> bool:
+        module.cpu().eval()
+        examples = as_examples(X, takes_integers(module))
+        try:
+            with torch.no_grad(), isolated_pass(module):
+                module(examples)
+        except Exception:  # the pass that describes the module reports it
+            return False
+        return True
+
+    if factory.module is MLP:
+        return factory
+    module = factory.build()
+    arrays = (*module.parameters(), *module.buffers())
+    if all(array.dtype == torch.float32 for array in arrays if array.is_floating_point()):
+        return factory
+    casts = passes(module) and not passes(factory.build().float())
+    return replace(factory, casts=casts)
+
+
 def describe(
     factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
 ) -> Architecture:
@@ -516,8 +541,8 @@ def describe(
 
 
 def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The description of a module that is only fine-tuned, from one pass of it."""
-    module.float().cpu().eval()
+    """The description of a module to train that is only fine-tuned, from one pass of it."""
+    module.cpu().eval()
     examples = as_examples(X, takes_integers(module))
     with torch.no_grad(), isolated_pass(module), _context_of_pass(module, examples):
         logits = module(examples)
