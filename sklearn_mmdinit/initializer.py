@@ -605,6 +605,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), labels.n_classes_in(y)
         )
+        # Before a large network is made, where its number of classes is known.
+        n_classes: Any = factory.keywords.get("n_classes")
+        if checks.integers(2).is_satisfied_by(n_classes):
+            coherence = coherence_of(self.coherence)
+            check_step_fits_in_memory(resolve(vars(self), coherence, len(X), n_classes))
         self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))

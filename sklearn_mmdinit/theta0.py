@@ -30,7 +30,7 @@ from torch import nn
 from ._base.environment import kept_generators
 from ._base.mlp import MLP, mlp_without_weights, perceptron
 from ._base.module_factory import uncompiled
-from ._base.validation import POSITIVE, check_argument
+from ._base.validation import POSITIVE, check_argument, shortened
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -41,10 +41,12 @@ _KEY_0_1 = "sklearn_mmdinit.architecture"  # that of an MLP, in files of version
 _GAIN_KEY = "sklearn_mmdinit.gain"
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
+_MOST_ARRAYS, _LARGEST_HEADER = 1 << 15, 100_000_000  # the latter is the format's
 
 # What damaged JSON, and a damaged literal in it, may raise.
 PARSE_ERRORS = (
-    ValueError, TypeError, LookupError, AttributeError, SyntaxError, RecursionError, MemoryError
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError,
+    RecursionError, MemoryError,
 )  # fmt: skip
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
@@ -166,7 +168,8 @@ class Architecture:
             if read.is_perceptron and read.digest != cls.of_perceptron(**read.keywords).digest:
                 raise ValueError(f"arrays of digest {read.digest} do not fit {read.keywords}")
         except PARSE_ERRORS as error:
-            raise ValueError(f"not the description of a module: {text!r} ({error})") from error
+            why = f"{shortened(text)!r} ({shortened(str(error))})"
+            raise ValueError(f"not the description of a module: {why}") from error
         return read
 
 
@@ -216,7 +219,8 @@ class Theta0:
         shapes = {name: array.shape for name, array in arrays.items()}
         if digest_of(shapes) != self.architecture.digest:
             valid = f"the names and shapes of the arrays of {self.architecture.module}"
-            raise ValueError(f"arrays must have {valid}, got {sorted(shapes.items())}")
+            got = shortened(str(sorted(shapes.items())))
+            raise ValueError(f"arrays must have {valid}, got {got}")
         if self.gain:
             self._check_gain(self.gain)
         for name, array in arrays.items():
@@ -406,6 +410,12 @@ def remove_parts_of_killed(path: Path) -> None:
 
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
+    with open(path, "rb") as header:
+        size = int.from_bytes(header.read(8), "little")
+        # A few numbers may describe any number of arrays, each of which takes time.
+        n_arrays = header.read(min(size, _LARGEST_HEADER)).count(b'"data_offsets"')
+    if n_arrays > _MOST_ARRAYS:
+        raise ValueError(f"{str(path)!r} holds {n_arrays:,} arrays, more than {_MOST_ARRAYS:,}")
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -413,7 +423,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         # The last three come of an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
-        raise ValueError(f"{reason}: write it anew ({error})") from error
+        raise ValueError(f"{reason}: write it anew ({shortened(str(error))})") from error
     # Files of version 0.1 have no digest.
     if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
         raise ValueError(f"{str(path)!r} is damaged: its contents have changed; write it anew")
@@ -528,7 +538,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
         theta0 = Theta0(architecture, arrays, gain)
     except PARSE_ERRORS as error:
         reason = f"{str(path)!r} is damaged or no file of theta0"
-        raise ValueError(f"{reason}: write it anew with save_theta0 ({error})") from error
+        why = shortened(str(error))
+        raise ValueError(f"{reason}: write it anew with save_theta0 ({why})") from error
     if module is not None:
         start_(module, theta0)
     return theta0

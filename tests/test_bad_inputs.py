@@ -168,6 +168,7 @@ table(
     # Sizes beyond memory are refused before anything is allocated.
     ("hidden_layer_sizes", SIZES, ValueError),
     ("n_classes n_perturbations", (HUGE,), ValueError),
+    ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
     ("activation init sampler output device batch_norm", NOT_CHOICES, ValueError),
     ("batch_size", (1,), ValueError, "batch_size.*1", {"batch_norm": True}),

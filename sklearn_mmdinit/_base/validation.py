@@ -159,11 +159,17 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+_MOST_LAYERS = 1000  # which take a second or two to make
+
+
 def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers, from a positive integer or a sequence of them."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
     if sizes.ndim != 1 or not all(integers().is_satisfied_by(size) for size in sizes):
-        raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+        got = shortened(repr(value))
+        raise ValueError(f"hidden_layer_sizes must be positive integers, got {got}")
+    if len(sizes) > _MOST_LAYERS:
+        raise ValueError(f"hidden_layer_sizes must be at most {_MOST_LAYERS:,}, got {len(sizes):,}")
     return tuple(int(size) for size in sizes)
 
 

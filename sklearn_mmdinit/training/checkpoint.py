@@ -107,9 +107,8 @@ class Checkpointer:
             ) from error
         if state is None:
             by = "" if version == _version() else f", by version {version}"
-            raise ValueError(
-                f"checkpoint {path} is of another training{by}: {differences}; {remedy}"
-            )
+            other = f"of another training{by}: {shortened(differences, 2000)}"
+            raise ValueError(f"checkpoint {path} is {other}; {remedy}")
         return state
 
     def _differences(self, there: dict[str, str]) -> str:

@@ -73,7 +73,8 @@ def check_step_fits_in_memory(config: Config) -> None:
     """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
-    check_fits_in_memory(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
+    what = f"n_perturbations={config.n_perturbations} with n_classes={d}"
+    check_fits_in_memory(3 * config.rows_in_flight * d, what)
     if config.detachment_weight:
         n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
         what = f"the detachment term of {d} classes (detachment_weight=0 leaves it out)"
