@@ -24,7 +24,7 @@ from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .fine_tuning.head import SkipConnection, body_of, fit_head_
-from .networks.info import describe_with_logits, takes_integers
+from .networks.info import describe_with_logits, takes_integers, with_casts
 from .theta0 import Architecture, Theta0, arrays_of, start_
 
 __all__ = ["MLPClassifier", "NetClassifier"]
@@ -45,8 +45,13 @@ def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Ar
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
         # Known without a forward pass, which would not be safe among threads.
         return Architecture.of_perceptron(**keywords)
+    return describe_with_logits(factory, module, _few_dense(X))
+
+
+def _few_dense(X: Any) -> np.ndarray:
+    """The first rows of X, dense."""
     rows = X[:_N_DESCRIBED]
-    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
+    return rows.toarray() if issparse(rows) else rows
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
@@ -86,7 +91,9 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         The network, which returns logits (n, n_classes). An instance is copied and never
         changes; its weights are the fresh ones. A class is called with the ``module__<name>``
         parameters, and with ``n_classes=`` if it takes that and ``module__n_classes`` is not
-        given. None: the module of the initializer in `warm_start_from`.
+        given; so with ``n_features=``, the numbers of an example, if it has no default of that.
+        It is trained in single precision, unless it casts in its ``forward``. None: the module of
+        the initializer in `warm_start_from`.
     warm_start_from : object, default="auto"
         Where training starts:
 
@@ -368,7 +375,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         keywords, n_classes = factories.keywords_of(vars(self)), len(self.classes_)
         factories.check_source(self.module, keywords)
         if self.module is not None:
-            keywords = factories.with_n_classes(self.module, keywords, n_classes)
+            sizes = self.n_features_in_, n_classes
+            keywords = factories.with_sizes(self.module, keywords, *sizes)
             return factories.ModuleFactory(self.module, keywords, seed)
         factory = warm_start.factory_of(source, self.n_features_in_, n_classes, seed)
         if factory is None:
@@ -382,7 +390,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Where training starts, checked before an initializer learns; X as given and validated."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, seed)
-        module = factory.build()
+        factory = with_casts(factory, _few_dense(X))
+        module = factory.build_to_train()
         arrays = arrays_of(module)
         architecture, n_classes = _describe(factory, module, X), len(self.classes_)
         if (n_logits := architecture.n_classes) != n_classes:

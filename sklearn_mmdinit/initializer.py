@@ -14,12 +14,12 @@ import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from ._base import module_factory as factories
 from ._base import validation as checks
-from ._base.environment import array_of, check_float32, own_settings, torch_device
+from ._base.environment import check_float32, own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
 from ._base.validation import warn_user
@@ -27,6 +27,7 @@ from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embe
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
+from .networks.passes import explained_single_row
 from .theta0 import Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
@@ -138,8 +139,8 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         if self.output == "hidden":
             check_is_fitted(self, "theta0_")
             prefix = type(self).__name__.lower()
-            last = self.theta0_.arrays[f"{self.theta0_.architecture.last_layer}.weight"]
-            return np.asarray([f"{prefix}{i}" for i in range(last.shape[1])], dtype=object)
+            last = self.to_module().get_submodule(self.theta0_.architecture.last_layer)
+            return np.asarray([f"{prefix}{i}" for i in range(last.in_features)], dtype=object)
         return super().get_feature_names_out(input_features)
 
 
@@ -178,10 +179,12 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     module : None, nn.Module or subclass of it, default=None
         The network, which returns logits. None: a perceptron, an :class:`MLP`. An instance is
         copied, and training starts at its weights. A class is called with ``module__<name>``
-        parameters, and with `n_classes` if it takes it. X may have any shape that the network
-        takes. Parameters that require no gradient stay as they are. A normalisation in evaluation
-        mode stays too, if the module itself is in training mode. Parameters that describe a
-        perceptron must keep their defaults.
+        parameters, with `n_classes` if it takes it, and with ``n_features``, the numbers of an
+        example, if it has no default of it. X may have any shape that the network takes. A network
+        is in single precision, unless it casts in its ``forward``.
+        Parameters that require no gradient stay as they are. A normalisation in evaluation mode
+        stays too, if the module itself is in training mode. Parameters that describe a perceptron
+        must keep their defaults.
     activation : {"relu", "tanh", "gelu"}, default="relu"
         Non-linearity of the hidden layers.
     batch_norm : bool, default=False
@@ -478,7 +481,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If X or a parameter is not valid, if the loss is not finite in the first window, or if
             the checkpoint is damaged or of other data, parameters or initial weights.
         OSError
-            If the checkpoint cannot be written, at the start or during training.
+            If the checkpoint cannot be written, at the start or during training; at the end, or
+            after an interrupt, a warning says so.
         """
         X = self._validated(X, reset=True)
         labels.warn_if_few(X, y)
@@ -489,9 +493,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         try:
             n_epochs = None if config.length_by_level else config.max_iter
             self._train(X, config, state, n_epochs, checkpointer)
-            checkpointer.write()
+            checkpointer.write_at_end()
         except KeyboardInterrupt:
-            checkpointer.write()
+            checkpointer.write_at_end()
             last = checkpointer.last
             if checks.is_inside_another() or last is None or last.step == 0:
                 raise
@@ -595,7 +599,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _rows(self, X: Any, *, reset: bool = False, **options: Any) -> np.ndarray:
         """Rows of X in the shape that the network takes, checked."""
         if self.module is None:
-            return np.asarray(validate_data(self, array_of(X), reset=reset, **options))
+            return np.asarray(checks.rows_checked(self, X, reset=reset, **options)[0])
         shape = None if reset else self._builder.architecture.input_shape
         return np.asarray(checks.examples_checked(self, X, reset=reset, shape=shape, **options)[0])
 
@@ -618,6 +622,13 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         )
         given = of_labels or self.module is not None or not checks.is_auto(self.n_classes)
         self._n_classes_is_known = bool(given)
+        # Before a large network is made, where its number of classes is known.
+        n_classes: Any = factory.keywords.get("n_classes")
+        if checks.integers(2).is_satisfied_by(n_classes):
+            coherence = coherence_of(self.coherence)
+            check_step_fits_in_memory(
+                resolve(vars(self), coherence, len(X), n_classes, bool(given))
+            )
         self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
@@ -637,9 +648,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
         """What keeps the training, in the file of `checkpoint` where there is one."""
         if self.checkpoint is None:
-            return Checkpointer(None, {})
+            return Checkpointer(None, {}, config.term_names)
         settings = self._settings(X, config, fresh)
-        return Checkpointer(Path(self.checkpoint), settings)
+        return Checkpointer(Path(self.checkpoint), settings, config.term_names)
 
     def _train(
         self,
@@ -656,7 +667,17 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         # A checkpoint may hold all epochs. max_iter=0 still builds the graph, whose errors count.
         if n_left != 0 or not config.max_iter:
             batches, device = self._batches(X, config, state.seed), torch_device(self.device)
-            train(self._builder, batches, config, state, n_left, device, self.verbose, checkpointer)
+            with explained_single_row():
+                train(
+                    self._builder,
+                    batches,
+                    config,
+                    state,
+                    n_left,
+                    device,
+                    self.verbose,
+                    checkpointer,
+                )
 
     def _config(self, n_rows: int) -> Config:
         coherence = coherence_of(self.coherence)
@@ -700,8 +721,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
 
     def _settings(self, X: np.ndarray, config: Config, fresh: State) -> dict[str, str]:
         """All that decides a training, in words: a checkpoint belongs to one training."""
+        # The same rows have the same hash in any layout. Rows in C order are not copied.
+        rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
         return {
-            "X": f"{X.shape} {X.dtype} {joblib.hash(X, coerce_mmap=True)}",
+            "X": f"{rows.shape} {rows.dtype} {joblib.hash(rows, coerce_mmap=True)}",
             "seed of random_state": str(fresh.seed),
             "architecture": fresh.current.architecture.to_json(),
             "initial weights": joblib.hash(dict(fresh.current.arrays)),

@@ -400,7 +400,7 @@ class StackedStartsClassifier(PartlyLabelled):
         if weights is not None and not (weights > 0).all():
             raise ValueError("sample_weight must be above 0; leave rows of weight 0 out")
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self._others(X, unlabelled, seed)
+        classifiers, student = self._others(X, y, unlabelled, seed)
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
@@ -442,7 +442,9 @@ class StackedStartsClassifier(PartlyLabelled):
             self._fit_student(student, X, y, weights, unlabelled)
         return self
 
-    def _others(self, X: Any, unlabelled: Any, seed: int) -> tuple[list[tuple[str, Any]], Any]:
+    def _others(
+        self, X: Any, y: np.ndarray, unlabelled: Any, seed: int
+    ) -> tuple[list[tuple[str, Any]], Any]:
         """The classifiers beside the networks with names, and the student or None, with seeds."""
         classifiers, student, is_table = self.classifiers, self.student, X.ndim == 2
         if checks.is_auto(classifiers):
@@ -454,9 +456,16 @@ class StackedStartsClassifier(PartlyLabelled):
         with checks.add_error_context("classifiers or student"):
             classifiers = [(name, seeded(each, seed)) for name, each in classifiers]
             student = None if student is None else seeded(student, seed)
-        scores = checks.has_methods("predict_proba"), checks.has_methods("decision_function")
+        scores = "predict_proba", "decision_function"
         for _, classifier in classifiers:
-            checks.check_argument("classifiers", classifier, *scores)
+            scoring = classifier
+            if any(hasattr(type(classifier), name) for name in scores) and not any(
+                hasattr(classifier, name) for name in scores
+            ):
+                # Parts that fit makes may bring them: the final estimator of a StackingClassifier.
+                with checks.add_error_context("classifiers"):
+                    scoring = clone(classifier).fit(X, y)
+            checks.check_argument("classifiers", scoring, *map(checks.has_methods, scores))
             pairs = [n for n, value in classifier.get_params().items() if value == "ovo"]
             if pairs and not hasattr(classifier, "predict_proba"):
                 raise ValueError(

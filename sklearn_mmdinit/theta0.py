@@ -7,10 +7,13 @@ joblib gives arrays to worker processes as memory maps.
 from __future__ import annotations
 
 import ast
+import glob
 import hashlib
 import json
 import math
 import os
+import platform
+import stat
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -26,7 +30,7 @@ from torch import nn
 from ._base.environment import kept_generators
 from ._base.mlp import MLP, mlp_without_weights, perceptron
 from ._base.module_factory import uncompiled
-from ._base.validation import POSITIVE, check_argument
+from ._base.validation import POSITIVE, check_argument, shortened
 
 __all__ = ["Architecture", "Theta0", "load_theta0", "save_theta0"]
 
@@ -37,10 +41,12 @@ _KEY_0_1 = "sklearn_mmdinit.architecture"  # the same in files of version 0.1, o
 _GAIN_KEY = "sklearn_mmdinit.gain"
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
+_MOST_ARRAYS, _LARGEST_HEADER = 1 << 15, 100_000_000  # the latter is the format's
 
 # Errors that damaged JSON, or a damaged literal in it, may raise.
-_PARSE_ERRORS = (
-    ValueError, TypeError, KeyError, AttributeError, SyntaxError, RecursionError, MemoryError
+PARSE_ERRORS = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError,
+    RecursionError, MemoryError,
 )  # fmt: skip
 
 _COUNTER = "num_batches_tracked"  # of batch normalisation: not learned, and may be missing
@@ -161,8 +167,9 @@ class Architecture:
             read = cls(parameters=parameters, input_shape=shape, chain=chain, **fields)
             if read.is_perceptron and read.digest != cls.of_perceptron(**read.keywords).digest:
                 raise ValueError(f"arrays of digest {read.digest} do not fit {read.keywords}")
-        except _PARSE_ERRORS as error:
-            raise ValueError(f"not the description of a module: {text!r} ({error})") from error
+        except PARSE_ERRORS as error:
+            why = f"{shortened(text)!r} ({shortened(str(error))})"
+            raise ValueError(f"not the description of a module: {why}") from error
         return read
 
 
@@ -212,7 +219,8 @@ class Theta0:
         shapes = {name: array.shape for name, array in arrays.items()}
         if digest_of(shapes) != self.architecture.digest:
             valid = f"the names and shapes of the arrays of {self.architecture.module}"
-            raise ValueError(f"arrays must have {valid}, got {sorted(shapes.items())}")
+            got = shortened(str(sorted(shapes.items())))
+            raise ValueError(f"arrays must have {valid}, got {got}")
         if self.gain:
             self._check_gain(self.gain)
         for name, array in arrays.items():
@@ -358,25 +366,56 @@ def put_arrays_(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     module.load_state_dict(new, strict=False)
 
 
-def write_whole(target: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
+def write_whole(path: Path, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> None:
     """Write a safetensors file whole or not at all: first under another name, then renamed."""
     data = save(dict(arrays), metadata={**texts, _DIGEST_KEY: _digest(arrays, texts)})
+    target = Path(os.path.realpath(path))  # where path is a link, its file is replaced
     # Not by tempfile: only their owner can read its files, even after they are renamed.
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    partial = target.with_name(f"{_begin_of_part(target)}{os.getpid()}.{uuid.uuid4().hex}.part")
     try:
         with open(partial, "xb") as file:
+            if target.exists():
+                _keep_mode(target, partial)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     except OSError as error:
-        raise OSError(error.errno, f"{target} cannot be written: {error.strerror}") from error
+        raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
 
 
+def _begin_of_part(target: Path) -> str:
+    """How the name of a file begins that a process of this machine is writing; its id follows."""
+    return f".{target.name}.{platform.node()}."
+
+
+def _keep_mode(before: Path, after: Path) -> None:
+    """Give a file the permissions of another one; some file systems cannot, and need not."""
+    mode = stat.S_IMODE(before.stat().st_mode)
+    if mode != stat.S_IMODE(after.stat().st_mode):
+        after.chmod(mode)
+
+
+def remove_parts_of_killed(path: Path) -> None:
+    """Delete what writes of a file have left whose process, on this machine, has ended."""
+    target = Path(os.path.realpath(path))
+    begin = _begin_of_part(target)
+    for part in target.parent.glob(f"{glob.escape(begin)}*.part"):
+        pid = part.name.removeprefix(begin).partition(".")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            part.unlink(missing_ok=True)
+
+
 def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays and texts of a safetensors file; a ValueError if it is damaged."""
+    with open(path, "rb") as header:
+        size = int.from_bytes(header.read(8), "little")
+        # A few numbers may describe any number of arrays, each of which takes time.
+        n_arrays = header.read(min(size, _LARGEST_HEADER)).count(b'"data_offsets"')
+    if n_arrays > _MOST_ARRAYS:
+        raise ValueError(f"{str(path)!r} holds {n_arrays:,} arrays, more than {_MOST_ARRAYS:,}")
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -384,7 +423,7 @@ def read_whole(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
         # The last three are raised for an element type that NumPy does not have.
         reason = f"{str(path)!r} is damaged or not a safetensors file"
-        raise ValueError(f"{reason}: write it anew ({error})") from error
+        raise ValueError(f"{reason}: write it anew ({shortened(str(error))})") from error
     # Files of version 0.1 have no digest.
     if texts.pop(_DIGEST_KEY, None) not in (None, _digest(arrays, texts)):
         raise ValueError(f"{str(path)!r} is damaged: its contents have changed; write it anew")
@@ -497,9 +536,10 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
         theta0 = Theta0(architecture, arrays, gain)
-    except _PARSE_ERRORS as error:
+    except PARSE_ERRORS as error:
         reason = f"{str(path)!r} is damaged or no file of theta0"
-        raise ValueError(f"{reason}: write it anew with save_theta0 ({error})") from error
+        why = shortened(str(error))
+        raise ValueError(f"{reason}: write it anew with save_theta0 ({why})") from error
     if module is not None:
         start_(module, theta0)
     return theta0

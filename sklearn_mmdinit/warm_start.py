@@ -247,8 +247,8 @@ class Start:
 
 
 def module_at(factory: ModuleFactory, theta0: Theta0) -> nn.Module:
-    """A module of the factory in single precision, at theta0."""
-    module = factory.build().float()
+    """A module of the factory at theta0, to be trained."""
+    module = factory.build_to_train()
     start_(module, theta0)
     return module
 
@@ -309,9 +309,10 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
     # `start_` reports what else does not fit.
     if learned.n_classes in (0, needed.n_classes) or not last or learned.module != needed.module:
         return theta0
-    layer = {n: a for n, a in fresh.arrays.items() if n.rpartition(".")[0] == last}
-    # The last layer is divided by the gain of the layers before it.
-    layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theta0.gain)
+    # A parametrized layer has its weight in parts.
+    layer = {n: a for n, a in fresh.arrays.items() if n.startswith(f"{last}.")}
+    if theta0.gain:  # the last layer is divided by that of the layers before it
+        layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theta0.gain)
     architecture = replace(needed, last_layer=last, chain=learned.chain)
     try:
         fitted = Theta0(architecture, {**theta0.arrays, **layer}, theta0.gain)

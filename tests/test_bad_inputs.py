@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from safetensors.numpy import save_file
@@ -25,7 +27,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from skorch.callbacks import EarlyStopping
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import sklearn_mmdinit as mm
 from nets import Pooled
@@ -166,6 +168,7 @@ table(
     # Sizes beyond memory are refused before anything is allocated.
     ("hidden_layer_sizes", SIZES, ValueError),
     ("n_classes n_perturbations", (HUGE,), ValueError),
+    ("n_classes", (10**7,), ValueError, "10000000"),
     ("hidden_layer_sizes", ((),), ValueError, {"coherence": "auto"}),
     ("activation init sampler output device batch_norm", NOT_CHOICES, ValueError),
     ("batch_size", (1,), ValueError, "batch_size.*1", {"batch_norm": True}),
@@ -287,6 +290,7 @@ table(
     ("classifiers", ("forest", [StandardScaler()]), TypeError),
     ("student", ("forest", SVC, KNeighborsClassifier(), SVC()), TypeError),
     ("X", (FITTED.transform(X),), ValueError),
+    ("X_unlabelled", FEWER, EITHER),
 )
 
 features = learn(mm.LearnedFeatures, initializers=[UNSET])
@@ -351,6 +355,8 @@ for call in (of_module, net):
         module=Pooled,
     )
 table(net, ("module", (nn.Identity(),), ValueError, "Identity"))
+normed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+table(of_module, ("batch_size", (1,), ValueError, "single row: .*batch_size", {"module": normed}))
 # As many logits as no linear layer returns: memory is that of the third term.
 soft = nn.Sequential(nn.Linear(4, 100_000), nn.Tanh())
 table(
@@ -367,9 +373,26 @@ ROWS = (
     ({"meta": torch.zeros(8, 4, device="meta")}, TypeError),
     ({"sparse_coo": torch.zeros(8, 4).to_sparse()}, TypeError),
 )
+# Columns that scikit-learn's "numeric" leaves as they are, and a column beside them.
+DATES = pd.date_range("2020", periods=8)
+COLUMNS = {
+    "'u'": pd.Categorical(["u", "v"] * 4),
+    "Interval": pd.cut(np.arange(8), 3),
+    "Timestamp": DATES,
+    "Timestamp.*UTC": DATES.tz_localize("UTC"),
+    "Timedelta": DATES - DATES[0],
+    r"\[1\]": [[1]] * 8,
+}
+FRAMES = {f"'c' holds {word}": pd.DataFrame({"a": X[:8, 0], "c": c}) for word, c in COLUMNS.items()}
+FRAMES["'c' holds 'v'"] = pl.DataFrame({"a": X[:8, 0], "c": ["v"] * 8})
+of_frame = mm.MMDInitializer((3,), **SHORT).fit(pd.DataFrame(X[:, :2], columns=["a", "c"]))
+of_tables = (initializer, partial(classifier, y=y[:8]), partial(stacked, y=y[:8], classifiers=[]))
+for call in (*of_tables, of_frame.transform):
+    table(call, ("X", FRAMES, EITHER))
 first_step, eight = learn(mm.MMDInitializer, "partial_fit", **SHORT), partial(classifier, y=y[:8])
 for call in (initializer, first_step, FITTED.score, eight, features, classifier().predict):
     table(call, *(("X", *row) for row in ROWS))
+    table(call, ("X", (TensorDataset(torch.zeros(8, 4)), iter(X)), TypeError, "Dataset"))
     table(call, ("X", {r"dim 3|\(4, 1\)": np.zeros((8, 4, 1))}, ValueError))
 table(in_place, *(("data", *row) for row in ROWS))
 table(partial(diagnostics.dead_neuron_ratio, FITTED), *(("X", *row) for row in ROWS))

@@ -1,6 +1,7 @@
 """A training that is killed, interrupted or stopped by a full disk resumes where it was."""
 
 import errno
+import json
 import multiprocessing
 import os
 import pickle
@@ -12,6 +13,7 @@ from functools import partial
 from itertools import count
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -29,6 +31,7 @@ from sklearn_mmdinit import (
     load_theta0,
     save_theta0,
 )
+from sklearn_mmdinit.theta0 import TRAINING_KEY, read_whole, write_whole
 from sklearn_mmdinit.training import checkpoint
 
 BATCH, STEPS, PASSES = 16, 5, 3
@@ -159,6 +162,23 @@ def test_an_interrupt_ends_whatever_contains_the_training(path):
         load_theta0(path)
 
 
+@pytest.mark.parametrize(("step", "learned"), [(5, 3), (PASSES * STEPS, 15)])
+def test_what_was_learned_is_kept_where_the_file_cannot_be_written(step, learned, tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    init = tiny(checkpoint=folder / "x.safetensors")
+
+    def unplug(n, _):
+        if n == step:
+            folder.rename(tmp_path / "unplugged")
+            if learned < step:
+                raise KeyboardInterrupt
+
+    with before_steps(unplug), pytest.warns(UserWarning, match="cannot be written|interrupted"):
+        init.fit(X)
+    assert init.history_[-1]["step"] == learned
+
+
 def test_an_interrupted_first_round_has_no_second(path):
     first = tiny(output="hidden", checkpoint=path)
     both = tiny(coherence=Coherence(n_neighbors=3, embedding=first))
@@ -194,6 +214,22 @@ def test_the_checkpoint_of_another_training_is_refused(name, rows, params, path)
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "same",
+    [
+        np.asfortranarray,
+        pd.DataFrame,
+        lambda X: np.hstack([X, X])[:, : X.shape[1]],
+        lambda X: X[::-1].copy()[::-1],
+        lambda X: X.astype(X.dtype.newbyteorder()),
+    ],
+)
+def test_the_same_rows_in_another_layout_are_the_same_training(same, path):
+    tiny(max_iter=1, checkpoint=path).fit(X)
+    with at_most(0):
+        tiny(max_iter=1, checkpoint=path).fit(same(X))
+
+
 @pytest.mark.parametrize("function", [lambda rows, rng: rows, partial(lambda rows, rng: rows)])
 def test_a_checkpoint_needs_functions_that_have_a_name(function, path):
     init = tiny(coherence=coherence(augmentation=function), max_iter=1, checkpoint=path)
@@ -220,6 +256,38 @@ def test_a_damaged_checkpoint_is_refused_and_left_alone(path):
         with pytest.raises(ValueError, match=r"training\.safetensors"):
             tiny(checkpoint=path, max_iter=1).fit(X)
         assert path.read_bytes() == content
+
+
+STATE = {
+    "of another version": {"a_field_of_another_version": 0},
+    "text": {"step": "7"},
+    "negative": {"steps_in_epoch": -1},
+    "of another seed": {"seed": 1},
+    "no weights": {"current": None},
+    "too few weights": {"best": {}},
+    "moments of another layer": {"moments": {"other": []}},
+    "moments of another shape": {"moments": {"linears.0.bias": [[0.0], [0.0]]}},
+    "another term": {"history": [{"step": 3, "loss": 1.0, "other": 1.0}]},
+    "no record": {"history": [3]},
+    "no number": {"window_sum": [1.0], "window_steps": 1},
+    "no array": {"current": {"sklearn_mmdinit.array": "99"}},
+}
+
+
+@pytest.mark.parametrize("kind", [*STATE, "no state", "no settings", "a list", "no JSON"])
+def test_a_checkpoint_of_another_version_is_refused_by_its_version(kind, path):
+    tiny(max_iter=1, checkpoint=path).fit(X)
+    arrays, texts = read_whole(path)
+    kept = json.loads(texts[TRAINING_KEY])
+    kept["state"] |= STATE.get(kind, {})
+    if kind.startswith("no s"):
+        del kept[kind.removeprefix("no ")]
+    text = json.dumps([kept] if kind == "a list" else kept)
+    texts[TRAINING_KEY] = text[:-1] if kind == "no JSON" else text
+    write_whole(path, arrays, texts | {"sklearn_mmdinit.version": "9.8.7"})
+    words = r"training\.safetensors.*version 9\.8\.7 wrote it.*delete it"
+    with pytest.raises(ValueError, match=words):
+        tiny(max_iter=1, checkpoint=path).fit(X)
 
 
 # In processes of their own
@@ -263,6 +331,25 @@ def test_a_training_killed_at_random_moments_ends_as_if_it_had_not_been(n_kills,
         killed += process.exitcode == -signal.SIGKILL
     assert_same_training(tiny(checkpoint=path, **LONGER).fit(X), whole)
     assert os.listdir(path.parent) == [path.name], "a killed process has left a file"
+
+
+def test_trainings_of_one_path_do_not_disturb_each_other(path):
+    ready, processes = CONTEXT.Event(), []
+    for _ in range(2):
+        processes.append(CONTEXT.Process(target=learn_together, args=(path, ready)))
+        processes[-1].start()
+    ready.set()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert os.listdir(path.parent) == [path.name]
+
+
+def learn_together(path, ready):
+    """Begin often, so that one process begins while the other writes."""
+    ready.wait(60)
+    for _ in range(100):
+        tiny(checkpoint=path, max_iter=0).fit(X)
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_last_checkpoint(path):

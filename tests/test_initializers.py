@@ -415,6 +415,14 @@ def test_a_data_frame_gives_names_of_features(X):
     assert of_polars.feature_names_in_.tolist() == names
 
 
+def test_numbers_in_columns_of_other_types_are_numbers(X):
+    X = X[:, :2].round()
+    texts = X.astype(int).astype(str)
+    frame = pd.DataFrame({"a": pd.Categorical(texts[:, 0]), "b": X[:, 1]})
+    for table in (texts, texts.astype(object), pl.DataFrame(texts, schema=["a", "b"]), frame):
+        assert_same_arrays(tiny().fit(table).theta0_, tiny().fit(X).theta0_)
+
+
 # data of any kind
 
 

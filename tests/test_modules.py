@@ -378,6 +378,32 @@ class Scaled(nn.Module):
         return 2.0 * self.head(self.body(x).relu())
 
 
+@pytest.mark.filterwarnings("ignore:(networks around|There is a performance drop)")
+@pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_a_parametrized_head_is_a_linear_layer(norm):
+    X, y = rows(40), np.arange(40) % 2
+    parametrized = getattr(nn.utils.parametrizations, norm)
+
+    def module(n_classes):
+        return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), parametrized(nn.Linear(5, n_classes)))
+
+    init = small(module(3), output="hidden", coherence="auto").fit(X)
+    assert init.transform(X).shape == (40, 5) == (40, len(init.get_feature_names_out()))
+    with pytest.warns(UserWarning, match="a fresh last layer, '2'"):
+        clf = NetClassifier(module(2), warm_start_from=init, max_iter=0).fit(X, y)
+    np.testing.assert_array_equal(clf.theta0_.arrays["0.weight"], init.theta0_.arrays["0.weight"])
+
+
+@pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
+@pytest.mark.parametrize("hidden_layer", [None, "", "head"])
+def test_a_module_without_hidden_activations_has_one_message(hidden_layer, params):
+    flat, conv = nn.Unflatten(1, (1, 6, 1)), nn.Sequential(nn.Conv2d(1, 4, 1), nn.Conv2d(4, 3, 1))
+    pooled = nn.Sequential(flat, conv, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    for module, words in ((nn.Linear(6, 3), "is a single linear"), (pooled, "calls no nn.Linear")):
+        with pytest.raises(ValueError, match=rf"{words}.* no hidden activations"):
+            small(module, hidden_layer=hidden_layer, **params).fit(rows(40))
+
+
 @pytest.mark.parametrize("params", [{"output": "hidden"}, {"coherence": "auto"}])
 def test_the_last_layer_is_told_by_name_where_it_cannot_be_found(params):
     X = rows(40)
@@ -534,6 +560,36 @@ def test_what_is_not_learned_is_as_before(X):
     changed = {n for n, value in module.state_dict().items() if not torch.equal(value, before[n])}
     assert "conv1.weight" not in changed
     assert {"fc2.weight", "norm1.running_mean", "norm1.num_batches_tracked"} <= changed
+
+
+class Casts(nn.Module):
+    """Casts between layers of types of their own."""
+
+    def __init__(self, first, last):
+        super().__init__()
+        self.types = first, last
+        self.body, self.head = nn.Linear(6, 5).to(first), nn.Linear(5, 3).to(last)
+
+    def forward(self, x):
+        first, last = self.types
+        return self.head(self.body(x.to(first)).relu().to(last))
+
+
+@pytest.mark.parametrize("first", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("last", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_module_that_casts_keeps_its_types(first, last):
+    X, y = rows(40), np.arange(40) % 3
+    module, types = Casts(first, last), 2 * [first] + 2 * [last]
+    init = small(module, coherence=WALKS, output="hidden").fit(X)
+    assert init.transform(X).dtype == np.float32
+    parts = small(module).partial_fit(X).partial_fit(X)
+    for name, array in small(module).fit(X).theta0_.arrays.items():
+        np.testing.assert_allclose(parts.theta0_.arrays[name], array, atol=1e-6)
+    clf = NetClassifier(warm_start_from=init, max_iter=1, random_state=0).fit(X, y)
+    assert clf.predict_proba(X).dtype == np.float32
+    mmd_init_(module, X, **SMALL)
+    for trained in (init.to_module(), clf.module_, module):
+        assert [p.dtype for p in trained.parameters()] == types
 
 
 def test_what_is_not_learned_is_not_rounded():

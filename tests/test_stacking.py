@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_moons
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -184,6 +184,21 @@ def test_another_classifier_is_weighed_along_and_has_a_voice_in_the_plain_vote()
     parts = zip(cautious.estimators_[::2], cautious.temperatures_[::2], strict=True)
     expected = np.mean([np.exp(tempered(own.predict_proba(X), T)) for own, T in parts], axis=0)
     np.testing.assert_allclose(cautious.predict_proba(X), expected)
+
+
+@pytest.mark.parametrize(
+    "around", [clone, make_pipeline, lambda one: GridSearchCV(one, {"passthrough": [False]}, cv=2)]
+)
+def test_a_classifier_may_score_by_parts_that_its_fit_makes(around, digits):
+    X, y = digits[0][digits[1] < 3][:60], digits[1][digits[1] < 3][:60]
+    linear = [("linear", LogisticRegression())]
+    stack = around(StackingClassifier(linear, cv=2))  # its final estimator is a LogisticRegression
+    params = {"estimator": MLPClassifier((8,), max_iter=1), "starts": [None], "student": None}
+    clf = StackedStartsClassifier(classifiers=[stack], cv=2, **params).fit(X, y)
+    assert clf.weights_[1] > 0
+    clf.set_params(classifiers=[make_pipeline(VotingClassifier(linear))])  # votes, no scores
+    with pytest.raises(TypeError, match="predict_proba"):
+        clf.fit(X, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

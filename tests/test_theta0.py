@@ -1,6 +1,7 @@
 """Theta0: its gain, the arrays that carry it, and its files."""
 
 import copy
+import json
 import os
 import pickle
 from pathlib import Path
@@ -10,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from torch import nn
 
 from helpers import seeded
@@ -167,11 +169,55 @@ def test_a_file_is_replaced_whole_or_not_at_all(theta0, path, monkeypatch):
         assert os.listdir(path.parent) == [path.name], "nothing half-written is left"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_replaced_file_keeps_its_permissions_and_the_link_to_it(mode, theta0, path, tmp_path):
+    path.write_bytes(b"")
+    path.chmod(mode)
+    (link := tmp_path / "link.safetensors").symlink_to(path)
+    save_theta0(link, theta0)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == mode
+    assert_same_file(load_theta0(path), theta0)
+
+
 def test_what_cannot_be_written_or_read_is_named(theta0, tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         load_theta0(tmp_path / "none.safetensors")
     with pytest.raises(FileNotFoundError, match="none"):
         save_theta0(tmp_path / "none" / "a.safetensors", theta0)
+
+
+LONG = "x" * 200_000
+DESCRIPTIONS = {
+    "text": LONG,
+    "nested": "[" * 200_000,
+    "digest": {"digest": LONG},
+    "parameters": {"parameters": [[LONG, LONG]]},
+    "layers": {"parameters": [["hidden_layer_sizes", repr((1,) * 100_000)]]},
+    "a number": {"parameters": [["n_features", "9" * 400], ["hidden_layer_sizes", "(3,)"]]},
+    "a field": {LONG: 1},
+}
+
+
+@pytest.mark.parametrize("kind", [*DESCRIPTIONS, "an array's name", "keys", "arrays"])
+def test_a_crafted_file_is_refused_soon_and_in_few_words(kind, theta0, path):
+    arrays, texts = dict(theta0.arrays), {"sklearn_mmdinit.module": theta0.architecture.to_json()}
+    if kind == "an array's name":
+        arrays = {LONG: np.zeros(1)}
+    elif kind == "arrays":
+        arrays = {str(i): np.zeros(0) for i in range(40_000)}
+    elif kind == "keys":
+        texts = {str(i): "" for i in range(20_000)}
+    else:
+        given = DESCRIPTIONS[kind]
+        described = json.loads(texts["sklearn_mmdinit.module"])
+        text = given if isinstance(given, str) else json.dumps(described | given)
+        texts["sklearn_mmdinit.module"] = text
+    save_file(arrays, path, texts)
+    with pytest.raises(ValueError, match=r"\.safetensors") as caught:
+        load_theta0(path)
+    assert len(str(caught.value)) < 1000
 
 
 # into a module

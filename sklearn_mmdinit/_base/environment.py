@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
+from torch.utils.data import DataLoader, Dataset
 
 from .threads import settle_num_threads
 
@@ -61,6 +62,12 @@ def torch_device(device: Any) -> torch.device:
 
 def array_of(X: Any) -> Any:
     """A tensor as an array, bfloat16 as float32, since NumPy has none; anything else unchanged."""
+    if isinstance(X, Dataset | DataLoader | Iterator):
+        raise TypeError(
+            f"rows must be in an array, a tensor or a table, got a {type(X).__name__}; mmd_init_ "
+            "reads a Dataset or DataLoader, and torch.stack([x for x, *_ in dataset]) makes a "
+            "tensor of one"
+        )
     if not isinstance(X, torch.Tensor):
         return X
     if X.is_meta or X.layout != torch.strided:
@@ -94,9 +101,10 @@ def as_float32(X: Any) -> Any:
 
 def in_portions(function: Callable[[np.ndarray], torch.Tensor], X: np.ndarray) -> np.ndarray:
     """``function(X)`` for rows X (n >= 1, ...), computed by blocks of rows to bound its memory."""
-    blocks = gen_batches(len(X), _ROWS_AT_A_TIME)
+    # At least two rows: a batch norm without running statistics cannot pass one.
+    blocks = gen_batches(len(X), _ROWS_AT_A_TIME, min_batch_size=2)
     with torch.no_grad():
-        return np.concatenate([function(X[rows]).cpu().numpy() for rows in blocks])
+        return np.concatenate([array_of(function(X[rows])) for rows in blocks])
 
 
 @contextmanager

@@ -73,6 +73,8 @@ class ModuleFactory:
     module: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    # Whether the module casts in its forward, so that its own dtypes have to stay.
+    casts: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", uncompiled(self.module))
@@ -104,6 +106,11 @@ class ModuleFactory:
         built.zero_grad()
         return built
 
+    def build_to_train(self) -> nn.Module:
+        """A new module in single precision, or in its own dtypes if it casts."""
+        module = self.build()
+        return module if self.casts else module.float()
+
 
 def _copied(value: T, module: Any) -> T:
     """A copy of a module, or of its class's arguments, which may hold modules too."""
@@ -119,19 +126,20 @@ def keywords_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {n.removeprefix(PREFIX): v for n, v in parameters.items() if n.startswith(PREFIX)}
 
 
-def with_n_classes(
-    module: Any, keywords: Mapping[str, Any], n_classes: int | None
+def with_sizes(
+    module: Any, keywords: Mapping[str, Any], n_features: int, n_classes: int | None
 ) -> dict[str, Any]:
-    """Arguments of a class, with ``n_classes`` if it takes that and it is not among them.
+    """Arguments of a class, with the sizes of the data that it takes and that are not among them.
 
-    None: the class's own default, or the paper's two.
+    ``n_features`` is only for a class that has no default of it. ``n_classes=None``: the class's
+    own default, or the paper's two.
     """
-    takes = (
-        inspect.signature(module).parameters.get("n_classes") if inspect.isclass(module) else None
-    )
-    if takes is None or (n_classes is None and takes.default is not inspect.Parameter.empty):
-        return dict(keywords)
-    return {"n_classes": n_classes or _N_CLASSES, **keywords}
+    takes = inspect.signature(module).parameters if inspect.isclass(module) else {}
+    needs = {n for n, p in takes.items() if p.default is inspect.Parameter.empty}
+    sizes = {"n_features": n_features} if "n_features" in needs else {}
+    if "n_classes" in needs or ("n_classes" in takes and n_classes is not None):
+        sizes["n_classes"] = n_classes or _N_CLASSES
+    return {**sizes, **keywords}
 
 
 def factory_of_initializer(
@@ -146,7 +154,8 @@ def factory_of_initializer(
         chosen["hidden_layer_sizes"] = check_widths(chosen["hidden_layer_sizes"])
         sizes = {"n_features": n_features, "n_classes": n_classes or _N_CLASSES}
         return ModuleFactory(MLP, sizes | chosen, seed)
-    return ModuleFactory(module, with_n_classes(module, keywords_of(parameters), n_classes), seed)
+    keywords = with_sizes(module, keywords_of(parameters), n_features, n_classes)
+    return ModuleFactory(module, keywords, seed)
 
 
 class ExtraParamsMixin:

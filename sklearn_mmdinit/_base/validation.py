@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from numbers import Integral, Real
@@ -93,6 +93,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def shortened(text: str, most: int = 300) -> str:
+    """A text for a message, its end left out where it is long."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
 def check_fits_in_memory(n_numbers: float, what: str) -> None:
     """Raise a ValueError if the machine cannot hold so many float32 numbers."""
     need, here = 4 * n_numbers / 2**30, psutil.virtual_memory().total / 2**30
@@ -154,11 +159,17 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+_MOST_LAYERS = 1000  # which take a second or two to make
+
+
 def check_widths(value: Any) -> tuple[int, ...]:
     """Widths of hidden layers, from a positive integer or a sequence of them."""
     sizes = np.atleast_1d(np.asarray(value, dtype=object))
     if sizes.ndim != 1 or not all(integers().is_satisfied_by(size) for size in sizes):
-        raise ValueError(f"hidden_layer_sizes must be positive integers, got {value!r}")
+        got = shortened(repr(value))
+        raise ValueError(f"hidden_layer_sizes must be positive integers, got {got}")
+    if len(sizes) > _MOST_LAYERS:
+        raise ValueError(f"hidden_layer_sizes must be at most {_MOST_LAYERS:,}, got {len(sizes):,}")
     return tuple(int(size) for size in sizes)
 
 
@@ -222,6 +233,53 @@ def warn_if_scaled_otherwise(X: Any, unlabelled: Collection[Any]) -> None:
             return
 
 
+def rows_checked(
+    estimator: Any, X: Any, y: Any = "no_validation", **options: Any
+) -> tuple[Any, ...]:
+    """X as numbers, checked by ``validate_data`` with its `options`; y too if given."""
+    X = array_of(X)
+    try:
+        # Not "numeric": it looks at the types of columns, and not at what is in them.
+        checked = validate_data(estimator, X, y, dtype=None, **options)
+    except TypeError:
+        if hasattr(X, "columns"):  # which may have no type in common
+            _as_numbers(np.asarray(X, dtype=object), X.columns)
+        raise
+    X, *labels = checked if isinstance(checked, tuple) else (checked,)
+    if X.dtype.kind not in "biuf":
+        X = _as_numbers(X, getattr(estimator, "feature_names_in_", None))
+    return X, *labels
+
+
+def _as_numbers(X: np.ndarray, names: Any = None) -> np.ndarray:
+    """Objects or texts (n, n_features, ...) in float64; an error names one that is no number."""
+    if X.dtype.kind not in "mM":
+        with suppress(TypeError, ValueError, OverflowError):
+            numbers = X.astype(np.float64)
+            if np.isfinite(numbers).all():
+                return numbers
+    for place, value in np.ndenumerate(X):
+        if (error := _why_no_number(value)) is not None:
+            name = place[1] if names is None else names[place[1]]
+            raise type(error)(
+                f"X must hold finite numbers, and column {name!r} holds {shortened(repr(value))}: "
+                f"leave the column out, or encode it, by OrdinalEncoder for example ({error})"
+            )
+    raise TypeError(f"X must hold numbers, got an array of dtype {X.dtype}")
+
+
+def _why_no_number(value: Any) -> ValueError | TypeError | None:
+    """The error of making a finite number of a value."""
+    try:
+        if isinstance(value, np.datetime64 | np.timedelta64) or not math.isfinite(float(value)):
+            return ValueError("it is not finite, or a time")
+    except (ValueError, TypeError) as error:
+        return type(error)(shortened(str(error)))
+    except OverflowError:
+        return ValueError("it is too large")
+    return None
+
+
 # Errors report values too large for float32 and infinities of both signs; NumPy need not warn.
 @np.errstate(over="ignore", invalid="ignore")
 def examples_checked(
@@ -239,8 +297,9 @@ def examples_checked(
     """
     X = array_of(X)
     flat = (X if hasattr(X, "ndim") else np.asarray(X)).ndim <= 2
-    checked = validate_data(estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **options)
-    X, *labels = checked if isinstance(checked, tuple) else (checked,)
+    X, *labels = rows_checked(
+        estimator, X, y, reset=reset, allow_nd=True, ensure_2d=flat, **options
+    )
     if reset and not flat:
         estimator.n_features_in_ = math.prod(X.shape[1:])
     if shape is not None and X.shape[1:] != shape:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import EarlyStopping, LRScheduler
+from skorch.callbacks import EarlyStopping, InputShapeSetter, LRScheduler
 from skorch.utils import noop, to_tensor
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -34,7 +34,7 @@ from .._base.module_factory import FAMILIAR, uncompiled
 from .._base.threads import worthwhile_threads
 from .._base.validation import AUTO, add_error_context, check_argument, is_auto, one_of
 from ..networks.info import isolated_pass
-from ..networks.passes import dense_gradients_
+from ..networks.passes import dense_gradients_, explained_single_row
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -88,6 +88,15 @@ def check_skorch_params(params: Mapping[str, Any]) -> None:
     """Raise an error that names the first of skorch's parameters that is not valid."""
     for name in params.keys() & _CONSTRAINTS.keys():
         check_argument(name, params[name], *_CONSTRAINTS[name])
+    callbacks = [*(params.get("callbacks") or ())]
+    for callback in [*callbacks, *(v for n, v in params.items() if n.startswith("callbacks__"))]:
+        part = callback[-1] if isinstance(callback, tuple) else callback
+        if isinstance(part, InputShapeSetter) or part is InputShapeSetter:
+            raise ValueError(
+                "callbacks must not hold an InputShapeSetter, because weights are made before it "
+                "is called: give the module's class an argument n_features without a default, "
+                "which fit sets"
+            )
     criterion = params.get("criterion")
     if isinstance(criterion, type) and issubclass(criterion, nn.NLLLoss):
         hint = "modules return logits here, which nn.CrossEntropyLoss, the default, takes"
@@ -280,7 +289,8 @@ class Net(NeuralNetClassifier):
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Logits of a batch, with or without weights of rows."""
-        return super().infer(inputs_and_weights(x)[0], **fit_params)
+        with explained_single_row():
+            return super().infer(inputs_and_weights(x)[0], **fit_params)
 
     def get_loss(
         self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False, **kwargs: Any
@@ -323,10 +333,13 @@ class Net(NeuralNetClassifier):
             if name.startswith("callbacks__") and value is not None:
                 valid = one_of(dict(self.callbacks_))
                 check_argument(f"the callback in {name}", name.split("__")[1], valid)
+        # Batch normalization cannot pass a single last row, unless it has running statistics.
+        batch_norms = [part for part in self.module_.modules() if isinstance(part, _BatchNorm)]
         if self.iterator_train is RowLoader:
-            # Batch normalization cannot train on a single last row.
-            batch_norms = [part for part in self.module_.modules() if isinstance(part, _BatchNorm)]
             self.iterator_train__join_last = bool(batch_norms)
+        if self.iterator_valid is RowLoader:
+            without_statistics = [part for part in batch_norms if part.running_mean is None]
+            self.iterator_valid__join_last = bool(without_statistics)
         dense_gradients_(self.module_)
 
     def train(self, rows: Rows, n_epochs: int) -> None:
@@ -431,7 +444,7 @@ def build_net(
         "verbose": 0,
         "criterion": nn.CrossEntropyLoss,
         # For any criterion, because modules return logits.
-        "predict_nonlinearity": partial(torch.softmax, dim=-1),
+        "predict_nonlinearity": partial(torch.softmax, dim=-1, dtype=torch.float32),
         "iterator_train": RowLoader,
         "iterator_train__shuffle": True,
         "iterator_valid": RowLoader,

@@ -30,7 +30,14 @@ from ..theta0 import (
 from . import EMBEDDINGS, paper_std, parameter_stds
 from .functional import functional_logits
 from .gram import gram_layers, gram_logits, has_hooks
-from .passes import TAPPED, hidden_activations, hooked, isolated, pretraining_mode_
+from .passes import (
+    TAPPED,
+    explained_single_row,
+    hidden_activations,
+    hooked,
+    isolated,
+    pretraining_mode_,
+)
 
 SAMPLERS = ("auto", "gram", "functional")
 
@@ -251,9 +258,8 @@ def isolated_pass(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _context_of_pass(module: nn.Module, X: torch.Tensor) -> Iterator[None]:
     shape, name = tuple(X.shape[1:]), qualified_name(module)
-    with add_error_context(
-        f"the module {name} was given examples of shape {shape} and type {X.dtype}"
-    ):
+    context = f"the module {name} was given examples of shape {shape} and type {X.dtype}"
+    with add_error_context(context), explained_single_row():
         yield
 
 
@@ -350,18 +356,30 @@ def _last_call(calls: Sequence[_Call], hidden_layer: str | None, module: nn.Modu
     """Index of the call that returns the logits; else of the last call, or the named layer's."""
     if hidden_layer is not None:
         candidates = [i for i, call in enumerate(calls) if call.layer == hidden_layer]
-        if not candidates or not isinstance(module.get_submodule(hidden_layer), nn.Linear):
-            linear = {
-                c.layer for c in calls if isinstance(module.get_submodule(c.layer), nn.Linear)
-            }
+        linear = _linear_layers(module, [call.layer for call in calls])
+        if hidden_layer not in linear:
             raise ValueError(
                 f"hidden_layer must be a linear layer of {qualified_name(module)}, one of "
-                f"{sorted(linear)}, got {hidden_layer!r}"
+                f"{linear}, got {hidden_layer!r}"
             )
     else:
         candidates = [len(calls) - 1]
     giving_logits = [i for i, call in enumerate(calls) if call.gives_logits]
     return (giving_logits or candidates)[-1]
+
+
+def _linear_layers(module: nn.Module, calls: Sequence[str]) -> list[str]:
+    """Names of linear layers among the calls; a ValueError where none has hidden activations."""
+    linear = sorted({name for name in calls if isinstance(module.get_submodule(name), nn.Linear)})
+    if linear in ([], [""]):
+        what = "is a single linear layer" if linear else "calls no nn.Linear"
+        raise ValueError(
+            f"the module {qualified_name(module)} {what}, so that it has no hidden activations, "
+            "which are the inputs of the last linear layer: end it in a hidden layer and nn.Linear "
+            "(after nn.Flatten, not in a convolution), or leave out hidden_layer, coherence and "
+            "output='hidden'"
+        )
+    return linear
 
 
 def _passes_by_vmap(module: nn.Module, X: torch.Tensor) -> bool:
@@ -422,11 +440,13 @@ class NetworkBuilder:
         hidden_layer: str | None = None,
     ) -> NetworkBuilder:
         """Inspect a fresh module on rows of X (n, ...)."""
-        module = factory.build().float().cpu()
+        rows = X[np.arange(_N_EXAMPLES) % len(X)]
+        factory = with_casts(factory, rows)
+        module = factory.build_to_train().cpu()
         description = describe(factory, module, X.shape[1:])
         integers = takes_integers(module)
         pretraining_mode_(module)
-        examples = as_examples(X[np.arange(_N_EXAMPLES) % len(X)], integers)
+        examples = as_examples(rows, integers)
         info = inspect_module(module, examples, sampler, hidden_layer)
         if info.draws:
             raise ValueError(
@@ -452,8 +472,8 @@ class NetworkBuilder:
         return module
 
     def network_at(self, theta0: Theta0, device: str | torch.device) -> nn.Module:
-        """A module at theta0 in single precision and the mode of pre-training."""
-        module = self.factory.build().float()  # before theta0, which half precision would round
+        """A module at theta0 in the precision and the mode of pre-training."""
+        module = self.factory.build_to_train()  # before theta0, which half precision would round
         put_arrays_(module, theta0.arrays)
         pretraining_mode_(module)
         return module.to(device)
@@ -469,23 +489,25 @@ class NetworkBuilder:
     def hidden(self, theta0: Theta0, X: np.ndarray, device: str | torch.device) -> np.ndarray:
         """Inputs (n, n_units) of the last linear layer at theta0."""
         network, last_layer = self.network_at(theta0, device).eval(), self.known_last_layer()
-        H = in_portions(
-            lambda rows: hidden_activations(network, self.as_examples(rows).to(device), last_layer),
-            X,
-        )
+        with explained_single_row():
+            H = in_portions(
+                lambda rows: hidden_activations(
+                    network, self.as_examples(rows).to(device), last_layer
+                ),
+                X,
+            )
         if not np.isfinite(H).all():
             raise ValueError(
                 "hidden activations of X are not finite: its values are too large; scale X as "
                 "in fit"
             )
-        return H
+        return H.astype(np.float32, copy=False)
 
     def known_last_layer(self) -> str:
         """Name of the linear layer that gives the logits; a ValueError where none does."""
         if self.info.last_layer:
             return self.info.last_layer
-        module = self.factory.build()
-        linear = [n for n, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+        linear = _linear_layers(self.factory.build(), self.info.calls)
         raise ValueError(
             f"no linear layer of {self.architecture.module} returns the logits as they are; remove "
             f"a softmax at the end, or name the last linear layer in hidden_layer, one of {linear}"
@@ -504,6 +526,29 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
+def with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
+    """The factory, with `casts` if its module passes rows X (n, ...) in its own dtypes alone."""
+
+    def passes(module: nn.Module) -> bool:
+        module.cpu().eval()
+        examples = as_examples(X, takes_integers(module))
+        try:
+            with torch.no_grad(), isolated_pass(module):
+                module(examples)
+        except Exception:  # the pass that describes the module reports it
+            return False
+        return True
+
+    if factory.module is MLP:
+        return factory
+    module = factory.build()
+    arrays = (*module.parameters(), *module.buffers())
+    if all(array.dtype == torch.float32 for array in arrays if array.is_floating_point()):
+        return factory
+    casts = passes(module) and not passes(factory.build().float())
+    return replace(factory, casts=casts)
+
+
 def describe(
     factory: ModuleFactory, module: nn.Module, input_shape: tuple[int, ...]
 ) -> Architecture:
@@ -519,8 +564,8 @@ def describe(
 
 
 def describe_with_logits(factory: ModuleFactory, module: nn.Module, X: np.ndarray) -> Architecture:
-    """The description of a module that is only fine-tuned, from one pass of it."""
-    module.float().cpu().eval()
+    """The description of a module to train that is only fine-tuned, from one pass of it."""
+    module.cpu().eval()
     examples = as_examples(X, takes_integers(module))
     names = {layer: name for name, layer in module.named_modules()}
     outputs: list[tuple[str, torch.Tensor]] = []

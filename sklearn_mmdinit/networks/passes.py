@@ -61,6 +61,21 @@ def dense_gradients_(module: nn.Module) -> None:
 
 
 @contextmanager
+def explained_single_row() -> Iterator[None]:
+    """Say in this block why batch normalisation cannot pass a mini-batch of one row."""
+    try:
+        yield
+    except ValueError as error:
+        if "Expected more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            "batch normalisation takes mean and variance of a mini-batch, and this one has a "
+            "single row: pass more rows, choose a batch_size of at least 2, or predict with "
+            f"running statistics, track_running_stats=True ({error})"
+        ) from error
+
+
+@contextmanager
 def isolated(module: nn.Module) -> Iterator[None]:
     """Keep running statistics and spectral norms as they are in this block."""
     norms = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..theta0 import TRAINING_KEY, Theta0, read_whole, write_whole
+from .._base.validation import shortened, warn_user
+from ..theta0 import (
+    PARSE_ERRORS,
+    TRAINING_KEY,
+    Theta0,
+    read_whole,
+    remove_parts_of_killed,
+    write_whole,
+)
 from .loop import State
 
+_VERSION_KEY = "sklearn_mmdinit.version"  # of the package that wrote the file
 _ARRAY = "sklearn_mmdinit.array"  # marks the name of an array in JSON
 _SECONDS_BETWEEN_WRITES = 60.0  # at least
 
 # Names of fields in files from before they were renamed.
 _RENAMED = {"n_passes": "n_epochs", "steps_in_pass": "steps_in_epoch"}
+
+# Fields of a state that are floats.
+_FLOATS = ("first_loss", "best_loss", "level_sum")
 
 
 @dataclass
@@ -28,6 +41,7 @@ class Checkpointer:
 
     path: Path | None
     settings: dict[str, str]  # all that decides the training, in words
+    term_names: tuple[str, ...]  # of the loss
     last: State | None = None
     due: float = math.inf  # when to write again
 
@@ -35,8 +49,7 @@ class Checkpointer:
         """The state to begin with: that of the file where there is one, else the fresh one."""
         if self.path is None:
             return fresh
-        for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.part"):
-            part.unlink()  # a killed write left it
+        remove_parts_of_killed(self.path)
         self.last = self._read(self.path, fresh) if self.path.exists() else fresh
         self.write()  # a file that cannot be written raises now, and not in an hour
         return self.last.copied()
@@ -46,6 +59,13 @@ class Checkpointer:
         self.last = state
         if time.monotonic() >= self.due:
             self.write()
+
+    def write_at_end(self) -> None:
+        """Write where `fit` is about to keep what was learned: a failure must not lose that."""
+        try:
+            self.write()
+        except OSError as error:
+            warn_user(f"checkpoint {error.strerror}; what was learned is kept in memory alone")
 
     def write(self) -> None:
         """Replace the file by the last state, whole or not at all."""
@@ -60,7 +80,7 @@ class Checkpointer:
             return {_ARRAY: str(len(arrays) - 1)}
 
         text = json.dumps({"settings": self.settings, "state": vars(self.last)}, default=in_json)
-        write_whole(self.path, arrays, {TRAINING_KEY: text})
+        write_whole(self.path, arrays, {TRAINING_KEY: text, _VERSION_KEY: _version()})
         self.due = time.monotonic() + _SECONDS_BETWEEN_WRITES
 
     def _read(self, path: Path, fresh: State) -> State:
@@ -71,22 +91,66 @@ class Checkpointer:
             raise ValueError(f"checkpoint {path} cannot be read: {error}; {remedy}") from error
         if TRAINING_KEY not in texts:
             raise ValueError(f"checkpoint {path} is not a checkpoint file; {remedy}")
-        kept = json.loads(
-            texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
-        )
-        here, there = self.settings, kept["settings"]
+        version, state = shortened(texts.get(_VERSION_KEY, "0.1.0 or earlier")), None
+        try:
+            kept = json.loads(
+                texts[TRAINING_KEY], object_hook=lambda d: arrays[d[_ARRAY]] if _ARRAY in d else d
+            )
+            differences = self._differences(dict(kept["settings"]))
+            if not differences:
+                state = _state_of(kept["state"], fresh, self.term_names)
+        except PARSE_ERRORS as error:
+            raise ValueError(
+                f"checkpoint {path} holds no training that version {_version()} can go on with: "
+                f"version {version} wrote it ({shortened(str(error))}); go on with that version, "
+                f"or {remedy}"
+            ) from error
+        if state is None:
+            by = "" if version == _version() else f", by version {version}"
+            other = f"of another training{by}: {shortened(differences, 2000)}"
+            raise ValueError(f"checkpoint {path} is {other}; {remedy}")
+        return state
+
+    def _differences(self, there: dict[str, str]) -> str:
+        """How the settings in a file differ from those here; "" where they do not."""
+        here = self.settings
         if "random_state" in there:  # in files from before it was renamed
             seed = there.pop("random_state").removeprefix("one that begins with ")
             there["seed of random_state"] = seed
-        differing = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
-        if differing:
-            differences = (
-                f"{n} is {here.get(n)} here and {there.get(n)} in the file" for n in differing
-            )
-            raise ValueError(
-                f"checkpoint {path} is of another training: {'; '.join(differences)}; {remedy}"
-            )
-        state = {_RENAMED.get(name, name): value for name, value in kept["state"].items()}
-        for name in ("current", "best"):
-            state[name] = state[name] and replace(fresh.current, arrays=state[name])
-        return State(**state)
+        names = sorted(n for n in {**here, **there} if here.get(n) != there.get(n))
+        texts = ((n, shortened(str(here.get(n))), shortened(str(there.get(n)))) for n in names)
+        return "; ".join(f"{shortened(n)} is {a} here and {b} in the file" for n, a, b in texts)
+
+
+def _version() -> str:
+    """The version of this package, which no file of it may import."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+def _state_of(kept: Mapping[str, Any], fresh: State, term_names: tuple[str, ...]) -> State:
+    """The state that a file keeps; one of PARSE_ERRORS if it is not one of this training."""
+    fields = {_RENAMED.get(name, name): value for name, value in kept.items()}
+    arrays = fresh.current.arrays
+    for name in ("current", "best"):
+        if fields[name] is not None or name == "current":
+            fields[name] = replace(fresh.current, arrays=fields[name])
+    state = State(**fields)
+    shapes = {name: [np.shape(m) for m in moments] for name, moments in state.moments.items()}
+    n_terms, window_sum = len(term_names), np.asarray(state.window_sum)
+    right = {
+        name: type(getattr(state, name)) is type(value) and getattr(state, name) >= 0
+        for name, value in vars(fresh).items()
+        if type(value) is int
+    }
+    right |= {name: type(getattr(state, name)) is float for name in _FLOATS}
+    right |= {name: getattr(state, name) == getattr(fresh, name) for name in ("seed", "n_planned")}
+    right["levels"] = all(type(level) is float and math.isfinite(level) for level in state.levels)
+    right["moments"] = all(shapes[name] == 2 * [arrays[name].shape] for name in shapes)
+    right["window_sum"] = window_sum.shape == ((n_terms,) if state.window_steps else ())
+    right["history"] = all(
+        record.keys() == {"step", *term_names} and np.isfinite([*record.values()]).all()
+        for record in state.history
+    )
+    if wrong := [name for name, is_right in right.items() if not is_right]:
+        raise ValueError(f"{wrong[0]!r} is {getattr(state, wrong[0])!r}")
+    return state

@@ -13,7 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from .._base.environment import learned_is_finite, progress_bar, with_gradients
+from .._base.environment import array_of, learned_is_finite, progress_bar, with_gradients
 from .._base.random_streams import StepRandom
 from .._base.threads import team
 from .._base.validation import check_fits_in_memory, warn_user
@@ -93,7 +93,8 @@ def check_step_fits_in_memory(config: Config) -> None:
     """Raise a ValueError where predictions, or Jacobians of the logits, are beyond memory."""
     d = config.n_classes
     # Logits, probabilities and their gradient.
-    check_fits_in_memory(3 * config.rows_in_flight * d, f"n_perturbations={config.n_perturbations}")
+    what = f"n_perturbations={config.n_perturbations} with n_classes={d}"
+    check_fits_in_memory(3 * config.rows_in_flight * d, what)
     if config.detachment_weight:
         n_rows = min(config.batch_size, ROWS_OF_JACOBIANS)
         what = f"the detachment term of {d} classes (detachment_weight=0 leaves it out)"
@@ -315,7 +316,8 @@ def _adam(
             # Adam skips parameters whose gradient is None, and would begin their moments later.
             parameter.grad = torch.zeros_like(parameter)
         if name in state.moments:
-            moments = (torch.tensor(moment, device=device) for moment in state.moments[name])
+            dtype = parameter.dtype
+            moments = (torch.tensor(m, device=device, dtype=dtype) for m in state.moments[name])
             optimizer.state[parameter] = {
                 "step": torch.tensor(n_steps, dtype=torch.float32, device=parameter.device),
                 **dict(zip(_MOMENTS, moments, strict=True)),
@@ -325,7 +327,7 @@ def _adam(
 
 def _moments(network: nn.Module, optimizer: torch.optim.Adam) -> dict[str, list[np.ndarray]]:
     return {
-        name: [optimizer.state[parameter][key].cpu().numpy().copy() for key in _MOMENTS]
+        name: [array_of(optimizer.state[parameter][key]).copy() for key in _MOMENTS]
         for name, parameter in network.named_parameters()
         if parameter in optimizer.state
     }

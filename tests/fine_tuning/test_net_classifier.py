@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.feature_selection import SelectKBest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 from skorch import NeuralNetClassifier
+from skorch.callbacks import InputShapeSetter
 from torch import nn
 
 from helpers import seeded, threads
@@ -97,6 +101,30 @@ def test_a_class_is_handed_the_number_of_classes(data):
             clf.fit(X, y)
 
 
+class Chosen(nn.Linear):
+    """A layer for as many columns as a step before has left."""
+
+    def __init__(self, n_features, n_classes):
+        super().__init__(n_features, n_classes)
+
+
+def test_a_class_is_handed_the_number_of_columns_where_it_has_no_default(flat):
+    X, y = flat[0][:, [20, 21, 26, 28, 36]], flat[1]
+    clf = NetClassifier(Chosen, max_iter=1, random_state=0)
+    init = MMDInitializer(module=Chosen, n_perturbations=4, max_iter=1, batch_size=8)
+    for start in (None, init):
+        pipeline = make_pipeline(SelectKBest(), clone(clf).set_params(warm_start_from=start))
+        search = GridSearchCV(pipeline, {"selectkbest__k": [2, 5]}, cv=2, error_score="raise")
+        search.fit(X, y)
+        k = search.best_params_["selectkbest__k"]
+        assert search.best_estimator_[-1].module_.in_features == k
+    with pytest.raises(RuntimeError, match="4x5 and 7x10"):
+        clf.set_params(module__n_features=7).fit(X, y)
+    for callbacks in ([InputShapeSetter()], [InputShapeSetter], [("shape", InputShapeSetter())]):
+        with pytest.raises(ValueError, match="argument n_features"):
+            NetClassifier(Chosen, callbacks=callbacks).fit(X, y)
+
+
 # what X may be
 
 
@@ -155,12 +183,27 @@ def test_rows_that_overflow_in_the_network_are_refused(flat):
 
 
 def test_batch_normalisation_needs_two_rows(flat):
+    X, y = flat[0], flat[1] % 2
     clf = NetClassifier(Pooled, module__batch_norm=True, batch_size=1, random_state=0)
-    with pytest.raises(ValueError, match="more than 1 value per channel"):
-        clf.fit(flat[0], flat[1] % 2)
+    for learn in (clf.fit, lambda X, y: clf.partial_fit(X[:1], y[:1], classes=[0, 1])):
+        with pytest.raises(ValueError, match=r"single row: .* batch_size of at least 2"):
+            learn(X, y)
     # One row that is left over joins the batch before.
-    clf.set_params(batch_size=50, validation_split=None).fit(flat[0][:101], flat[1][:101] % 2)
+    clf.set_params(batch_size=50, validation_split=None).fit(X[:101], y[:101])
     assert np.isfinite(clf.loss_curve_).all()
+
+
+def test_without_running_statistics_predictions_need_two_rows_too(flat):
+    X, y = flat[0], flat[1] % 2
+    norm = nn.BatchNorm1d(5, track_running_stats=False)
+    clf = NetClassifier(nn.Sequential(nn.Linear(64, 5), norm, nn.Linear(5, 2)), max_iter=1)
+    with pytest.raises(ValueError, match=r"single row: .* running statistics"):
+        clf.set_params(validation_split=0.2).fit(X[:5], np.arange(5) % 2)
+    split = X[:8], y[:8]
+    clf.set_params(validation_split=split, iterator_valid__batch_size=7).fit(X[:60], y[:60])
+    assert len(clf.predict_proba(X[:15])) == 15
+    with pytest.raises(ValueError, match=r"single row: .* running statistics"):
+        clf.predict(X[:1])
 
 
 # as an estimator
