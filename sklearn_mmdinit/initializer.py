@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ from ._base import validation as checks
 from ._base.environment import array_of, check_float32, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
+from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
@@ -67,9 +69,15 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._rows(X)
+        rows = self._compared(X)
         check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
+
+    def _compared(self, X: Any) -> np.ndarray:
+        """Rows of X, with a warning if theta0 was learned on another scale."""
+        rows = self._rows(X)
+        warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
+        return rows
 
 
 # auto_wrap_output_keys=None: a DataFrame cannot carry theta0, so set_output must not wrap this
@@ -83,7 +91,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows on the scale that theta0 was learned on.
+            Rows on the scale that theta0 was learned on; another scale has a warning.
 
         Returns
         -------
@@ -97,7 +105,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
-        return attach_theta0(self._rows(X), self.theta0_)
+        return attach_theta0(self._compared(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` X; an interrupt raises.
@@ -318,6 +326,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
+    # Of the rows that theta0 was learned from; None if the module takes whole numbers as such.
+    _moments: RowMoments | None
 
     def __init__(
         self,
@@ -518,6 +528,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             self._prepare(X, config, state.seed)
         else:
             self._check_unchanged()
+            self._moments = self._moments and self._moments.with_rows(X)
             config = self._config(len(X))
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
@@ -605,6 +616,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._builder = NetworkBuilder.of(factory.kept(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
+        self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
         architecture = self._builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
@@ -696,6 +708,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
+        if (moments := self._moments) is not None:
+            of_rows = (moments.mean, np.sqrt(moments.variance))
+            mean, spread = (array.reshape(X.shape[1:]) for array in of_rows)
+            theta0 = replace(theta0, row_mean=mean, row_spread=spread)
         self.gain_ = self._factors(theta0, X, config)
         self.theta0_ = theta0.with_gain(self.gain_)
         self.sampler_ = self._builder.info.sampler
