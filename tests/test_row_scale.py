@@ -50,6 +50,8 @@ def test_two_scales_have_a_warning_and_one_has_none(both):
                 with pytest.warns(UserWarning, match=r"another scale .* same preprocessing"):
                     call()
             init.set_params(output="passthrough")
+        with pytest.warns(UserWarning, match="another scale"):
+            init.set_params(warm_start=True).fit(both[learned is both[0]])
 
 
 def test_images_are_compared_too_and_a_fresh_last_layer_keeps_the_scale(of_pixels):
