@@ -21,6 +21,7 @@ from ._base import module_factory as factories
 from ._base import validation as checks
 from ._base.environment import as_float32, own_settings, torch_device
 from ._base.mlp import MLP, PERCEPTRON_DEFAULTS, perceptron
+from ._base.row_scale import warn_if_another_scale
 from .export import sklearn_mlp
 from .fine_tuning import labels, net
 from .fine_tuning.head import SkipConnection, body_of, fit_head_
@@ -406,6 +407,8 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         warned = start.must_learn or warm_start.attached_theta0(X_given) is not None
         if not (warned or takes_integers(module)):
             checks.warn_if_unscaled(X, feature_names)
+        if not warned:  # the transform that attached theta0 has compared
+            warn_if_another_scale(X, start.theta0.row_mean, start.theta0.row_spread)
         return start
 
     def _build_net(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,13 +24,14 @@ from ._base import validation as checks
 from ._base.environment import check_float32, own_settings, torch_device
 from ._base.mlp import ACTIVATIONS, INITS
 from ._base.random_streams import StepRandom, permutation, weights_seed
+from ._base.row_scale import RowMoments, warn_if_another_scale
 from ._base.validation import warn_user
 from .coherence import Coherence, Walks, check_coherence, coherence_of, fit_embedding, settings_of
 from .fine_tuning import labels
 from .losses import logit_correlation
 from .networks.info import SAMPLERS, NetworkBuilder
 from .networks.passes import explained_single_row
-from .theta0 import Theta0, checked_path
+from .theta0 import Architecture, Theta0, checked_path
 from .training import Config, resolve
 from .training.checkpoint import Checkpointer
 from .training.loop import (
@@ -74,9 +77,15 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._rows(X)
+        rows = self._compared(X)
         check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
+
+    def _compared(self, X: Any) -> np.ndarray:
+        """Rows of X, with a warning if theta0 was learned on another scale."""
+        rows = self._rows(X)
+        warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
+        return rows
 
 
 # auto_wrap_output_keys=None: a DataFrame cannot carry theta0, so set_output must not wrap this
@@ -90,7 +99,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows on the scale that theta0 was learned on.
+            Rows on the scale that theta0 was learned on; another scale has a warning.
 
         Returns
         -------
@@ -104,7 +113,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
-        return attach_theta0(self._rows(X), self.theta0_)
+        return attach_theta0(self._compared(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` X; an interrupt raises.
@@ -202,6 +211,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         an interrupt the same call goes on from there, on a CPU with the same bits as without it. A
         file of other rows or parameters raises an error, so each ``fit`` of a search needs a file
         of its own. ``partial_fit`` does not use it. Needs a `random_state`.
+    warm_start : bool, default=False
+        Whether ``fit`` of a fitted initializer goes on from its theta0, as new rows arrive, with a
+        new schedule, optimizer and graph of the rows that it gets. The network must be the same,
+        and "auto" in `n_classes` keeps its number.
 
     Other Parameters
     ----------------
@@ -318,6 +331,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "init": [checks.one_of(INITS)],
         "batch_norm": ["boolean"],
         "output": [checks.one_of(OUTPUTS)],
+        "warm_start": ["boolean"],
         "verbose": [Integral, checks.AUTO],
         "n_perturbations": [checks.integers(2), checks.AUTO],  # the U-statistic divides by n - 1
         "learning_rate_init": [checks.POSITIVE, checks.AUTO],
@@ -331,6 +345,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "sampler": [checks.one_of(SAMPLERS)],
     }
     _state: State
+    # Of the rows that theta0 was learned from; None if the module takes whole numbers as such.
+    _moments: RowMoments | None
 
     def __init__(
         self,
@@ -347,6 +363,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         device: str = "auto",
         verbose: Any = "auto",
         checkpoint: Any = None,
+        warm_start: bool = False,
         n_perturbations: Any = "auto",
         learning_rate_init: Any = "auto",
         batch_size: int = 32,
@@ -373,6 +390,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.warm_start = warm_start
         self.n_perturbations = n_perturbations
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -484,7 +502,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             If the checkpoint cannot be written, at the start or during training; at the end, or
             after an interrupt, a warning says so.
         """
-        X = self._validated(X, reset=True)
+        X = self._validated(X, reset=self._learned() is None)
         labels.warn_if_few(X, y)
         config, fresh = self._begin(X, y)
         checkpointer = self._checkpointer(X, config, fresh)
@@ -510,7 +528,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Train for one more epoch.
 
         n calls give the same as ``fit`` with ``max_iter=n``, also with pickling in between. With
-        coherence `max_iter` must be n here too, because the learning rate falls along it.
+        coherence `max_iter` must be n here too, because the learning rate falls along it. Then
+        "auto" has a warning: an epoch is a small part of the steps that coherence needs, and its
+        graph has the rows of one call alone. For rows that arrive over time use
+        ``warm_start=True`` and ``fit`` on all rows so far, or on the new ones.
 
         Parameters
         ----------
@@ -531,9 +552,11 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         X = self._validated(X, reset=first)
         if first:
             config, state = self._begin(X, y)
+            _warn_if_an_epoch_is_short(config, len(X))
             self._prepare(X, config, state.seed)
         else:
             self._check_unchanged()
+            self._moments = self._moments and self._moments.with_rows(X)
             config = self._config(len(X))
             # A copy, so that an epoch that fails or is interrupted leaves no trace.
             state = self._state.copied()
@@ -616,7 +639,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
     def _begin(self, X: np.ndarray, y: Any) -> tuple[Config, State]:
         """Look at the network on a few rows; the settings of its training and a fresh state."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        of_labels = labels.n_classes_in(y)
+        learned, of_labels = self._learned(), labels.n_classes_in(y)
+        if learned is not None:  # a later y may miss classes
+            of_labels = max(of_labels or 0, learned.architecture.n_classes)
         factory = factories.factory_of_initializer(
             vars(self), self.n_features_in_, weights_seed(seed), of_labels
         )
@@ -632,6 +657,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         self._builder = NetworkBuilder.of(factory.snapshot(), X, self.sampler, self.hidden_layer)
         if not self._builder.takes_integers:
             checks.warn_if_unscaled(X, getattr(self, "feature_names_in_", None))
+        self._moments = None if self._builder.takes_integers else RowMoments().with_rows(X)
         architecture = self._builder.architecture
         if not (checks.is_auto(self.n_classes) or self.n_classes == architecture.n_classes):
             raise ValueError(
@@ -640,10 +666,18 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             )
         _check_gain(self.gain, architecture.chain)
         theta0 = self._builder.fresh_theta0()
+        if learned is not None:
+            _check_same_network(learned.architecture, architecture)
+            warn_if_another_scale(X, learned.row_mean, learned.row_spread)
+            theta0 = learned.without_gain()
         if self.coherence is not None or self.output == "hidden":
             self._builder.hidden(theta0, X[:2], "cpu")  # raises where there is no such layer
         config = self._config(len(X))
         return config, State(seed, theta0, n_planned=max(config.max_iter, 1))
+
+    def _learned(self) -> Theta0 | None:
+        """The theta0 that a warm start goes on from, or None."""
+        return getattr(self, "theta0_", None) if self.warm_start else None
 
     def _checkpointer(self, X: np.ndarray, config: Config, fresh: State) -> Checkpointer:
         """What keeps the training, in the file of `checkpoint` where there is one."""
@@ -736,6 +770,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Set the fitted attributes."""
         self._state, self.config_ = state, config
         theta0 = state.result(config)
+        if (moments := self._moments) is not None:
+            of_rows = (moments.mean, np.sqrt(moments.variance))
+            mean, spread = (array.reshape(X.shape[1:]) for array in of_rows)
+            theta0 = replace(theta0, row_mean=mean, row_spread=spread)
         self.gain_ = self._factors(theta0, X, config)
         self.theta0_ = theta0.with_gain(self.gain_)
         self.sampler_ = self._builder.info.sampler
@@ -792,6 +830,34 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             moved = _FINE_TUNING_RATE * float(H.sum(axis=1).mean())
             factor = 1.0 if moved == 0.0 else (_FIRST_MOVE / moved) ** (1.0 / n_hidden)
         return (factor,) * n_hidden
+
+
+def _warn_if_an_epoch_is_short(config: Config, n_rows: int) -> None:
+    """Warn if the steps of an epoch are far from those that a coherent training needs."""
+    n_steps = n_rows // config.rows_a_step
+    if n_steps < config.fewest_steps:
+        warn_user(
+            f"an epoch of these {n_rows:,} rows is {n_steps} of at least {config.fewest_steps} "
+            "steps that coherence needs, and each call of partial_fit has a graph of its own rows "
+            "alone: for rows that arrive over time use warm_start=True, and fit on all rows so "
+            "far or on the new ones; for one epoch after the other set max_iter to their number",
+            ConvergenceWarning,
+        )
+
+
+def _check_same_network(before: Architecture, now: Architecture) -> None:
+    """Raise a ValueError where a warm start would need another network."""
+    described = [
+        # Functions have an address in their repr, which another process changes.
+        {name: re.sub(" at 0x[0-9a-f]+", "", str(value)) for name, value in both.items()}
+        for both in (dict(each.parameters) | vars(each) for each in (before, now))
+    ]
+    for name, value in described[1].items():
+        if value != (first := described[0].get(name)):
+            raise ValueError(
+                f"warm_start=True goes on from the theta0 of a network whose {name} is {first}, "
+                f"and now it is {value}: keep the network, or pass warm_start=False to begin anew"
+            )
 
 
 def _check_gain(gain: Any, chain: tuple[str, ...]) -> None:

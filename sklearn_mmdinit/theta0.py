@@ -16,7 +16,7 @@ import platform
 import stat
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ _SUFFIX = ".safetensors"
 _KEY = "sklearn_mmdinit.module"  # the architecture, as JSON
 _KEY_0_1 = "sklearn_mmdinit.architecture"  # the same in files of version 0.1, of an MLP
 _GAIN_KEY = "sklearn_mmdinit.gain"
+_ROW_KEYS = {name: f"sklearn_mmdinit.{name}" for name in ("row_mean", "row_spread")}  # of arrays
 _DIGEST_KEY = "sklearn_mmdinit.digest"
 TRAINING_KEY = "sklearn_mmdinit.training"  # only in checkpoints
 _MOST_ARRAYS, _LARGEST_HEADER = 1 << 15, 100_000_000  # the latter is the format's
@@ -186,12 +187,16 @@ class Theta0:
     gain : tuple of float, default=()
         Factor of each hidden layer's weights after pre-training, which leaves the function
         unchanged; empty if there is none.
+    row_mean, row_spread : ndarray of shape ``input_shape``, default=None
+        Mean and standard deviation of each number of an example, over the rows that theta0 was
+        learned from, in float32. A classifier warns if its rows are on another scale. None if that
+        is not known, as in older files, or has no meaning, as for whole numbers.
 
     Raises
     ------
     ValueError
-        If the arrays or the gain do not fit the architecture, or an array holds NaN (or infinity,
-        in an :class:`MLP`).
+        If the arrays, the gain or the rows' scale do not fit the architecture, or an array holds
+        NaN (or infinity, in an :class:`MLP`).
 
     Examples
     --------
@@ -206,6 +211,8 @@ class Theta0:
     architecture: Architecture
     arrays: Mapping[str, np.ndarray]
     gain: tuple[float, ...] = ()
+    row_mean: np.ndarray | None = None
+    row_spread: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("arrays", Mapping), ("gain", tuple)):
@@ -227,6 +234,17 @@ class Theta0:
             # A module of another class may have a mask of -inf.
             if not np.isfinite(array).all() if is_mlp else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if is_mlp else ''}")
+        if self.row_mean is not None or self.row_spread is not None:
+            self._check_rows()
+
+    def _check_rows(self) -> None:
+        shape = self.architecture.input_shape
+        for name, least in (("row_mean", -np.inf), ("row_spread", 0.0)):
+            array = _read_only(name, getattr(self, name), as_float32=True)
+            object.__setattr__(self, name, array)
+            if array.shape != shape or not (np.isfinite(array) & (array >= least)).all():
+                valid = f"finite numbers{' >= 0' if least == 0 else ''} of shape {shape}"
+                raise ValueError(f"{name} must be {valid}, got {array!r} of shape {array.shape}")
 
     def __repr__(self) -> str:
         described, n = self.architecture, sum(array.size for array in self.arrays.values())
@@ -288,14 +306,14 @@ class Theta0:
             raise ValueError(f"gain={tuple(factors)} makes {wrong[0]!r} too large for float32")
         old_gain = self.gain or (1.0,) * len(factors)
         gain = tuple(float(old * new) for old, new in zip(old_gain, factors, strict=True))
-        return Theta0(self.architecture, scaled, gain)
+        return replace(self, arrays=scaled, gain=gain)
 
     def without_gain(self) -> Theta0:
         """Remove the gain, because the size of perturbations assumes unscaled weights."""
         if not self.gain:
             return self
         unscaled = self.with_gain([1.0 / factor for factor in self.gain])
-        return Theta0(self.architecture, unscaled.arrays)
+        return replace(unscaled, gain=())
 
 
 def _read_only(name: str, array: Any, as_float32: bool) -> np.ndarray:
@@ -481,7 +499,9 @@ def save_theta0(path: str | os.PathLike[str], source: Any) -> None:
     metadata = {_KEY: theta0.architecture.to_json()}
     if theta0.gain:
         metadata[_GAIN_KEY] = json.dumps(theta0.gain)
-    write_whole(target, theta0.arrays, metadata)
+    of_rows = {key: getattr(theta0, name) for name, key in _ROW_KEYS.items()}
+    of_rows = {key: array for key, array in of_rows.items() if array is not None}
+    write_whole(target, {**theta0.arrays, **of_rows}, metadata)
 
 
 def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -> Theta0:
@@ -535,7 +555,8 @@ def load_theta0(path: str | os.PathLike[str], module: nn.Module | None = None) -
             for layer in range(n_norms):
                 arrays.setdefault(f"norms.{layer}.{_COUNTER}", np.zeros((), np.int64))
         gain = tuple(float(factor) for factor in json.loads(metadata.get(_GAIN_KEY, "[]")))
-        theta0 = Theta0(architecture, arrays, gain)
+        of_rows = {name: arrays.pop(key, None) for name, key in _ROW_KEYS.items()}
+        theta0 = Theta0(architecture, arrays, gain, **of_rows)
     except PARSE_ERRORS as error:
         reason = f"{str(path)!r} is damaged or no file of theta0"
         why = shortened(str(error))

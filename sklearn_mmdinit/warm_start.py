@@ -313,9 +313,11 @@ def _with_last_layer_of(fresh: Theta0, theta0: Theta0) -> Theta0:
     layer = {n: a for n, a in fresh.arrays.items() if n.startswith(f"{last}.")}
     if theta0.gain:  # the last layer is divided by that of the layers before it
         layer[f"{last}.weight"] = layer[f"{last}.weight"] / math.prod(theta0.gain)
-    architecture = replace(needed, last_layer=last, chain=learned.chain)
+    architecture = replace(
+        needed, input_shape=learned.input_shape, last_layer=last, chain=learned.chain
+    )
     try:
-        fitted = Theta0(architecture, {**theta0.arrays, **layer}, theta0.gain)
+        fitted = replace(theta0, architecture=architecture, arrays={**theta0.arrays, **layer})
     except ValueError:
         return theta0
     warn_user(

@@ -131,6 +131,17 @@ def test_an_interrupted_training_resumes_from_the_end_of_any_window(kind, path):
         assert_same_training(init, whole)
 
 
+def test_a_warm_start_resumes_where_it_was(path):
+    learned = pickle.dumps(tiny(warm_start=True).fit(X[:48]))
+    whole = pickle.loads(learned).fit(X)
+    cut, resumed = (pickle.loads(learned).set_params(checkpoint=path) for _ in range(2))
+    with interrupted_at(8), pytest.warns(ConvergenceWarning, match="step 6; partial_fit"):
+        cut.fit(X)
+    with at_most(PASSES * STEPS - 6):
+        resumed.fit(X)
+    assert_same_training(resumed, whole)
+
+
 def test_a_training_can_be_interrupted_again_and_again(path):
     init = tiny(checkpoint=path)
     with pytest.raises(KeyboardInterrupt), interrupted_at(3):  # nothing was learned yet

@@ -1,10 +1,13 @@
 """MMDInitializer with coherence: what it learns, and the same life as without."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from nets import assert_same_arrays, assert_same_fit
@@ -133,6 +136,52 @@ def test_epochs_beyond_the_last_one_have_what_is_left_of_the_learning_rate(X):
         moved = np.abs(init.coefs_[0] - before).max()
         assert 0 < moved < 5 * (n_rows // 40) * 0.02 * 0.01
     assert small(max_iter=0).fit(X).partial_fit(X).n_iter_ == 1
+
+
+# rows that arrive over time
+
+
+def test_one_epoch_of_many_steps_has_a_warning_once(X):
+    init = small(max_iter="auto")
+    with pytest.warns(ConvergenceWarning, match=r"240 rows is 6 of at least 225 .*warm_start=True"):
+        init.partial_fit(X)
+    init.partial_fit(X)  # warnings are errors
+
+
+def test_a_warm_start_goes_on_from_theta0(X):
+    init = small(warm_start=True).fit(X[:200])
+    assert_same_fit(init, small().fit(X[:200]))
+    before = init.theta0_.without_gain().arrays
+    pickle.loads(pickle.dumps(init)).fit(X)  # in another process
+    init.set_params(max_iter=0).fit(X)
+    for name, array in init.theta0_.without_gain().arrays.items():
+        np.testing.assert_allclose(array, before[name], rtol=1e-5)
+    np.testing.assert_allclose(init.theta0_.row_mean, X.mean(axis=0), atol=1e-6)
+    init.set_params(max_iter=2).fit(X, np.zeros(len(X)))  # of two classes
+    assert init.n_iter_ == 2, "a new schedule"
+    assert np.abs(init.theta0_.coefs[0] / init.gain_[0] - before["linears.0.weight"].T).max() > 1e-3
+    fresh = clone(init).fit(X)
+    assert fresh.warm_start
+    assert_same_fit(fresh, small(max_iter=2).fit(X))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"hidden_layer_sizes": (16,)}, r"hidden_layer_sizes is \(16, 12\), and now it is \(16,\)"),
+        ({"activation": "tanh"}, "activation is 'relu', and now it is 'tanh'"),
+        ({"n_classes": 3}, "n_classes is 2, and now it is 3"),
+    ],
+)
+def test_a_warm_start_refuses_another_network(changed, words, X):
+    init = small(warm_start=True, max_iter=0).fit(X)
+    before = init.theta0_
+    with pytest.raises(ValueError, match=f"{words}: keep the network, or pass warm_start=False"):
+        init.set_params(**changed).fit(X)
+    with pytest.raises(ValueError, match="X has 5 features"):
+        init.fit(X[:, :5])
+    assert init.theta0_ is before
+    init.set_params(warm_start=False).fit(X[:, :5])
 
 
 # what the parameters stand for

@@ -40,7 +40,7 @@ IDLE_PARAMETERS = {"verbose", "memory", "n_jobs", "checkpoint"}
 
 # Of what a fitted initializer holds. A file of another form is not found, and theta0 learned again:
 # to be raised where an initializer gets a parameter, or keeps its state in another way.
-FORM = 3
+FORM = 4
 
 
 def theta0_digest(theta0: Theta0) -> str:

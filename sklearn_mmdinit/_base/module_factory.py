@@ -188,7 +188,7 @@ class ExtraParamsMixin:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, with those beyond the signature."""
-        for name in params.keys() & FAMILIAR.keys():
+        for name in params.keys() & (FAMILIAR.keys() - self.get_params(deep=False).keys()):
             raise self._unknown_parameter(name)
         beyond = {name: value for name, value in params.items() if self._is_keyword(name)}
         super().set_params(**{n: v for n, v in params.items() if n not in beyond})  # type: ignore[misc]

@@ -254,6 +254,18 @@ def test_a_familiar_name_is_told_what_it_is_called_here(kind, name, ours):
         kind(**{name: 1})
 
 
+@pytest.mark.parametrize("kind", [MLPClassifier, NetClassifier])
+def test_warm_start_is_a_name_of_initializers_alone(kind):
+    for give in (kind, kind().set_params):
+        with pytest.raises(
+            TypeError, match="no parameter 'warm_start'; here it is 'warm_start_from'"
+        ):
+            give(warm_start=True)
+    init = MMDInitializer().set_params(warm_start=True)
+    clf = kind(warm_start_from=init).set_params(warm_start_from__warm_start=False)
+    assert (init.warm_start, clf.warm_start_from.warm_start) == (True, False)
+
+
 class Recorder(Callback):
     def on_epoch_end(self, net, **kwargs):
         self.epochs_ = len(net.history)

@@ -1,0 +1,117 @@
+"""A theta0 knows the scale of its rows, and rows on another scale have a warning."""
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
+
+from nets import Conv, assert_same_arrays
+from sklearn_mmdinit import MLPClassifier, MMDInitializer, NetClassifier, load_theta0, save_theta0
+
+PIXELS, y = load_digits().data / 16, load_digits().target
+STANDARDISED = StandardScaler().fit_transform(PIXELS)
+FEW = np.random.default_rng(0).permutation(len(y))[:50]
+
+
+def initializer(**params):
+    defaults = {"n_classes": 10, "max_iter": 0, "n_perturbations": 4, "random_state": 0}
+    network = {} if "module" in params else {"hidden_layer_sizes": (8,)}
+    return MMDInitializer(**network | defaults | params)
+
+
+def fit(theta0, X, labels=y[FEW], classifier=MLPClassifier):
+    return classifier(warm_start_from=theta0, max_iter=0, random_state=0).fit(X, labels)
+
+
+@pytest.fixture(scope="module")
+def of_pixels():
+    return initializer().fit(PIXELS)
+
+
+@pytest.mark.parametrize("both", [(PIXELS, STANDARDISED), (STANDARDISED, PIXELS)])
+def test_two_scales_have_a_warning_and_one_has_none(both):
+    for learned in both:
+        init = initializer().fit(learned)
+        for used in both:
+            for call in (
+                lambda init=init, used=used: fit(init, used[FEW]),
+                lambda init=init, used=used: fit(init.theta0_, csr_array(used[FEW])),
+                lambda init=init, used=used: init.transform(used[FEW]),
+                lambda init=init, used=used: init.set_params(output="hidden").transform(used),
+            ):
+                if used is learned:
+                    call()  # warnings are errors
+                    continue
+                with pytest.warns(UserWarning, match=r"another scale .* same preprocessing"):
+                    call()
+            init.set_params(output="passthrough")
+        with pytest.warns(UserWarning, match="another scale"):
+            init.set_params(warm_start=True).fit(both[learned is both[0]])
+
+
+def test_images_are_compared_too_and_a_fresh_last_layer_keeps_the_scale(of_pixels):
+    images = PIXELS.reshape(-1, 1, 8, 8)
+    init = initializer(module=Conv, module__n_classes=10).fit(images)
+    assert init.theta0_.row_mean.shape == (1, 8, 8)
+    fit(init, images[FEW], classifier=NetClassifier)
+    with pytest.warns(UserWarning, match="another scale"):
+        fit(init, 5 * images[FEW], classifier=NetClassifier)
+    with pytest.warns(UserWarning, match="fresh last layer"):
+        two = fit(of_pixels, PIXELS[FEW], y[FEW] % 2).theta0_
+    np.testing.assert_array_equal(two.row_spread, of_pixels.theta0_.row_spread)
+
+
+def test_the_scale_is_that_of_all_rows_and_goes_where_theta0_goes(of_pixels, tmp_path):
+    theta0 = of_pixels.theta0_
+    np.testing.assert_allclose(theta0.row_mean, PIXELS.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(theta0.row_spread, PIXELS.std(axis=0), atol=1e-6)
+    in_two = initializer().partial_fit(PIXELS[:700]).partial_fit(PIXELS[700:]).theta0_
+    np.testing.assert_allclose(in_two.row_spread, theta0.row_spread, atol=1e-6)
+    save_theta0(path := tmp_path / "theta0.safetensors", theta0)
+    gained, pickled = theta0.with_gain([3.0]), pickle.loads(pickle.dumps(theta0))
+    for kept in (load_theta0(path), gained, gained.without_gain(), pickled):
+        np.testing.assert_array_equal(kept.row_mean, theta0.row_mean)
+        np.testing.assert_array_equal(kept.row_spread, theta0.row_spread)
+    assert load_theta0(path).arrays.keys() == theta0.arrays.keys()
+    # A file without a scale, as older versions wrote it.
+    save_theta0(path, replace(theta0, row_mean=None, row_spread=None))
+    assert load_theta0(path).row_mean is None
+    assert_same_arrays(load_theta0(path), theta0)
+    fit(path, 100 * STANDARDISED[FEW] / 16)
+    for wrong in ({"row_mean": np.zeros(3)}, {"row_spread": -theta0.row_spread}):
+        with pytest.raises(ValueError, match=f"{min(wrong)} must be finite numbers"):
+            replace(theta0, **wrong)
+
+
+def columns(law, n, rng):
+    """Rows of a law: few or many columns, which may be rare, sparse or heavy-tailed."""
+    if law == "one normal":
+        return rng.normal(size=(n, 1))
+    if law == "heavy":
+        return rng.standard_t(3, size=(n, 5))
+    if law == "log-normal":
+        return np.exp(rng.normal(size=(n, 12)))
+    if law == "one-hot":
+        return np.eye(30)[rng.choice(30, n, p=np.arange(1, 31) / 465)]
+    if law == "rare":
+        return (rng.random((n, 5)) < 0.003) * 1.0
+    words = (rng.random((n, 200)) < 1 / np.arange(2, 202)) * rng.random((n, 200))
+    return words / np.linalg.norm(words, axis=1, keepdims=True).clip(1e-9)
+
+
+@pytest.mark.parametrize("law", ["one normal", "heavy", "log-normal", "one-hot", "rare", "words"])
+def test_few_rows_or_columns_give_no_false_alarm(law):
+    rng = np.random.default_rng(0)
+    X = columns(law, 1000, rng)
+    init = initializer(n_classes=2).fit(X)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "X is on another scale")
+        for _ in range(100):
+            init.transform(X[rng.choice(len(X), 10, replace=False)])
+        for n in range(1, 5):
+            init.transform(50 * X[:n])  # too few to tell
