@@ -49,7 +49,8 @@ def _seconds(results: Results) -> Table:
                 cells.loc[name, set_name] += f" + {made[rows, set_name]:.3g}"
     title = (
         "Median seconds of a method on one thread: of a cell (one set, N and draw), plus what is "
-        "made once a set, of its rows without labels"
+        "made once a set, of its rows without labels; the first label spreading has the search for "
+        "neighbours, which the others share"
     )
     return named_rows(title, cells, "method")
 

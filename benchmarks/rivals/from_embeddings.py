@@ -6,6 +6,7 @@ rule sees a test row before it predicts. With so few labels nothing can be tuned
 parameter is fixed, and rules that depend on one are there with several values of it.
 """
 
+import joblib
 import numpy as np
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +28,22 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 def class_means(X: np.ndarray, y: np.ndarray, n_classes: int) -> np.ndarray:
     """Means (n_classes, width) of the rows of each class, of length 1."""
     return normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X)
+
+
+_last_search: dict[str, np.ndarray] = {}
+
+
+def nearest_cosines(X: np.ndarray, X_test: np.ndarray) -> np.ndarray:
+    """The nearest rows of X of all rows; the last answer is kept, since variants of a rule ask it.
+
+    Of rows of length 1 the nearest ones have the largest cosine.
+    """
+    key = str(joblib.hash((X, X_test)))
+    if key not in _last_search:
+        _last_search.clear()
+        both = np.concatenate([X, X_test])
+        _last_search[key] = nearest_rows(both, len(X), N_NEIGHBORS, 1)
+    return _last_search[key]
 
 
 def prototypes(
@@ -93,8 +110,7 @@ def label_spreading(
     """
     X_train = np.concatenate([X, X_unlabelled])
     n = len(X_train)
-    # Of rows of length 1 the nearest ones have the largest cosine.
-    neighbors = nearest_rows(np.concatenate([X_train, X_test]), n, N_NEIGHBORS, 1)
+    neighbors = nearest_cosines(X_train, X_test)
     spread = normalized_graph(symmetric_graph(neighbors[:n])).astype(np.float32)
     clamped = np.zeros((n, n_classes), dtype=np.float32)
     clamped[np.arange(len(y)), y] = 1.0
@@ -127,7 +143,7 @@ def laplacian_shot(
     weights = nearest * softmax(10.0 * cosines, axis=1)
     means = normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X + weights.T @ X_unlabelled)
     n = len(X_unlabelled)
-    neighbors = nearest_rows(np.concatenate([X_unlabelled, X_test]), n, N_NEIGHBORS, 1)
+    neighbors = nearest_cosines(X_unlabelled, X_test)
     graph = symmetric_graph(neighbors[:n]) / 2
     # Minus the squared distances, but for a constant.
     closeness = 2.0 * X_unlabelled @ means.T
