@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,15 @@ FIGURES = {"accuracy": 4, "log_loss": 3, "calibration_error": 3, "seconds": 2}
 SHARES = ["accuracy", "calibration_error"]
 
 
-def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[dict[str, Any]]:
-    """One entry for each set and N; of each method, by figure of FIGURES, a list over the draws.
+def pack_draws(
+    records: Iterable[dict[str, Any]], draws: Iterable[int], figures: Mapping[str, int] = FIGURES
+) -> list[dict[str, Any]]:
+    """One entry for each set and N; of each method, by figure, a list over the draws.
 
     Shares are in percent; null where a draw was not measured.
     """
-    frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *FIGURES])
-    frame[SHARES] *= 100.0
+    frame = pd.DataFrame(list(records), columns=["set", N, "draw", "method", *figures])
+    frame[[name for name in SHARES if name in figures]] *= 100.0
     entries, draws = [], list(draws)
     for (name, n), cell in frame.groupby(["set", N], sort=False):
         methods = {}
@@ -83,22 +85,24 @@ def pack_draws(records: Iterable[dict[str, Any]], draws: Iterable[int]) -> list[
             by_draw = group.set_index("draw").reindex(draws)
             methods[method] = [
                 [None if pd.isna(v) else float(f"{v:.{digits}g}") for v in by_draw[figure]]
-                for figure, digits in FIGURES.items()
+                for figure, digits in figures.items()
             ]
         entries.append({"set": name, N: int(n), "methods": methods})
     return entries
 
 
-def unpack_draws(entries: Iterable[dict[str, Any]]) -> pd.DataFrame:
+def unpack_draws(
+    entries: Iterable[dict[str, Any]], figures: Mapping[str, int] = FIGURES
+) -> pd.DataFrame:
     """One row for each set, N, method and draw (0, 1, ... of those packed), shares in percent."""
     rows = [
-        (entry["set"], entry[N], method, draw, *figures)
+        (entry["set"], entry[N], method, draw, *values)
         for entry in entries
         for method, lists in entry["methods"].items()
-        for draw, figures in enumerate(zip(*lists, strict=True))
-        if None not in figures
+        for draw, values in enumerate(zip(*lists, strict=True))
+        if None not in values
     ]
-    return pd.DataFrame(rows, columns=["set", N, "method", "draw", *FIGURES])
+    return pd.DataFrame(rows, columns=["set", N, "method", "draw", *figures])
 
 
 # Provenance

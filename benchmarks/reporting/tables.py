@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol.store import digest_of, provenance, write_json
 from reporting.data_tables import DATA_TABLES, agreement_table
+from reporting.embedding_tables import EMBEDDING_TABLES
 from reporting.layout import Table
 from reporting.results import Results
 from reporting.study_tables import STUDY_TABLES
@@ -22,6 +23,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     **STUDY_TABLES,
     **TIME_TABLES,
     **DATA_TABLES,
+    **EMBEDDING_TABLES,
     "agreement": agreement_table,
 }
 """From what a command writes to a table of it."""

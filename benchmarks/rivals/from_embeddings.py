@@ -1,0 +1,189 @@
+"""What people use with few labels of embedded texts: rules that predict the classes of test rows.
+
+Each function takes labelled rows X (n_labelled, width) of length 1 with numbers y of their classes,
+rows without labels, test rows, and the number of classes, and returns the predicted numbers. No
+rule sees a test row before it predicts. With so few labels nothing can be tuned, so that every
+parameter is fixed, and rules that depend on one are there with several values of it.
+"""
+
+import joblib
+import numpy as np
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+from rivals.wrappers import UNLABELLED, nearest_rows, normalized_graph, symmetric_graph
+
+N_NEIGHBORS = 10
+N_ROUNDS = 40
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Rows of length 1; a row of zeros stays."""
+    return normalize(X)
+
+
+def class_means(X: np.ndarray, y: np.ndarray, n_classes: int) -> np.ndarray:
+    """Means (n_classes, width) of the rows of each class, of length 1."""
+    return normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X)
+
+
+_last_search: dict[str, np.ndarray] = {}
+
+
+def nearest_cosines(X: np.ndarray, X_test: np.ndarray) -> np.ndarray:
+    """The nearest rows of X of all rows; the last answer is kept, since variants of a rule ask it.
+
+    Of rows of length 1 the nearest ones have the largest cosine.
+    """
+    key = str(joblib.hash((X, X_test)))
+    if key not in _last_search:
+        _last_search.clear()
+        both = np.concatenate([X, X_test])
+        _last_search[key] = nearest_rows(both, len(X), N_NEIGHBORS, 1)
+    return _last_search[key]
+
+
+def prototypes(
+    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """The class of the mean with the largest cosine."""
+    return (X_test @ class_means(X, y, n_classes).T).argmax(axis=1)
+
+
+def logistic(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    C: float = 100.0,
+) -> np.ndarray:
+    return LogisticRegression(C=C, max_iter=1000).fit(X, y).predict(X_test)
+
+
+def scaled_logistic(
+    X: np.ndarray, y: np.ndarray, X_unlabelled: np.ndarray, X_test: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """Of coordinates whose scale means nothing, such as UMAP's."""
+    scaler = StandardScaler().fit(np.concatenate([X, X_unlabelled]))
+    model = make_pipeline(scaler, LogisticRegression(max_iter=1000))
+    return model.fit(X, y).predict(X_test)
+
+
+def self_training(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    C: float = 100.0,
+    n_rounds: int = 5,
+) -> np.ndarray:
+    """Logistic regression that labels a share of the rows in each round, the surest first."""
+    n = len(X_unlabelled)
+    model = SelfTrainingClassifier(
+        LogisticRegression(C=C, max_iter=1000),
+        criterion="k_best",
+        k_best=-(-n // n_rounds),
+        max_iter=n_rounds,
+    )
+    labels = np.concatenate([y, np.full(n, UNLABELLED)])
+    return model.fit(np.concatenate([X, X_unlabelled]), labels).predict(X_test)
+
+
+def label_spreading(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    alpha: float = 0.8,
+    equal_masses: bool = False,
+) -> np.ndarray:
+    """Label spreading (Zhou et al., 2004) on the graph of nearest neighbours by the cosine.
+
+    Class mass normalisation (Zhu, Ghahramani and Lafferty, 2003) scales the scores of each class to
+    the same sum. A test row has the label that the scores of its neighbours vote for.
+    """
+    X_train = np.concatenate([X, X_unlabelled])
+    n = len(X_train)
+    neighbors = nearest_cosines(X_train, X_test)
+    spread = normalized_graph(symmetric_graph(neighbors[:n])).astype(np.float32)
+    clamped = np.zeros((n, n_classes), dtype=np.float32)
+    clamped[np.arange(len(y)), y] = 1.0
+    scores = clamped
+    for _ in range(min(100, int(np.ceil(np.log(1e-4) / np.log(alpha))))):
+        scores = alpha * (spread @ scores) + (1.0 - alpha) * clamped
+    if equal_masses:
+        scores = scores / scores.sum(axis=0)
+    scores = scores / np.maximum(scores.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return scores[neighbors[n:]].sum(axis=1).argmax(axis=1)
+
+
+def laplacian_shot(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    weight: float = 1.0,
+    n_rounds: int = 20,
+) -> np.ndarray:
+    """LaplacianShot (Ziko, Dolz, Granger and Ben Ayed, 2020), its prototypes rectified.
+
+    Probabilities z <- softmax(-d^2 + weight * sum of the neighbours' z), where d is the distance to
+    a prototype. A test row has the same rule, with its neighbours among the rows without labels.
+    """
+    means = class_means(X, y, n_classes)
+    cosines = X_unlabelled @ means.T
+    nearest = np.eye(n_classes, dtype=X.dtype)[cosines.argmax(axis=1)]
+    weights = nearest * softmax(10.0 * cosines, axis=1)
+    means = normalize(np.eye(n_classes, dtype=X.dtype)[y].T @ X + weights.T @ X_unlabelled)
+    n = len(X_unlabelled)
+    neighbors = nearest_cosines(X_unlabelled, X_test)
+    graph = symmetric_graph(neighbors[:n]) / 2
+    # Minus the squared distances, but for a constant.
+    closeness = 2.0 * X_unlabelled @ means.T
+    z = softmax(closeness, axis=1)
+    for _ in range(n_rounds):
+        z = softmax(closeness + weight * (graph @ z), axis=1)
+    of_neighbors = z[neighbors[n:]].sum(axis=1)
+    return (2.0 * X_test @ means.T + weight * of_neighbors).argmax(axis=1)
+
+
+def soft_kmeans(
+    X: np.ndarray,
+    y: np.ndarray,
+    X_unlabelled: np.ndarray,
+    X_test: np.ndarray,
+    n_classes: int,
+    scale: float = 20.0,
+    equal_sizes: bool = False,
+) -> np.ndarray:
+    """Soft k-means of directions from the labelled rows on (Ren et al., 2018).
+
+    Rows without labels belong to the classes by softmax(scale * cosine), labelled ones to theirs.
+    ``equal_sizes`` adds to the scores of each class what makes the classes of equal size (Cuturi,
+    2013), and test rows are scored with it too.
+    """
+    of_labelled = np.eye(n_classes, dtype=X.dtype)[y].T @ X
+    means, shift = normalize(of_labelled), np.zeros(n_classes, dtype=X.dtype)
+    for _ in range(N_ROUNDS):
+        scores = scale * (X_unlabelled @ means.T)
+        if equal_sizes:
+            shift = balancing_shift(scores, shift)
+        means = normalize(of_labelled + softmax(scores + shift, axis=1).T @ X_unlabelled)
+    return (scale * (X_test @ means.T) + shift).argmax(axis=1)
+
+
+def balancing_shift(scores: np.ndarray, shift: np.ndarray, n_rounds: int = 10) -> np.ndarray:
+    """What to add to the scores (n, n_classes) for equal column sums of softmax, from ``shift``."""
+    n, n_classes = scores.shape
+    kernel = np.exp(scores - scores.max(axis=1, keepdims=True))
+    factors = np.exp(shift)
+    for _ in range(n_rounds):
+        factors = n / n_classes / (kernel.T @ (1.0 / (kernel @ factors)))
+    return np.log(factors)

