@@ -228,6 +228,10 @@ class Theta0:
             if not np.isfinite(array).all() if is_mlp else np.isnan(array).any():
                 raise ValueError(f"array {name!r} holds NaN{' or infinity' if is_mlp else ''}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies are made anew, because pickle would make their arrays writeable.
+        return Theta0, (self.architecture, dict(self.arrays), self.gain)
+
     def __repr__(self) -> str:
         described, n = self.architecture, sum(array.size for array in self.arrays.values())
         shape = f"input_shape={described.input_shape}, n_classes={described.n_classes}"

@@ -142,7 +142,7 @@ def progress_bar(verbose: Any, **options: Any) -> Any:
     """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
 
     "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
-    threads, whose bars would overwrite each other. In a log file it adds to its line twice a minute.
+    threads, whose bars would overwrite each other. A log file gets its state twice a minute.
     """
     in_notebook = "ipykernel" in sys.modules
     if not (in_notebook or sys.stderr.isatty()):
