@@ -246,6 +246,10 @@ class Theta0:
                 valid = f"finite numbers{' >= 0' if least == 0 else ''} of shape {shape}"
                 raise ValueError(f"{name} must be {valid}, got {array!r} of shape {array.shape}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies are made anew, because pickle would make their arrays writeable.
+        return Theta0, (self.architecture, dict(self.arrays), self.gain)
+
     def __repr__(self) -> str:
         described, n = self.architecture, sum(array.size for array in self.arrays.values())
         shape = f"input_shape={described.input_shape}, n_classes={described.n_classes}"

@@ -440,6 +440,8 @@ def test_verbose_shows_a_bar_on_stderr(X, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert all(part in err for part in ("10/10", "5/5", "loss="))
+    tiny(verbose=1, max_iter=100).fit(X)  # some seconds
+    assert capsys.readouterr().err.count("\r") < 5, "a file keeps each state of the bar"
 
 
 def test_a_long_fit_in_a_terminal_or_notebook_shows_a_bar(X, capsys, monkeypatch):

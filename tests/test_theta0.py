@@ -1,6 +1,7 @@
 """Theta0: its gain, the arrays that carry it, and its files."""
 
 import copy
+import io
 import json
 import os
 import pickle
@@ -16,7 +17,16 @@ from torch import nn
 
 from helpers import seeded
 from nets import Conv, assert_same_arrays, digit_images
-from sklearn_mmdinit import MLP, Architecture, MMDInitializer, Theta0, load_theta0, save_theta0
+from sklearn_mmdinit import (
+    MLP,
+    Architecture,
+    MMDInitializer,
+    NetClassifier,
+    Theta0,
+    load_theta0,
+    save_theta0,
+)
+from sklearn_mmdinit.theta0 import theta0_in
 from sklearn_mmdinit.warm_start import Theta0Array, attach_theta0, attached_theta0
 
 DATA = Path(__file__).parent / "data"
@@ -114,6 +124,23 @@ def test_whole_copies_keep_theta0(X, theta0, tmp_path):
         assert attached_theta0(copied).architecture == theta0.architecture
         assert_same_arrays(attached_theta0(copied), theta0)
         assert not np.shares_memory(copied, X)
+
+
+@pytest.mark.parametrize("protocol", [*range(pickle.HIGHEST_PROTOCOL + 1), "torch.save"])
+def test_a_fitted_initializer_is_saved_by_any_protocol(protocol, of_module, X, theta0):
+    def copied(value):
+        if protocol != "torch.save":
+            return pickle.loads(pickle.dumps(value, protocol))
+        torch.save(value, buffer := io.BytesIO())
+        buffer.seek(0)
+        return torch.load(buffer, weights_only=False)
+
+    images, labels = digit_images(48)
+    clf = NetClassifier(warm_start_from=of_module, max_iter=0).fit(images, labels % 2)
+    for value in (theta0, of_module, clf, attach_theta0(X, theta0)):
+        before, after = (theta0_in(v) or attached_theta0(v) for v in (value, copied(value)))
+        assert_same_arrays(after, before)
+        assert not any(array.flags.writeable for array in after.arrays.values())
 
 
 def test_a_derived_array_has_lost_theta0_and_says_so(X, theta0):

@@ -69,7 +69,10 @@ class Log:
         for line in lines.splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                self.records[record["key"]] = record
+                # What is left of a line may be JSON too, but no record with a result.
+                is_record = isinstance(record, dict) and record.keys() > {"key"}
+                if is_record and isinstance(record["key"], str):
+                    self.records[record["key"]] = record
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a record; it is on disk when this returns."""

@@ -25,6 +25,7 @@ with warnings.catch_warnings():
 
 _ROWS_AT_A_TIME = 1024
 _WITH_AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # kinds of devices
+_SECONDS_IN_LOG = 30.0  # between two states of a bar in a file, which keeps all of them
 _BAR_DELAY = 3.0  # seconds; what ends earlier needs no bar
 
 # One thread at a time uses PyTorch's global generators: restoring their state would otherwise
@@ -158,8 +159,11 @@ def progress_bar(verbose: Any, **options: Any) -> Any:
     """A bar of tqdm's: shown if `verbose` is positive, hidden if it is 0.
 
     "auto" shows it after some seconds in a terminal or a notebook, but not in worker processes and
-    threads, whose bars would overwrite each other.
+    threads, whose bars would overwrite each other. A log file gets its state twice a minute.
     """
+    in_notebook = "ipykernel" in sys.modules
+    if not (in_notebook or sys.stderr.isatty()):
+        options |= {"mininterval": _SECONDS_IN_LOG, "maxinterval": _SECONDS_IN_LOG}
     if not isinstance(verbose, str):
         return tqdm(disable=verbose <= 0, **options)
     options["leave"] = False  # a search of parameters would fill the screen with bars
@@ -167,5 +171,5 @@ def progress_bar(verbose: Any, **options: Any) -> Any:
     if multiprocessing.parent_process() or not in_main_thread:
         return tqdm(disable=True, **options)
     # None hides it outside a terminal, and would hide it in a notebook without ipywidgets.
-    hidden = False if "ipykernel" in sys.modules else None
+    hidden = False if in_notebook else None
     return tqdm(disable=hidden, delay=_BAR_DELAY, **options)

@@ -33,7 +33,7 @@ _N_NODES = 1024
 _STEP = 1.0 / (_N_NODES - 1 - 2 * _MARGIN)
 
 # Up to so many points all pairs take less time than the grid.
-_FEW_POINTS = 32
+FEW_POINTS = 32
 
 # Below this median bandwidth the narrowest Gaussian spans too few nodes for 1e-6.
 _SMALLEST_BANDWIDTH = 0.009375 / BANDWIDTH_FACTORS[0]
@@ -146,7 +146,7 @@ def _within_by_pairs(p: torch.Tensor, gamma: torch.Tensor) -> Piece:
 def closed_form_mmd(p: torch.Tensor, gamma: torch.Tensor, *, on_grid: bool = True) -> torch.Tensor:
     """MMD (B,) of p (B, K) and the exact uniform law; off the grid exact at any bandwidth."""
     n_p = p.shape[1]
-    on_grid &= n_p > _FEW_POINTS
+    on_grid &= n_p > FEW_POINTS
     within = _within_on_grid if on_grid else _within_by_pairs
 
     def pieces_of(p: torch.Tensor, start: int, stop: int) -> list[Piece]:

@@ -18,7 +18,13 @@ from itertools import chain
 import torch
 
 from .._base.threads import run_on_threads
-from ._interval import closed_form_mmd, grid_is_exact, interval_median, interval_mmd
+from ._interval import (
+    FEW_POINTS,
+    closed_form_mmd,
+    grid_is_exact,
+    interval_median,
+    interval_mmd,
+)
 from ._shared import (
     MIN_BANDWIDTH,
     PAIRS_AT_ONCE,
@@ -81,7 +87,8 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     if closed_form and P.shape[-1] != 2:
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
     U = U.to(P.dtype)
-    if P.shape[-1] == 2:
+    # Of few points all pairs are fewer operations than a grid, whose size K does not change.
+    if P.shape[-1] == 2 and len(P) + len(U) > FEW_POINTS:
         # The second probability is one minus the first, so the loss depends on the first alone.
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)

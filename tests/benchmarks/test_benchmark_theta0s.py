@@ -39,7 +39,8 @@ def test_a_damaged_log_is_read_and_gone_on_with(tmp_path):
     assert log.records == {}
     log.append({"key": "a", "accuracy": 0.5})
     with log.path.open("ab") as file:
-        file.write(b'\xff\xfe\n{"key": "b", "accu')
+        file.write(b'3\nnull\n[["key", 1]]\n{"accuracy": 1.0}\n{"key": "b"}\n')
+        file.write(b'{"key": ["b"], "accuracy": 1.0}\n\xff\xfe\n{"key": "b", "accu')
     log = Log(log.path)
     assert set(log.records) == {"a"}
     log.append({"key": "c", "accuracy": 0.75})
