@@ -201,9 +201,12 @@ def test_gram_is_the_network_of_the_most_likely_perturbation(name):
     assert_close(found, wanted, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["mlp+bn", "convolutions", "transformer", "lstm", "tied"])
-def test_gradients_of_functional_by_finite_differences(name):
-    module, info, X = of_zoo(name, "functional")
+@pytest.mark.parametrize(
+    "name", ["mlp+bn", "convolutions", "transformer", "lstm", "tied", "more rows than inputs"]
+)
+def test_gradients_of_drawn_weights_by_finite_differences(name):
+    # With more rows than inputs gram draws weights too.
+    module, info, X = of_zoo(name, "gram" if name == "more rows than inputs" else "functional")
 
     def loss():
         return loss_of(draw(module, info, X, 3))

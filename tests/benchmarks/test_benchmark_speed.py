@@ -175,6 +175,7 @@ def test_the_command_writes_figures_with_their_origin(monkeypatch, tmp_path, cap
     assert "Peak memory of pre-training a module" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_whole_fit_is_measured_in_a_process_of_its_own():
     [record] = probe.measure_coherent_fits(((20, 4),))
     results = {"coherent_fits": [record], "device": "cpu", "threads": 1}
