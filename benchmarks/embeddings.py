@@ -5,7 +5,7 @@ texts of many. The published training rows are there without labels, and N label
 drawn from them. No method sees a test row before it predicts. Rivals have fixed parameters; rules
 that depend on one are there with several values of it.
 
-Run it (four hours on one core, and half an hour more for the vectors of 20 Newsgroups, once),
+Run it (some hours on one core, and half an hour more for the vectors of 20 Newsgroups, once),
 or a part::
 
     pip install 'sklearn_mmdinit[bench]'
