@@ -46,13 +46,8 @@ def _describe(factory: factories.ModuleFactory, module: nn.Module, X: Any) -> Ar
     if factory.module is MLP and X.shape[1:] == (keywords.get("n_features"),):
         # Known without a forward pass, which would not be safe among threads.
         return Architecture.of_perceptron(**keywords)
-    return describe_with_logits(factory, module, _few_dense(X))
-
-
-def _few_dense(X: Any) -> np.ndarray:
-    """The first rows of X, dense."""
     rows = X[:_N_DESCRIBED]
-    return rows.toarray() if issparse(rows) else rows
+    return describe_with_logits(factory, module, rows.toarray() if issparse(rows) else rows)
 
 
 class PartlyLabelled(ClassifierMixin, BaseEstimator):
@@ -391,7 +386,7 @@ class NetClassifier(factories.ExtraParamsMixin, PartlyLabelled):
         """Where training starts, checked before an initializer learns; X as given and validated."""
         source = warm_start.find_source(self.warm_start_from, X_given)
         factory = self._factory(source, seed)
-        factory = with_casts(factory, _few_dense(X))
+        factory = with_casts(factory, X[:_N_DESCRIBED])
         module = factory.build_to_train()
         arrays = arrays_of(module)
         architecture, n_classes = _describe(factory, module, X), len(self.classes_)

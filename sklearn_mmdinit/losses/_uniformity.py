@@ -86,9 +86,11 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
         raise ValueError(f"U must be of shape {valid}, got {tuple(U.shape)}")
     if closed_form and P.shape[-1] != 2:
         raise ValueError(f"closed_form=True needs two classes, got {P.shape[-1]}; leave it out")
-    U = U.to(P.dtype)
-    # Of few points all pairs are fewer operations than a grid, whose size K does not change.
-    if P.shape[-1] == 2 and len(P) + len(U) > FEW_POINTS:
+    U, dtype = U.to(P.dtype), P.dtype
+    if P.shape[-1] == 2 and len(P) + len(U) <= FEW_POINTS:
+        # All pairs are fewer operations than a grid, whose size K does not change.
+        P, U = P.double(), U.double()
+    elif P.shape[-1] == 2:
         # The second probability is one minus the first, so the loss depends on the first alone.
         p, u = P[..., 0].mT, U[:, 0].contiguous()
         gamma = interval_median(p.detach(), u)
@@ -97,8 +99,8 @@ def uniformity(P: torch.Tensor, U: torch.Tensor, *, closed_form: bool = False) -
     # The error of interval_median is large relative to a small bandwidth: here it is exact.
     gamma = median_bandwidth(P.detach().transpose(0, 1), U)
     if closed_form:
-        return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean()
-    return mmd(P.transpose(0, 1), U, gamma).mean()
+        return closed_form_mmd(P[..., 0].mT, gamma, on_grid=False).mean().to(dtype)
+    return mmd(P.transpose(0, 1), U, gamma).mean().to(dtype)
 
 
 def mmd_by_definition(P: torch.Tensor, U: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:

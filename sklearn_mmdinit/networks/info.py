@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -526,12 +527,12 @@ def as_examples(X: np.ndarray, integers: bool) -> torch.Tensor:
     return torch.from_numpy(np.array(X, dtype=np.int64 if stay_integers else np.float32))
 
 
-def with_casts(factory: ModuleFactory, X: np.ndarray) -> ModuleFactory:
+def with_casts(factory: ModuleFactory, X: Any) -> ModuleFactory:
     """The factory, with `casts` if its module passes rows X (n, ...) in its own dtypes alone."""
 
     def passes(module: nn.Module) -> bool:
         module.cpu().eval()
-        examples = as_examples(X, takes_integers(module))
+        examples = as_examples(X.toarray() if issparse(X) else X, takes_integers(module))
         try:
             with torch.no_grad(), isolated_pass(module):
                 module(examples)
