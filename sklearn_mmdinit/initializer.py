@@ -179,10 +179,10 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         "auto" stands for ``Coherence()``, with fewer neighbours where few rows differ. None is the
         paper's loss.
     max_iter : int or "auto", default="auto"
-        Epochs over X. "auto": 5. With coherence: until L_coh stops falling, and half as long again
-        while the learning rate falls; at least a step for every 20 rows, from 225 to 3,000 steps,
-        and at most 1,500 where that is more. Fewer steps may give weights that are worse than
-        random ones.
+        Epochs over X. "auto": 5. With coherence: until L_coh stops falling (where it is then at
+        most 0.4, twice as long), and half as long again while the learning rate falls; at least a
+        step for every 20 rows, from 225 to 3,000 steps, and at most 1,500 where that is more.
+        Fewer steps may give weights that are worse than random ones.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of rows, perturbations and uniform samples.
     module : None, nn.Module or subclass of it, default=None
@@ -797,7 +797,9 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         """Set ``converged_``; warn where L_coh was still falling, or where all rows move as one."""
         levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
-        if len(levels) > 1 and not self.converged_:
+        if len(levels) < 2:
+            return  # so short a training shows nothing yet
+        if not self.converged_:
             n_epochs = 2 * self.n_iter_
             warn_user(
                 f"L_coh was still falling, from {levels[-2]:.3g} to {levels[-1]:.3g} in {SPAN} "

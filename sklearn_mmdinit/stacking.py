@@ -369,7 +369,8 @@ class StackedStartsClassifier(PartlyLabelled):
         X_unlabelled, classes
             As :class:`NetClassifier` takes them.
         sample_weight : array-like of shape (n_samples,) or float, default=None
-            Weight of each labelled row, above 0, for the members that take weights.
+            Weight of each row, at least 0, for the members that take weights. A row of weight 0
+            counts as one without a label.
 
         Returns
         -------
@@ -386,7 +387,12 @@ class StackedStartsClassifier(PartlyLabelled):
         )
         if X_unlabelled is None:
             labels.warn_if_encoded(y, labelled, self.unlabelled_label)
+        weights = labels.validate_weights(sample_weight, labelled)
+        if weights is not None:  # rows of weight 0 count as rows without a label
+            labelled[labelled] = weights > 0
+            weights = weights[weights > 0]
         self.classes_, indices = labels.learn_classes(y[labelled], classes, self.unlabelled_label)
+        validate = partial(checks.examples_checked, self, accept_sparse=issparse(X) and "csr")
         more_rows = labels.validate_unlabelled(
             X_unlabelled, lambda rows: validate(rows, reset=False, shape=X.shape[1:])[0]
         )
@@ -396,9 +402,6 @@ class StackedStartsClassifier(PartlyLabelled):
         unlabelled = _joined([X[~labelled], *more_rows])
         n_unlabelled = unlabelled.shape[0]
         drawn = np.random.default_rng(rows_seed).permutation(n_unlabelled)[:_MAX_UNLABELLED]
-        weights = labels.validate_weights(sample_weight, labelled)
-        if weights is not None and not (weights > 0).all():
-            raise ValueError("sample_weight must be above 0; leave rows of weight 0 out")
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
         classifiers, student = self._others(X, y, unlabelled, seed)
         network = self.estimator

@@ -248,7 +248,8 @@ class Theta0:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies are made anew, because pickle would make their arrays writeable.
-        return Theta0, (self.architecture, dict(self.arrays), self.gain)
+        of_rows = self.row_mean, self.row_spread
+        return Theta0, (self.architecture, dict(self.arrays), self.gain, *of_rows)
 
     def __repr__(self) -> str:
         described, n = self.architecture, sum(array.size for array in self.arrays.values())

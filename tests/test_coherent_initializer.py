@@ -119,6 +119,8 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
         ([1.0, 1.0], 1500),  # 150 steps would be too few
         ([1.0, 0.9, 0.89], 225),
         ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375),  # what came later does not count
+        ([0.5, 0.35, 0.3, 0.29], 600),  # rows cluster: twice as long
+        ([0.9**i for i in range(11)] + [0.34], 1500),  # but not longer than that
         ([0.5, 0.6, 0.7], 225),
         ([0.9**i for i in range(40)], 1500),
     ],

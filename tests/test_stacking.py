@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -288,28 +289,49 @@ def test_what_is_wrong_with_a_start_is_told_before_any_learns(digits, coherent):
         OneVsRestClassifier(stacked(None, unlabelled_label=-1)).fit(X[:60], some)
 
 
-def test_auto_is_fresh_weights_and_two_coherent_starts_of_the_same_network(digits, monkeypatch):
+def test_auto_is_fresh_weights_learned_features_and_other_classifiers(digits, monkeypatch):
     X, y = digits[0][:40], digits[1][:40] % 3
     short = partial(MMDInitializer, **TINY)
     monkeypatch.setattr("sklearn_mmdinit.learned_features.MMDInitializer", short)
-    own = MLPClassifier((7,), activation="tanh", max_iter=2)
-    clf = StackedStartsClassifier(own, cv=2, random_state=0).fit(X, y)
-    assert len(clf.estimators_) == 7
-    assert clf.estimators_[3].n_estimators == 300
-    assert [own.C for own in clf.estimators_[4:]] == [0.01, 1.0, 10.0]
-    fresh, long, corrupted = clf.starts_
-    assert fresh is None
+    network = MLPClassifier((7,), activation="tanh", max_iter=2)
+    clf = StackedStartsClassifier(network, cv=2, random_state=0).fit(X, y)
+    assert clf.starts_ == [None]
+    logistics = ["logistic, C=0.01", "logistic, C=1"]
+    names = ["network, fresh weights", "learned features", "forest", *logistics, "svc"]
+    assert clf.names_ == names
+    assert len(clf.weights_) == len(clf.estimators_) == len(names)
+    long, corrupted = clf.features_.initializers_
     assert (long.config_.coherence.walk_length, corrupted.config_.coherence.walk_length) == (40, 2)
-    assert "RandomCorruption" in repr(corrupted)
-    for init in (long, corrupted):
-        assert init.theta0_.architecture.keywords["activation"] == "tanh"
-        assert [w.shape for w in init.coefs_] == [(64, 7), (7, 3)]
+    assert long.config_.n_classes == 3
+    features = clf.features_.transform(X)
+    expected = LogisticRegression(C=100, max_iter=1000).fit(features, y).predict_proba(features)
+    np.testing.assert_allclose(clf.estimators_[1].predict_proba(X), expected, atol=1e-6)
+    plain = StackedStartsClassifier(network, features=None, cv=2, random_state=0).fit(X, y)
+    assert plain.names_ == [name for name in names if name != "learned features"]
     images = X.reshape(-1, 1, 8, 8).astype("float32")
     of_module = NetClassifier(Conv, module__width=5, max_iter=2)
     clf = StackedStartsClassifier(of_module, cv=2, random_state=0).fit(images, y)
     assert clf.predict_proba(images).shape == (40, 3)
     assert clf.starts_[1].module is Conv
-    assert len(clf.estimators_) == 3, "nothing else of images"
+    assert clf.names_ == ["network, fresh weights", "network 1", "network 2"], "nothing else"
+
+
+def test_sparse_rows_and_weights_reach_the_members_that_take_them(digits):
+    X, y = digits[0][:60], digits[1][:60] % 3
+    some = np.where(np.arange(60) % 2, -1, y)
+    network = MLPClassifier((7,), max_iter=2)
+    clf = StackedStartsClassifier(network, unlabelled_label=-1, cv=2, random_state=0)
+    clf.fit(csr_array(X), some)
+    assert "svc" in clf.names_
+    assert clf.names_[-1] == "student"
+    assert not {"spread labels", "learned features"} & set(clf.names_)
+    np.testing.assert_allclose(clf.predict_proba(csr_array(X)), clf.predict_proba(X), atol=1e-6)
+    tree = DecisionTreeClassifier(random_state=0)
+    weighed = StackedStartsClassifier(network, [None], classifiers=[tree], cv=2, random_state=0)
+    weights = np.where(np.arange(60) < 40, 1.0, 0.0)
+    weighed.fit(X, y, sample_weight=weights)
+    alone = clone(weighed).fit(X[:40], y[:40])
+    np.testing.assert_allclose(weighed.predict_proba(X), alone.predict_proba(X), atol=1e-6)
 
 
 def test_starts_learn_once_from_all_rows_before_any_label_is_looked_at(digits):

@@ -1,8 +1,9 @@
 """The learning rate of a coherent training, and when it has learned long enough.
 
 The rate is constant until the rate *falls* to 2 % along a half cosine over the last third. By
-``max_iter="auto"`` the fall begins when L_coh has stopped falling, so that nobody has to know the
-length before.
+``max_iter="auto"`` the fall begins when L_coh has stopped falling, or after as many steps again
+where its level says that rows cluster: there longer is better. So nobody has to know the length
+before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 SPAN = 50
 # L_coh has stopped falling when a mean is less than 3 % below the one before it.
 _LEAST_FALL = 0.03
+# At a level up to this rows cluster.
+_CLUSTERED = 0.4
 # Share of a training over which the rate is constant.
 CONSTANT_SHARE = 2 / 3
 # Share of the rate at the end: not 0, so that epochs beyond the last planned one still learn.
@@ -34,7 +37,8 @@ def is_still_falling(levels: Sequence[float]) -> bool:
 def planned_steps(levels: Sequence[float], fewest: int, most: int) -> int:
     """Steps in all, where these are the means of L_coh so far: `most` while it may still fall."""
     for n in range(2, len(levels) + 1):
-        total = round(n * SPAN / CONSTANT_SHARE)
-        if fewest <= total < most and not is_still_falling(levels[:n]):
-            return total
+        n_spans = 2 * n if levels[n - 1] <= _CLUSTERED else n
+        total = round(n_spans * SPAN / CONSTANT_SHARE)
+        if total >= fewest and not is_still_falling(levels[:n]):
+            return min(total, most)
     return most

@@ -11,7 +11,7 @@ from protocol import methods
 from protocol.networks import ConvNet
 from protocol.tasks import Task, draw_rows, fit_seed, random_tasks, tasks_of_runs
 from protocol.theta0s import Pretrained, theta0_digest
-from sklearn_mmdinit import MMDInitializer
+from sklearn_mmdinit import Coherence, MMDInitializer
 
 Y = np.arange(1000) % 10
 LOPSIDED = Task(0, 0, (1, 0, 0, 0, 0, 0, 0, 0, 0, 0))
@@ -177,14 +177,15 @@ def test_pre_trainings_are_those_that_their_names_say():
         random_state=0,
     )
     assert repr(methods.initializer_of("he/fcn+bn/ours", settings)) == repr(ours)
-    coherent = MMDInitializer((4,), n_classes=3, coherence="auto", max_iter="auto", random_state=0)
+    term = Coherence(separation=2.0)
+    coherent = MMDInitializer((4,), n_classes=3, coherence=term, max_iter="auto", random_state=0)
     assert repr(methods.initializer_of(methods.FEATURES_THETA0, settings)) == repr(coherent)
     module = {"module": ConvNet, "module__n_classes": 3, "module__side": 8, "module__width": 8}
     on_convnet = MMDInitializer(
-        n_classes=3, coherence="auto", max_iter="auto", random_state=0, **module
+        n_classes=3, coherence=term, max_iter="auto", random_state=0, **module
     )
-    found = methods.initializer_of(methods.CONVNET_FEATURES_THETA0, settings, n_pixels=64)
-    assert found.get_params() == on_convnet.get_params()
+    of_name = methods.initializer_of(methods.CONVNET_FEATURES_THETA0, settings, n_pixels=64)
+    assert repr(of_name) == repr(on_convnet)
 
 
 def test_each_round_looks_for_neighbours_among_the_activations_of_the_one_before():
@@ -195,7 +196,8 @@ def test_each_round_looks_for_neighbours_among_the_activations_of_the_one_before
     first = twice.coherence.embedding
     assert (first.output, twice.output) == ("hidden", "passthrough")
     for initializer in (first, twice):
-        same = clone(initializer).set_params(coherence="auto", output="passthrough")
+        term = Coherence(separation=2.0)
+        same = clone(initializer).set_params(coherence=term, output="passthrough")
         assert repr(same) == repr(once)
 
 
