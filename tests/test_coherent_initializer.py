@@ -44,7 +44,8 @@ def small(coherence="auto", **params):
 
 def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough(blobs):
     X, y = blobs
-    learned = small(max_iter=40).fit(X)
+    learned = small(max_iter="auto").fit(X)
+    assert learned.converged_
     C = coherence_kernel(learned, X)
     same = y[:, None] == y
     np.fill_diagonal(same, False)
@@ -54,7 +55,7 @@ def test_inputs_of_a_cluster_move_together_and_few_labels_are_enough(blobs):
     assert C[off].mean() < 0.4 < fresh[off].mean()
     assert learned.history_[-1]["coherence"] < 0.6 * learned.history_[0]["coherence"]
     few, binary = [int(np.flatnonzero(y == label)[0]) for label in range(4)], y % 2
-    clf = MLPClassifier(warm_start_from=learned, random_state=0, validation_split=None, max_iter=20)
+    clf = MLPClassifier(warm_start_from=learned, random_state=0)
     assert clf.fit(X[few], binary[few]).score(X, binary) > 0.95
 
 
@@ -119,7 +120,7 @@ def test_the_rate_is_constant_and_falls_to_two_per_cent_over_the_last_third():
         ([1.0, 1.0], 1500),  # 150 steps would be too few
         ([1.0, 0.9, 0.89], 225),
         ([1.0, 0.9, 0.8, 0.7, 0.69, 0.5], 375),  # what came later does not count
-        ([0.5, 0.35, 0.3, 0.29], 600),  # rows cluster: twice as long
+        ([0.5, 0.35, 0.3, 0.295], 600),  # rows cluster: twice as long
         ([0.9**i for i in range(11)] + [0.34], 1500),  # but not longer than that
         ([0.5, 0.6, 0.7], 225),
         ([0.9**i for i in range(40)], 1500),

@@ -80,7 +80,7 @@ def test_the_readmes_example_beats_fresh_weights(capsys):
     assert len(BLOCK.findall(README)) == 1
     left = run(README)
     (accuracy,) = numbers(capsys)
-    assert 0.87 < accuracy < 1.0
+    assert 0.94 < accuracy < 0.96
     settings = {"validation_split": None, "random_state": 0}
     fresh = [MLPClassifier((64, 64), max_iter=n, **settings) for n in (30, 300)]
     X, y, spread = left["X"] / 16, left["y"], []
@@ -97,8 +97,8 @@ def test_the_readmes_example_beats_fresh_weights(capsys):
 def test_five_minutes_reach_the_accuracies_they_state(capsys):
     left = run(PAGES["five_minutes"])
     started, fresh, *_ = numbers(capsys)
-    assert started > 0.85  # nine digits in ten
-    assert fresh < 0.65  # six in ten
+    assert started == pytest.approx(0.95, abs=0.01)
+    assert fresh == pytest.approx(0.61, abs=0.01)
     theta0 = load_theta0("digits.safetensors")
     assert left["again"].theta0_.architecture == theta0.architecture
 

@@ -327,7 +327,8 @@ def test_sparse_rows_and_weights_reach_the_members_that_take_them(digits):
     assert not {"spread labels", "learned features"} & set(clf.names_)
     np.testing.assert_allclose(clf.predict_proba(csr_array(X)), clf.predict_proba(X), atol=1e-6)
     tree = DecisionTreeClassifier(random_state=0)
-    weighed = StackedStartsClassifier(network, [None], classifiers=[tree], cv=2, random_state=0)
+    params = {"classifiers": [tree], "student": None, "cv": 2, "random_state": 0}
+    weighed = StackedStartsClassifier(network, [None], **params)
     weights = np.where(np.arange(60) < 40, 1.0, 0.0)
     weighed.fit(X, y, sample_weight=weights)
     alone = clone(weighed).fit(X[:40], y[:40])
