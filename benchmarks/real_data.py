@@ -5,12 +5,12 @@ are drawn from them; a quarter (at most 4,000) is to test. ``stacked`` is recomm
 
     StackedStartsClassifier(random_state=0).fit(X, y)
 
-``scratch``, ``coherence`` and ``corruption`` are the networks that it weighs, from fresh weights
-and from two starts learned without labels; ``stacked networks`` weighs them alone, ``stacked,
-labelled`` is given no row without a label but for the starts, and those with ``fresh`` have no
-start but fresh weights.
-``paper`` and ``scarf`` are the same network from other starts, and the rest is what people use
-today, tuned by cross-validation on the labels, and votes of two of them.
+``scratch`` is the network that it weighs, from fresh weights, and ``row+features`` its logistic
+regression on learned features; ``stacked networks`` weighs these two alone, ``stacked, labelled``
+is given no row without a label but for the features, and those with ``fresh`` have no features.
+``head first`` is what is recommended of one learned start; ``coherence``, ``corruption``, ``paper``
+and ``scarf`` are the network from learned starts, trained as from fresh weights. The rest is what
+people use today, tuned by cross-validation on the labels, and votes of two of them.
 
 Run it (two draws of the development sets at N = 1, 5 and 20, without UMAP, took 25 minutes on two
 cores, most of them for what all draws share), or a part::

@@ -16,7 +16,10 @@ from reporting.results import Results, unpack_draws
 
 LINE, FRESH = "stacked", "scratch"
 WITHIN = ("stacked, fresh", "stacked, labelled", "stacked, labelled, fresh", "stacked networks")
-OURS = (LINE, *WITHIN, *NETWORKS_WITHIN, "features+logistic", "paper")
+OURS = (
+    LINE, *WITHIN, *NETWORKS_WITHIN, "coherence", "corruption", "head first", "row+features",
+    "features+logistic", "paper",
+)  # fmt: skip
 # The N of the tables that go set by set, and how many points less than scratch are a loss.
 SOME_N = (5, 20)
 LOSS = 1.0
