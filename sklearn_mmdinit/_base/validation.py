@@ -192,6 +192,8 @@ _N_ROWS_SAMPLED = 1000  # for judging scales
 _LARGE = 20.0
 # Weights are far too small for shorter rows. Pixels divided by 255 twice have a length of 0.04.
 _SHORT = 0.1
+# Values of rows of one length are too small below this root mean square; so many rows show it.
+_SMALL, _FEWEST_OF_ONE_LENGTH = 0.2, 10
 # X and X_unlabelled may differ in scale by this factor.
 _LARGEST_RATIO = 3.0
 
@@ -203,6 +205,14 @@ def _root_mean_squares(X: Any) -> np.ndarray:
     return np.sqrt(np.asarray(squares.mean(axis=0))).ravel()
 
 
+def _have_one_length(X: Any) -> bool:
+    """Whether dense rows X (n, p) have the same length, as embeddings of an encoder have."""
+    if issparse(X) or X.ndim != 2 or len(X) < _FEWEST_OF_ONE_LENGTH:
+        return False
+    lengths = np.linalg.norm(X[:_N_ROWS_SAMPLED].astype(np.float64), axis=1)
+    return bool(np.ptp(lengths) <= 1e-3 * lengths.max())
+
+
 def _about(size: float) -> str:
     return f"about {float(f'{size:.1g}'):g}"
 
@@ -210,14 +220,18 @@ def _about(size: float) -> str:
 def warn_if_unscaled(X: Any, names: Any = None) -> None:
     """Warn if a column of X (n, ...) is too large for a network, or its rows are too short."""
     sizes = _root_mean_squares(X)
+    hint = "a network learns from standardised columns, or values from 0 to 1"
     if (size := sizes[column := int(sizes.argmax())]) > _LARGE:
         where = f"column {column if names is None else names[column]!r}" if X.ndim == 2 else "it"
         reason = f"{where} holds values of {_about(size)}"
     elif 0 < (length := math.hypot(*sizes)) < _SHORT:
         reason = f"its rows have lengths of {_about(length)}"
+    elif _have_one_length(X) and length < _SMALL * math.sqrt(len(sizes)):
+        reason = f"all its rows have a length of {_about(length)}, so that its values are small"
+        factor = math.sqrt(len(sizes)) / length
+        hint = f"multiply it by {factor:.3g}, here and for the classifier"
     else:
         return
-    hint = "a network learns from standardised columns, or values from 0 to 1"
     warn_user(f"X is not scaled: {reason}; {hint}")
 
 
