@@ -1,11 +1,12 @@
 """
-A table, and labels that weigh the starts
-=========================================
+A table, and labels that weigh classifiers
+==========================================
 
-Of some tables a coherent start is worth much, of others nothing, and only labels can tell.
-``StackedStartsClassifier`` trains a network from each of several starts and lets the labels weigh
-them and classifiers of other kinds. Rows without a label stay in the table, as -1: the starts learn
-from them, labels are spread over them, and a student learns from what all others guess of them.
+On some tables features that are learned without labels are worth much, on others nothing, and only
+labels can tell. ``StackedStartsClassifier`` lets the labels weigh a classifier on learned features
+beside classifiers of other kinds. Rows without a label stay in the table, as -1: features are
+learned from them, labels are spread over them, and a student learns from what the others predict
+for them.
 """
 
 import matplotlib.pyplot as plt
@@ -29,24 +30,12 @@ for load in (load_breast_cancer, load_digits):
     weights[f"{name}: accuracy {clf.score(X[~known], y[~known]):.2f}"] = clf.weights_
 
 # %%
-# What 60 labels of each table have to say. The same weight for fresh weights and each classifier
-# without a start, spread labels aside, is what to fall back on: other weights have to be clearly
-# ahead. The student has nearly a third in any case.
+# What 60 labels of each table say. Equal weights of all members but spread labels are what to fall
+# back on: other weights have to be clearly better. The student has nearly a third in any case.
 fig, ax = plt.subplots(figsize=(8, 2.8), layout="constrained")
 left = np.zeros(len(weights))
-starts = [
-    "fresh weights",
-    "coherence, long walks",
-    "coherence, short walks, corrupted rows",
-    "a random forest",
-    "logistic regression, C = 0.01",
-    "logistic regression, C = 1",
-    "a Gaussian kernel",
-    "labels spread over the graph",
-    "the student of all these",
-]
-for start, widths in zip(starts, np.transpose([*weights.values()]), strict=True):
-    ax.barh([*weights], widths, left=left, label=start)
+for name, widths in zip(clf.names_, np.transpose([*weights.values()]), strict=True):
+    ax.barh([*weights], widths, left=left, label=name)
     left += widths
 ax.set(xlabel="weight in the prediction", xlim=(0, 1))
 ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=2, fontsize="small")
