@@ -38,6 +38,7 @@ from .training.loop import (
     State,
     check_step_fits_in_memory,
     loss_terms,
+    n_classes_with_bias,
     objective_of,
     train,
     training_threads,
@@ -798,7 +799,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         levels = self._state.levels_before_the_fall(config, len(X) // config.rows_a_step)
         self.converged_ = len(levels) > 1 and not is_still_falling(levels)
         if len(levels) < 2:
-            return  # so short a training shows nothing yet
+            return  # a training that is short, or not over, shows nothing yet
         if not self.converged_:
             n_epochs = 2 * self.n_iter_
             warn_user(
@@ -808,7 +809,8 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
             )
         rows = np.sort(permutation(self._state.seed, 0, len(X))[:_COLLAPSE_ROWS])
         H = torch.from_numpy(self._builder.hidden(theta0, X[rows], "cpu"))
-        together = float(logit_correlation(H, config.n_classes).square().mean())
+        n_classes = n_classes_with_bias(self._builder.network_at(theta0, "cpu"), self._builder.info)
+        together = float(logit_correlation(H, n_classes).square().mean())
         if together > _COLLAPSED:
             warn_user(
                 f"all rows move as one: the mean squared correlation of their predictions is "

@@ -16,7 +16,7 @@ from sklearn_mmdinit.diagnostics import coherence_kernel
 from sklearn_mmdinit.graph.walks import Walk
 from sklearn_mmdinit.training import resolve
 from sklearn_mmdinit.training.minibatches import PositivePairs, RowBatches
-from sklearn_mmdinit.training.schedule import planned_steps, rate_factor
+from sklearn_mmdinit.training.schedule import SPAN, planned_steps, rate_factor
 
 TERMS = ("loss", "uniformity", "degeneracy", "detachment", "coherence")
 
@@ -185,6 +185,20 @@ def test_a_warm_start_refuses_another_network(changed, words, X):
         init.fit(X[:, :5])
     assert init.theta0_ is before
     init.set_params(warm_start=False).fit(X[:, :5])
+
+
+def test_a_training_that_is_still_falling_and_one_that_collapses_have_warnings(blobs):
+    X, _ = blobs
+    slow = small(max_iter=150 // (len(X) // 40) + 1, learning_rate_init=3e-4)
+    with pytest.warns(ConvergenceWarning, match=r"still falling, from .*; try max_iter="):
+        assert not slow.fit(X).converged_
+    parts = small(max_iter=10_000)  # in the middle of a training nothing is said
+    for _ in range(2 * SPAN // (len(X) // 40) + 1):
+        parts.partial_fit(X)
+    assert not parts.converged_
+    alike = Coherence(batch_size=40, n_neighbors=5, separation=0.01)
+    with pytest.warns(ConvergenceWarning, match="all rows move as one"):
+        small(alike, max_iter="auto").fit(np.random.default_rng(0).normal(size=(200, 6)))
 
 
 # what the parameters stand for

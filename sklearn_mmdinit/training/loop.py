@@ -80,9 +80,9 @@ class State:
         return self.n_planned * steps_an_epoch
 
     def levels_before_the_fall(self, config: Config, steps_an_epoch: int) -> list[float]:
-        """Means of L_coh over the spans in which the learning rate was constant."""
-        n_steps = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
-        return self.levels[: n_steps // SPAN]
+        """Means of L_coh over spans of a constant learning rate; none before the rate falls."""
+        n_constant = int(CONSTANT_SHARE * self.n_steps_planned(config, steps_an_epoch))
+        return self.levels[: n_constant // SPAN] if self.step >= n_constant else []
 
     def result(self, config: Config) -> Theta0:
         """The parameters of the best window; with coherence, or before a window ended, the last."""
