@@ -19,7 +19,13 @@ from .coherence import coherence_of
 from .fine_tuning import labels
 from .initializer import PAPER_WEIGHTS, MMDInitializer
 from .transforms import RandomCorruption
-from .warm_start import check_feature_names, is_fitted_initializer, is_initializer, seeded
+from .warm_start import (
+    check_feature_names,
+    fitted_or_cloned,
+    is_fitted_initializer,
+    is_initializer,
+    seeded,
+)
 
 __all__ = ["LearnedFeatures"]
 
@@ -160,11 +166,7 @@ class LearnedFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
         if isinstance(self.initializers, list | tuple):
-            # Fitted initializers stay fitted, as in NetClassifier.
-            cloned.initializers = [
-                given if is_fitted_initializer(given) else unfitted
-                for given, unfitted in zip(self.initializers, cloned.initializers, strict=True)
-            ]
+            cloned.initializers = fitted_or_cloned(self.initializers, cloned.initializers)
         return cloned
 
     def __sklearn_tags__(self) -> Any:

@@ -30,7 +30,7 @@ from .graph.edges import seed_
 from .graph.label_spreading import N_NEIGHBORS, Neighborhood, NeighborSpreading
 from .graph.neighbors import count_distinct
 from .learned_features import LearnedFeatures, coherent_initializers
-from .warm_start import Start, attached_theta0, is_fitted_initializer, seeded
+from .warm_start import Start, attached_theta0, fitted_or_cloned, seeded
 
 __all__ = ["StackedStartsClassifier"]
 
@@ -341,11 +341,7 @@ class StackedStartsClassifier(PartlyLabelled):
     def __sklearn_clone__(self) -> Self:
         cloned: Self = super().__sklearn_clone__()
         if isinstance(self.starts, list | tuple):
-            # Fitted initializers stay fitted, as in NetClassifier.
-            cloned.starts = [
-                given if is_fitted_initializer(given) else unfitted
-                for given, unfitted in zip(self.starts, cloned.starts, strict=True)
-            ]
+            cloned.starts = fitted_or_cloned(self.starts, cloned.starts)
         return cloned
 
     @own_settings()
