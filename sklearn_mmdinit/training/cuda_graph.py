@@ -1,4 +1,4 @@
-"""Steps on a GPU, recorded once as a CUDA graph: launching each operation takes Python longer."""
+"""Records steps on a GPU as one CUDA graph, because launching single operations takes too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_OPERATIONS = 3
 
 
 class _OnHost(TorchDispatchMode):
-    """Notes whether an operation uses a tensor of the host."""
+    """Records whether an operation uses a tensor of the host."""
 
     seen = False
 
@@ -74,7 +74,7 @@ class Recorded:
         return result
 
     def _watched(self, batch: torch.Tensor) -> tuple[torch.Tensor, bool]:
-        """The result of a step, and whether it has needed nothing but the device."""
+        """The result of a step, and whether it neither waited for the device nor used the host."""
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
