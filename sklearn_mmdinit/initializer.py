@@ -77,11 +77,11 @@ class _HiddenFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     @own_settings()
     def transform(self, X: Any) -> np.ndarray:
         """Inputs of the last layer at theta0, for rows X."""
-        rows = self._compared(X)
+        rows = self._rows_with_scale_warning(X)
         check_float32(rows)
         return self._builder.hidden(self.theta0_, rows, torch_device(self.device))
 
-    def _compared(self, X: Any) -> np.ndarray:
+    def _rows_with_scale_warning(self, X: Any) -> np.ndarray:
         """Rows of X, with a warning if theta0 was learned on another scale."""
         rows = self._rows(X)
         warn_if_another_scale(rows, self.theta0_.row_mean, self.theta0_.row_spread)
@@ -113,7 +113,7 @@ class _CarriesTheta0(_HiddenFeatures, auto_wrap_output_keys=None):  # type: igno
         checks.check_argument("output", self.output, checks.one_of(OUTPUTS))
         if self.output == "hidden":
             return super().transform(X)
-        return attach_theta0(self._compared(X), self.theta0_)
+        return attach_theta0(self._rows_with_scale_warning(X), self.theta0_)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Learn theta0 from X, then ``transform`` X; an interrupt raises KeyboardInterrupt.
@@ -521,7 +521,7 @@ class MMDInitializer(factories.ExtraParamsMixin, _CarriesTheta0):
         labels.warn_if_few(X, y)
         config, fresh = self._begin(X, y)
         checkpointer = self._checkpointer(X, config, fresh)
-        state = checkpointer.begun(fresh)
+        state = checkpointer.first_state(fresh)
         self._prepare(X, config, fresh.seed)
         try:
             n_epochs = None if config.length_by_level else config.max_iter

@@ -407,7 +407,7 @@ class StackedStartsClassifier(PartlyLabelled):
         n_unlabelled = unlabelled.shape[0]
         drawn = np.random.default_rng(rows_seed).permutation(n_unlabelled)[:_MAX_UNLABELLED]
         X, y, unlabelled = X[labelled], y[labelled], unlabelled[np.sort(drawn)]
-        classifiers, student = self._others(X, y, unlabelled, seed)
+        classifiers, student = self._classifiers_and_student(X, y, unlabelled, seed)
         network = self.estimator
         if network is None:
             network = MLPClassifier((256, 256), max_iter=60, validation_split=None)
@@ -449,7 +449,7 @@ class StackedStartsClassifier(PartlyLabelled):
             self._fit_student(student, X, y, weights, unlabelled)
         return self
 
-    def _others(
+    def _classifiers_and_student(
         self, X: Any, y: np.ndarray, unlabelled: Any, seed: int
     ) -> tuple[list[tuple[str, Any]], Any]:
         """Names and classifiers besides the networks, and the student or None; all seeded."""

@@ -419,7 +419,8 @@ def _begin_of_part(target: Path) -> str:
 
 
 def _keep_mode(before: Path, after: Path) -> None:
-    """Give the file `after` the permissions of `before`, unless they are equal already."""
+    """Give the file `after` the permissions of `before`."""
+    # Some file systems have no chmod. There all permissions are equal.
     mode = stat.S_IMODE(before.stat().st_mode)
     if mode != stat.S_IMODE(after.stat().st_mode):
         after.chmod(mode)

@@ -144,8 +144,8 @@ def with_gradients() -> Iterator[None]:
     """Record gradients in this block, even if the caller has turned them off."""
     if torch.is_inference_mode_enabled():
         raise RuntimeError(
-            "fit needs gradients, which torch.inference_mode() forbids; call it outside of that "
-            "block, or replace it by torch.no_grad()"
+            "learning needs gradients, which torch.inference_mode() forbids; leave this block, or "
+            "use torch.no_grad() in its place"
         )
     with torch.enable_grad():
         yield

@@ -58,7 +58,7 @@ def check_source(module: Any, keywords: Mapping[str, Any]) -> None:
         name = getattr(module, "original_name", type(module).__name__)
         raise ValueError(
             f"module must be a module of Python code, which can be copied, got the TorchScript of "
-            f"{name}; pass the module that was compiled to it"
+            f"{name}; pass the Python module that it was made of"
         )
     if inspect.isclass(module) and issubclass(module, nn.Module):
         return

@@ -45,7 +45,7 @@ class Checkpointer:
     last: State | None = None
     due: float = math.inf  # time of the next write
 
-    def begun(self, fresh: State) -> State:
+    def first_state(self, fresh: State) -> State:
         """The state in the file, if it exists; else the fresh state."""
         if self.path is None:
             return fresh

@@ -55,11 +55,11 @@ class Recorded:
         current = torch.cuda.current_stream(batch.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            result = self._taken(batch, number)
+            result = self._run(batch, number)
         current.wait_stream(self._stream)
         return result
 
-    def _taken(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+    def _run(self, batch: torch.Tensor, number: int) -> torch.Tensor:
         self._random.at(number)
         if self._graph is not None and self._kind == (batch.shape, batch.dtype):
             self._batch.copy_(batch)

@@ -20,13 +20,13 @@ _CLUSTERED = 0.4
 # Share of a training over which the rate is constant.
 CONSTANT_SHARE = 2 / 3
 # Factor of the rate at the end. It is not 0, so that epochs beyond the planned ones still learn.
-_LEFT = 0.02
+_LAST_FACTOR = 0.02
 
 
 def rate_factor(done: float) -> float:
     """Factor of the learning rate, after the share `done` of the planned steps."""
     fallen = min(max(done - CONSTANT_SHARE, 0.0) / (1.0 - CONSTANT_SHARE), 1.0)
-    return _LEFT + (1.0 - _LEFT) * 0.5 * (1.0 + math.cos(math.pi * fallen))
+    return _LAST_FACTOR + (1.0 - _LAST_FACTOR) * 0.5 * (1.0 + math.cos(math.pi * fallen))
 
 
 def is_still_falling(levels: Sequence[float]) -> bool:
